@@ -87,8 +87,9 @@ impl SchedulerService {
     }
 
     /// Calls `entries` for further entries at the start and then once per `every`: at least 1 s, at most a year; asynq uses 3
-    /// minutes. New entries are added, changed ones replaced, and missing ones removed and forgotten: one that
-    /// goes while no scheduler leads is remembered for a month, and goes on with its last tick if it comes back. An error changes nothing.
+    /// minutes. New entries are added, changed ones replaced, and missing ones removed, and forgotten unless another program lists
+    /// them: one that goes while no scheduler leads is remembered for a month, and goes on with its last tick if it comes back. An
+    /// error changes nothing.
     ///
     /// Entries with arguments should have a [`key`](Periodic::key). One with a `HashMap` in its arguments needs it: the map writes
     /// its keys in another order each time, so that each call would replace the entry by another one.

@@ -139,6 +139,27 @@ async fn an_entry_that_is_invalid_for_a_while_does_not_fire_and_stays_paused() {
 }
 
 #[tokio::test]
+async fn an_entry_that_another_program_schedules_too_is_not_forgotten() {
+    let (t, _log) = (Fixture::real_time().await, Log::keep());
+    let (shared, own) = (entry("shared", EACH_SECOND), entry("own", EACH_SECOND));
+    let stock = start(&t, scheduler("stock", 1, [shared.clone()])).await;
+    let answer: ProviderAnswer = Arc::new(Mutex::new(Ok(vec![shared.clone(), own.clone()])));
+    let shop = start(&t, provided(scheduler("shop", 1, []), &answer)).await;
+    until_ticks(&t, &own, 1).await;
+    until_listed(&t, &["own", "shared", "shared"]).await;
+    assert!(t.broker().pause_entry(shared.queue(), shared.id(), true).await.unwrap());
+
+    *answer.lock().unwrap() = Ok(vec![own.clone()]);
+    until_listed(&t, &["own", "shared"]).await;
+    *answer.lock().unwrap() = Ok(Vec::new());
+    eventually("its own entry is forgotten", async || state(&t, &own).await.is_none().then_some(())).await;
+    until_listed(&t, &["shared"]).await;
+    assert!(state(&t, &shared).await.expect("the shared entry is not forgotten").paused);
+    shop.shutdown().await.unwrap();
+    stock.shutdown().await.unwrap();
+}
+
+#[tokio::test]
 async fn a_newer_release_whose_provider_fails_leaves_the_lead_to_one_that_knows_its_entries() {
     let (t, log) = (Fixture::real_time().await, Log::keep());
     let known = entry("known", EACH_SECOND);

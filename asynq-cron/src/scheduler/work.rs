@@ -64,8 +64,9 @@ enum Event {
     Lead(Answer),
     /// The broker answered a request for the entries that living schedulers list.
     Listed(Result<Vec<SchedulerEntry>, BrokerError>),
-    /// The entries of this scheduler were listed, or that failed, with the time when the list was due again as it began.
-    ListingDone(Instant),
+    /// The entries of this scheduler were listed, or that failed, with the time when the list was due again as it began and the
+    /// entries to forget that are not on the list any more.
+    ListingDone(Instant, Vec<Arc<Periodic>>),
     /// A background call has ended; its result is not used.
     Done,
 }
@@ -123,6 +124,8 @@ pub(super) struct Work {
     entries: HashMap<EntryId, Arc<Periodic>>,
     /// Entries that came from the provider; `None` before its first answer.
     dynamic: Option<HashMap<EntryId, Arc<Periodic>>>,
+    /// Entries that the provider does not have any more, until this scheduler has listed its entries without them.
+    to_forget: Vec<Arc<Periodic>>,
     /// Entries of which a newer program's plan counts.
     outranked: HashMap<EntryId, Outranked>,
     /// Entries of this program that no scheduler lists, though another one leads: how often in a row that was seen.
@@ -175,6 +178,7 @@ impl Work {
             campaign,
             entries: fixed.into_iter().map(|entry| (entry.id().clone(), entry)).collect(),
             dynamic: None,
+            to_forget: Vec::new(),
             outranked: HashMap::new(),
             unlisted: HashMap::new(),
             planned: HashSet::new(),
@@ -278,6 +282,7 @@ impl Work {
         self.leader_metric.set(usize::from(leads));
         self.outranked.clear();
         self.unlisted.clear();
+        self.to_forget.clear();
         if leads {
             tracing::info!(program = %self.settings.program, entries = self.entries.len(), "this scheduler leads");
         } else {
@@ -307,7 +312,7 @@ impl Work {
             }
             Event::Listed(Ok(listed)) => self.listed(listed),
             Event::Listed(Err(error)) => tracing::debug!("cannot see what others schedule: {error}"),
-            Event::ListingDone(renew) => self.shown(renew),
+            Event::ListingDone(renew, gone) => self.shown(renew, gone),
             Event::Done => {}
         }
     }

@@ -7,12 +7,17 @@ use std::{
     time::{Duration, Instant},
 };
 
-use asynq_runtime::{BoxError, broker::EntryId, job::BoxFuture};
+use asynq_runtime::{
+    BoxError,
+    broker::{Broker, EntryId},
+    job::BoxFuture,
+    task::SchedulerEntry,
+};
 use tokio::task::JoinError;
 
-use super::{Event, WarningTopic, Work, rounds::is_due};
+use super::{WarningTopic, Work, rounds::is_due};
 use crate::{
-    Periodic,
+    Periodic, Schedule,
     scheduler::{check, twice},
 };
 
@@ -132,7 +137,7 @@ impl Work {
                 self.to_plan.retain(|(_, entry)| entry.id() != id);
                 if !now.contains_key(id) && !refused.contains(id) {
                     tracing::info!(program = %self.settings.program, "schedule: - {}", old.job());
-                    self.forget(old);
+                    self.to_forget.push(Arc::clone(old));
                 }
             }
         }
@@ -145,14 +150,27 @@ impl Work {
         self.timers.show = Instant::now();
         self.reconcile();
     }
+}
 
-    fn forget(&mut self, entry: &Arc<Periodic>) {
-        let (broker, entry) = (Arc::clone(&self.broker), Arc::clone(entry));
-        self.calls.spawn(async move {
-            if let Err(error) = broker.forget_entry(entry.queue(), entry.id()).await {
-                tracing::debug!("{entry} is forgotten later: {error}");
-            }
-            Event::Done
-        });
+/// Forgets entries that are not on the list of this scheduler any more. An entry that a list still has is scheduled by another
+/// program too, which would lose its last tick, its pause and its history.
+pub(super) async fn forget(broker: &dyn Broker, gone: Vec<Arc<Periodic>>) {
+    if gone.is_empty() {
+        return;
+    }
+    let listed = match broker.scheduler_entries().await {
+        Ok(listed) => listed,
+        Err(error) => {
+            tracing::debug!("entries that are gone are forgotten later: {error}");
+            return;
+        }
+    };
+    for entry in gone {
+        let is_same = |row: &SchedulerEntry| row.id == entry.id().as_str() && Schedule::queue_of(row) == *entry.queue();
+        if listed.iter().any(is_same) {
+            tracing::info!("{entry} is not forgotten, because another scheduler lists it");
+        } else if let Err(error) = broker.forget_entry(entry.queue(), entry.id()).await {
+            tracing::debug!("{entry} is forgotten later: {error}");
+        }
     }
 }

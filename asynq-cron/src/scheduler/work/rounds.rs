@@ -13,6 +13,7 @@ use chrono::{DateTime, Utc};
 use super::{
     super::{clock::Reading, listing},
     Event, RETRY_UNAVAILABLE, RoundTrip, Work,
+    dynamic::forget,
 };
 use crate::Periodic;
 
@@ -60,7 +61,8 @@ impl Work {
             self.shows_plans = true;
             self.timers.show = now;
         }
-        if !self.planned.is_empty() && !self.showing && self.timers.show <= now {
+        let has_list = !self.planned.is_empty() || !self.to_forget.is_empty();
+        if has_list && !self.showing && self.timers.show <= now {
             self.show(now);
         }
         let jumped = self.clock.has_jumped(Reading::now());
@@ -98,18 +100,26 @@ impl Work {
             return;
         }
         self.showing = true;
+        let gone = std::mem::take(&mut self.to_forget);
         let list = listing::show(Arc::clone(&self.broker), self.name.clone(), rows, self.settings.ttl);
         self.calls.spawn(async move {
             list.await;
-            Event::ListingDone(renew)
+            Event::ListingDone(renew, gone)
         });
     }
 
     /// The entries were listed, or that failed; `renew` is when the list was due again as it began. The next one is due half a
     /// lease after this one has ended, because no entry is planned while a list is due or under way. A list that was asked for
     /// meanwhile is still made.
-    pub(super) fn shown(&mut self, renew: Instant) {
+    pub(super) fn shown(&mut self, renew: Instant, gone: Vec<Arc<Periodic>>) {
         self.showing = false;
+        if !gone.is_empty() {
+            let broker = Arc::clone(&self.broker);
+            self.calls.spawn(async move {
+                forget(&*broker, gone).await;
+                Event::Done
+            });
+        }
         if self.timers.show == renew {
             self.timers.show = Instant::now() + self.settings.ttl / 2;
         }
@@ -118,10 +128,12 @@ impl Work {
     /// Takes this scheduler off the list.
     pub(super) fn withdraw(&mut self) {
         let (broker, name) = (Arc::clone(&self.broker), self.name.clone());
+        let gone = std::mem::take(&mut self.to_forget);
         self.calls.spawn(async move {
             if let Err(error) = broker.withdraw_entries(&name).await {
                 tracing::debug!("the entries are still listed, they disappear by themselves: {error}");
             }
+            forget(&*broker, gone).await;
             Event::Done
         });
     }
