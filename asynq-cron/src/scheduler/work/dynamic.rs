@@ -7,17 +7,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use asynq_runtime::{
-    BoxError,
-    broker::{Broker, EntryId},
-    job::BoxFuture,
-    task::SchedulerEntry,
-};
+use asynq_runtime::{BoxError, broker::EntryId, job::BoxFuture};
 use tokio::task::JoinError;
 
 use super::{WarningTopic, Work, rounds::is_due};
 use crate::{
-    Periodic, Schedule,
+    Periodic,
     scheduler::{check, twice},
 };
 
@@ -149,28 +144,5 @@ impl Work {
         self.outranked.retain(|id, _| self.entries.contains_key(id));
         self.timers.show = Instant::now();
         self.reconcile();
-    }
-}
-
-/// Forgets entries that are not on the list of this scheduler any more. An entry that a list still has is scheduled by another
-/// program too, which would lose its last tick, its pause and its history.
-pub(super) async fn forget(broker: &dyn Broker, gone: Vec<Arc<Periodic>>) {
-    if gone.is_empty() {
-        return;
-    }
-    let listed = match broker.scheduler_entries().await {
-        Ok(listed) => listed,
-        Err(error) => {
-            tracing::debug!("entries that are gone are forgotten later: {error}");
-            return;
-        }
-    };
-    for entry in gone {
-        let is_same = |row: &SchedulerEntry| row.id == entry.id().as_str() && Schedule::queue_of(row) == *entry.queue();
-        if listed.iter().any(is_same) {
-            tracing::info!("{entry} is not forgotten, because another scheduler lists it");
-        } else if let Err(error) = broker.forget_entry(entry.queue(), entry.id()).await {
-            tracing::debug!("{entry} is forgotten later: {error}");
-        }
     }
 }

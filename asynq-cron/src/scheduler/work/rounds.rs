@@ -6,16 +6,18 @@ use std::{
     time::{Duration, Instant},
 };
 
-use asynq_runtime::broker::{BrokerError, EntryId, EntryState};
+use asynq_runtime::{
+    broker::{Broker, BrokerError, EntryId, EntryState},
+    task::SchedulerEntry,
+};
 
 use chrono::{DateTime, Utc};
 
 use super::{
     super::{clock::Reading, listing},
     Event, RETRY_UNAVAILABLE, RoundTrip, Work,
-    dynamic::forget,
 };
-use crate::Periodic;
+use crate::{Periodic, Schedule};
 
 /// When each kind of periodic work is due.
 pub(super) struct Timers {
@@ -205,5 +207,28 @@ impl Work {
     fn list(&mut self) {
         let broker = Arc::clone(&self.broker);
         self.calls.spawn(async move { Event::Listed(broker.scheduler_entries().await) });
+    }
+}
+
+/// Forgets entries that are not on the list of this scheduler any more. An entry that a list still has is scheduled by another
+/// program too, which would lose its last tick, its pause and its history.
+async fn forget(broker: &dyn Broker, gone: Vec<Arc<Periodic>>) {
+    if gone.is_empty() {
+        return;
+    }
+    let listed = match broker.scheduler_entries().await {
+        Ok(listed) => listed,
+        Err(error) => {
+            tracing::debug!("entries that are gone are forgotten later: {error}");
+            return;
+        }
+    };
+    for entry in gone {
+        let is_same = |row: &SchedulerEntry| row.id == entry.id().as_str() && Schedule::queue_of(row) == *entry.queue();
+        if listed.iter().any(is_same) {
+            tracing::info!("{entry} is not forgotten, because another scheduler lists it");
+        } else if let Err(error) = broker.forget_entry(entry.queue(), entry.id()).await {
+            tracing::debug!("{entry} is forgotten later: {error}");
+        }
     }
 }
