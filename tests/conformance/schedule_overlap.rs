@@ -343,6 +343,21 @@ async fn a_replaced_task_that_completed_can_be_run_again() {
 }
 
 #[tokio::test]
+async fn a_task_that_is_replaced_in_a_further_run_ends_with_it() {
+    let t = Fixture::start().await;
+    let id = first_as(&t, |tick| Tick { task: tick.task.clone().with_retention(3600), ..tick }).await;
+    let run = t.take_one().await;
+    assert_eq!(t.settle(&run, complete("42")).await, Settled::Ok);
+    assert_eq!(t.broker().run_task(&default_queue(), &id).await.unwrap(), Changed::Done);
+    let again = t.take_one().await;
+    let tick = next(&t, Overlap::Replace);
+    assert!(is_enqueued(&fire(&t, &tick).await));
+    assert_eq!(t.settle(&again, requeue()).await, Settled::Ok);
+    assert_eq!(t.drain().await, [tick.task.id.to_string()]);
+    assert_eq!(t.state_of(id.as_str()).await, None);
+}
+
+#[tokio::test]
 async fn a_replaced_task_whose_worker_dies_ends_before_it_is_started_again() {
     let t = Fixture::start().await;
     let run = first_run(&t).await;

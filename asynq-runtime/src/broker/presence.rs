@@ -67,7 +67,8 @@ pub trait Cancellations: fmt::Debug + Send {
     ///
     /// # Errors
     ///
-    /// The connection is lost; subscribe again after a back-off.
+    /// The connection is lost; subscribe again after a back-off. A broker that stores the requests goes on by itself while it is
+    /// unavailable, so that none is missed.
     async fn next(&mut self) -> Result<TaskId, BrokerError>;
 }
 

@@ -214,8 +214,8 @@ impl Executor {
             tracing::warn!("the task has neither timeout nor deadline; it gets 30 minutes");
         }
         // The run that was replaced ended without an outcome: its worker crashed or was a Go program's. The broker deletes the
-        // task when it is requeued. A task that has completed since then was run again by a Go tool, which leaves the mark.
-        if attempt.extra.replaced && attempt.message.completed_at == 0 {
+        // task when it is requeued, or takes the mark of an earlier run off it, which a Go tool leaves.
+        if attempt.extra.replaced {
             return Err(Ended::Interrupted);
         }
         if stop.is_requested() {

@@ -269,7 +269,7 @@ impl Commit {
         let failure = match answers.first() {
             Some((Err(error), _)) if !noted.unwritten.is_empty() => Some(error.clone()),
             Some((Ok(_), _)) => {
-                self.names.remember(noted.unwritten, noted.generation);
+                self.names.remember(noted.unwritten.clone(), noted.generation);
                 None
             }
             _ => None,
@@ -281,7 +281,8 @@ impl Commit {
             }
         }
         if let Some(error) = failure {
-            let answered = chunks.iter().filter(|chunk| chunk.is_answered()).map(|chunk| chunk.queue);
+            let is_noted = |chunk: &&Chunk<'_>| chunk.is_answered() && noted.unwritten.contains(chunk.queue);
+            let answered = chunks.iter().filter(is_noted).map(|chunk| chunk.queue);
             self.names.write_later(answered, noted.generation, &error);
         }
     }

@@ -103,8 +103,10 @@ impl Maintain for RedisBroker {
         let hold = if self.clock.is_given() { Duration::ZERO } else { self.hold_of_lapses().await? };
         let (lapsed, quiet) = self.lapses(queues).await?;
         self.hold.lock().answered(Instant::now());
-        self.hold_unwritable(&lapsed, queues).await?;
-        self.hold.lock().answered(Instant::now());
+        if !lapsed.is_empty() {
+            self.hold_unwritable(&lapsed, queues).await?;
+            self.hold.lock().answered(Instant::now());
+        }
         let is_held = !lapsed.is_empty() && lapsed.iter().all(|queue| self.is_held(queue));
         Ok(if is_held { LOOK_AGAIN } else { quiet }.max(hold))
     }

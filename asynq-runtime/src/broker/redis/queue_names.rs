@@ -75,8 +75,7 @@ impl QueueNames {
         error: &BrokerError,
     ) {
         if !may_pass(error) {
-            let mut refused: Vec<QueueName> = queues.cloned().collect();
-            refused.dedup();
+            let refused = self.unwritten(queues, generation);
             for queue in &refused {
                 tracing::warn!(
                     %queue,

@@ -174,7 +174,7 @@ fn type_of_mount<'a>(mounts: &'a str, folder: &str) -> Option<&'a str> {
 fn name_of_fuse(kind: &str) -> Option<&'static str> {
     Some(match kind {
         "virtiofs" => "a shared folder (virtiofs)",
-        "fuse.grpcfuse" | "fakeowner" => "a shared folder of Docker Desktop",
+        "fuse.grpcfuse" => "a shared folder of Docker Desktop",
         "fuse.sshfs" => "sshfs",
         "fuse.glusterfs" => "GlusterFS",
         "fuse.ceph" | "fuse.ceph-fuse" => "Ceph",
@@ -200,6 +200,7 @@ fn name_of_file_system(magic: u32) -> Option<&'static str> {
         0x517b => "a Windows share (smbfs)",
         0x0102_1997 => "a shared folder (9p)",
         0x786f_4256 => "a shared folder (vboxsf)",
+        0x6a65_6a63 => "a shared folder of Docker Desktop",
         0x00c3_6400 => "Ceph",
         0x0bd0_0bd0 => "Lustre",
         0x0116_1970 => "GFS2",
@@ -238,6 +239,7 @@ mod tests {
             (0x2003_0528, "OrangeFS"),
             (0x7375_7245, "Coda"),
             (0x786f_4256, "a shared folder (vboxsf)"),
+            (0x6a65_6a63, "a shared folder of Docker Desktop"),
         ] {
             assert_eq!(name_of_file_system(magic), Some(name));
         }
@@ -313,8 +315,8 @@ mod tests {
             assert_eq!(type_of_mount(mounts, folder), Some(kind), "{folder}");
             assert_eq!(name_of_fuse(kind), name, "{folder}");
         }
-        let shared = ["fuse.juicefs", "fuse.mfs", "fuse.grpcfuse", "fakeowner"];
-        let names = ["JuiceFS", "MooseFS", "a shared folder of Docker Desktop", "a shared folder of Docker Desktop"];
+        let shared = ["fuse.juicefs", "fuse.mfs", "fuse.grpcfuse"];
+        let names = ["JuiceFS", "MooseFS", "a shared folder of Docker Desktop"];
         assert_eq!(shared.map(name_of_fuse), names.map(Some));
     }
 }

@@ -1,6 +1,6 @@
 //! The servers of the file, and the cancel requests in it (contract: `broker/presence.rs`).
 
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{collections::VecDeque, mem, sync::Arc, time::Duration};
 
 use prost::Message as _;
 use rusqlite::params;
@@ -30,7 +30,7 @@ const SIGNALS_TTL_MS: i64 = 600_000;
 const SIGNALS: i64 = 256;
 
 /// Pause after cancel requests could not be read.
-const PAUSE: Duration = Duration::from_millis(500);
+const AFTER_FAILED_READ: Duration = Duration::from_millis(500);
 
 /// Asks the server that runs a task to stop it.
 pub(super) fn ask_to_cancel(tx: &mut Tx<'_>, id: &str) -> rusqlite::Result<()> {
@@ -140,6 +140,7 @@ struct Signals {
 #[async_trait::async_trait]
 impl Cancellations for Signals {
     async fn next(&mut self) -> Result<TaskId, BrokerError> {
+        let mut has_failed = false;
         loop {
             if let Some(id) = self.read.pop_front() {
                 return Ok(id);
@@ -156,8 +157,10 @@ impl Cancellations for Signals {
             let found = match found {
                 // A new subscription would begin behind the requests that are stored until it can be made.
                 Err(error) if error.is_unavailable() => {
-                    tracing::debug!("cancel requests cannot be read now: {error}");
-                    tokio::time::sleep(PAUSE).await;
+                    if !mem::replace(&mut has_failed, true) {
+                        tracing::warn!("cancel requests cannot be read now, and are read later: {error}");
+                    }
+                    tokio::time::sleep(AFTER_FAILED_READ).await;
                     continue;
                 }
                 found => found?,

@@ -113,6 +113,9 @@ async fn a_replaced_task_that_completed_runs_again_when_a_go_tool_says_so() {
     let again = take(&broker, &member("me"), 1).await.remove(0);
     assert!(again.extra.replaced, "the mark of the first run is left");
     assert_eq!(settle(&broker, &again, Action::Requeue).await, Settled::Ok);
+    let again = take(&broker, &member("me"), 1).await.remove(0);
+    assert!(!again.extra.replaced);
+    assert_eq!(settle(&broker, &again, Action::Requeue).await, Settled::Ok);
     let worker = Worker::builder("")
         .broker(Arc::clone(&broker) as Arc<dyn Broker>)
         .registry(Registry::default())

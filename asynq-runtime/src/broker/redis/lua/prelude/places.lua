@@ -102,7 +102,7 @@ local function run_alone(key, lock, now_ns, now_ms)
   -- Fields of the message in x, whose last value counts: 7 and 9 say that the last run was replaced, and how it ended; 3 is the
   -- expiry, which moves to the end of the year 9999.
   local new, expires = '', proto(x, 3)
-  if proto(x, 7) == 1 then new = '\56\0' end
+  if (proto(x, 7) or 0) ~= 0 then new = '\56\0' end
   if (proto(x, 9) or 0) ~= 0 then new = new .. '\72\0' end
   if expires and expires <= now_ms then new = new .. '\24' .. write_varint(253402300799000) end
   if new ~= '' then call('HSET', key, 'x', x .. new) end

@@ -30,6 +30,23 @@ local function proto(bytes, field)
   return found
 end
 
+-- Returns the Unix second at which a task completed before, 0 if it did not.
+local function completed_at(msg)
+  return tonumber(proto(msg, 13) or 0) or 0
+end
+
+-- Returns the mark that a later tick or enqueue replaced the task while it ran, for the end of the message in x: field 7, which is one
+-- more than the Unix second at which the task completed before. A Go tool that runs a completed task again leaves the mark of the run
+-- before.
+local function replaced_mark(msg)
+  return '\56' .. write_varint(1 + completed_at(msg))
+end
+
+-- Returns whether x has such a mark that was made since the task completed, if it ever did.
+local function replaced(x, msg)
+  return proto(x, 7) == 1 + completed_at(msg)
+end
+
 -- Frees a unique lock where the task holds it (callers: docs/design/fence.md#unique-locks). A wrong key must not stop a script half
 -- way, therefore pcall.
 local function unlock(lock, id)

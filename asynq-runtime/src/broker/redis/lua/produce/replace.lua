@@ -110,8 +110,8 @@ for i = 1, n do
       local state = destination(due, '', keys, now_ms)
       store_new({ id = id, key = key, msg = msg, state = state, due = due, lock = lock, seconds = seconds, x = x, group = '' }, keys,
         now_s, now_ns, now_ms)
-      -- Field 7 of the message in x: the run with older arguments is deleted where it would be run again with them.
-      if held then call('HSET', held.key, 'x', held.x .. '\56\1') end
+      -- The run with older arguments is deleted where it would be run again with them.
+      if held then call('HSET', held.key, 'x', held.x .. replaced_mark(call('HGET', held.key, 'msg') or '')) end
       letter = state == 'scheduled' and 's' or 'p'
       if letter == 's' then say(whole(due)) end
     end

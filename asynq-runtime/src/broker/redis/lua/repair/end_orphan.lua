@@ -18,8 +18,8 @@ if task[2] ~= ARGV[4] then return 'changed' end
 for _, i in ipairs({ 5, 6, 8 }) do call('ZCARD', KEYS[i]) end
 local lock = lock_of(key, task[3], task[4])
 
--- Field 7 of the message in x: a later tick or enqueue replaced the task, and nothing of it runs again.
-if proto(task[5] or '', 7) == 1 then
+-- Nothing of a task that a later tick or enqueue replaced runs again.
+if replaced(task[5] or '', task[2]) then
   unlock(lock, id)
   call('LREM', KEYS[2], 0, id)
   call('ZREM', KEYS[3], id)

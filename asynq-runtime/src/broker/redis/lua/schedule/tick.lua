@@ -124,8 +124,8 @@ if goes then
 end
 store_new(new, keys, now_s, now_ns, now_ms)
 if there == 'runs' then
-  -- Field 7 of the message in x: settle.lua deletes the task where it would be run again.
-  call('HSET', previous.key, 'x', previous.extra .. '\56\1')
+  -- settle.lua deletes the task where it would be run again.
+  call('HSET', previous.key, 'x', previous.extra .. replaced_mark(call('HGET', previous.key, 'msg') or ''))
   -- An ACL may forbid the channel.
   pcall('PUBLISH', 'asynq:cancel', previous.id)
 end

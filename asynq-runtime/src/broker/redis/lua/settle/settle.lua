@@ -45,11 +45,13 @@ local function has_room(op)
   return fits(KEYS[3], 'list')
 end
 
--- Returns whether a later tick or enqueue has replaced the task (field 7 of the message in x) during this run. A Go tool runs a task
--- that has completed again and leaves the mark of its first run; only such a message tells when the task completed (field 13).
+-- Returns whether the task was replaced during this run. The mark of an earlier run is removed.
 local function is_replaced(key)
-  if proto(call('HGET', key, 'x') or '', 7) ~= 1 then return false end
-  return (proto(call('HGET', key, 'msg') or '', 13) or 0) == 0
+  local x = call('HGET', key, 'x') or ''
+  if (proto(x, 7) or 0) == 0 then return false end
+  if replaced(x, call('HGET', key, 'msg') or '') then return true end
+  call('HSET', key, 'x', x .. '\56\0')
+  return false
 end
 
 local width = { d = 4, c = 9, r = 8, a = 6, q = 3 }
