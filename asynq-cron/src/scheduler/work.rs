@@ -149,6 +149,8 @@ pub(super) struct Work {
     leads: bool,
     /// Whether a call that lists the entries is under way.
     showing: bool,
+    /// Whether the broker may list entries of this scheduler.
+    is_listed: bool,
     /// Whether the list has the result of the last plans.
     shows_plans: bool,
     /// Shows in the metrics whether this scheduler leads.
@@ -194,6 +196,7 @@ impl Work {
             logged: HashSet::new(),
             leads: false,
             showing: false,
+            is_listed: false,
             shows_plans: true,
             leader_metric: metrics::leader(),
             timers: Timers::new(settings.ttl),

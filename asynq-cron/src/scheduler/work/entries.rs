@@ -40,7 +40,7 @@ impl Work {
             self.to_plan.extend(self.entries.get(id).map(|entry| (now, Arc::clone(entry))));
             self.timers.show = now;
         }
-        if wanted.is_empty() && !self.planned.is_empty() {
+        if wanted.is_empty() && self.is_listed {
             self.withdraw();
         }
         self.planned = wanted;

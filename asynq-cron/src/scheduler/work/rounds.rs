@@ -63,7 +63,7 @@ impl Work {
             self.shows_plans = true;
             self.timers.show = now;
         }
-        let has_list = !self.planned.is_empty() || !self.to_forget.is_empty();
+        let has_list = self.is_listed || !self.planned.is_empty() || !self.to_forget.is_empty();
         if has_list && !self.showing && self.timers.show <= now {
             self.show(now);
         }
@@ -102,6 +102,7 @@ impl Work {
             return;
         }
         self.showing = true;
+        self.is_listed = true;
         let gone = std::mem::take(&mut self.to_forget);
         let list = listing::show(Arc::clone(&self.broker), self.name.clone(), rows, self.settings.ttl);
         self.calls.spawn(async move {
@@ -129,6 +130,7 @@ impl Work {
 
     /// Takes this scheduler off the list.
     pub(super) fn withdraw(&mut self) {
+        self.is_listed = false;
         let (broker, name) = (Arc::clone(&self.broker), self.name.clone());
         let gone = std::mem::take(&mut self.to_forget);
         self.calls.spawn(async move {

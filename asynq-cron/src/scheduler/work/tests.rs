@@ -1,5 +1,7 @@
 //! Single rounds of the loop, on a broker in memory.
 
+mod provided;
+
 use asynq_runtime::{
     Job, JobContext, JobResult, PreparedTask, RawTask,
     broker::{BrokerErrorKind, Page, PlanChange},
