@@ -116,9 +116,11 @@ pub(super) struct Work {
     providing: JoinSet<Result<Vec<Periodic>, BoxError>>,
     /// When that call began, unless it was given up.
     asked_at: Option<Instant>,
-    /// When this scheduler began to lead, until a call of the provider that began later has ended: the leader before may have
-    /// planned a newer answer than the last one of this provider, whose entries are not planned meanwhile.
-    unconfirmed_since: Option<Instant>,
+    /// When this scheduler began to lead or to follow.
+    led_since: Instant,
+    /// Whether this scheduler leads and no call of the provider that began later has ended: the leader before may have planned a
+    /// newer answer than the last one of this provider, whose entries are not planned meanwhile.
+    is_unconfirmed: bool,
     campaign: Campaign,
     /// All entries that this scheduler knows.
     entries: HashMap<EntryId, Arc<Periodic>>,
@@ -176,7 +178,8 @@ impl Work {
             jobs: cx.jobs().clone(),
             providing: JoinSet::new(),
             asked_at: None,
-            unconfirmed_since: None,
+            led_since: Instant::now(),
+            is_unconfirmed: false,
             campaign,
             entries: fixed.into_iter().map(|entry| (entry.id().clone(), entry)).collect(),
             dynamic: None,
@@ -291,7 +294,8 @@ impl Work {
         } else {
             tracing::info!(program = %self.settings.program, "this scheduler follows");
         }
-        self.unconfirmed_since = (leads && self.provider.is_some()).then(Instant::now);
+        self.led_since = Instant::now();
+        self.is_unconfirmed = leads && self.provider.is_some();
         self.timers.begin(leads, self.settings.ttl);
         self.reconcile();
     }

@@ -35,8 +35,8 @@ impl fmt::Debug for Provider {
 impl Work {
     /// Calls the provider when that is due and its last call has ended, and gives up a call that takes too long.
     pub(super) fn provide(&mut self, now: Instant) {
-        let is_long = |since: &mut Instant| now.saturating_duration_since(*since) >= PROVIDER_LIMIT;
-        if self.unconfirmed_since.take_if(is_long).is_some() {
+        if self.is_unconfirmed && now.saturating_duration_since(self.led_since) >= PROVIDER_LIMIT {
+            self.is_unconfirmed = false;
             self.reconcile();
         }
         let limit = self.provider_limit();
@@ -62,11 +62,11 @@ impl Work {
         self.settings.sync_every.max(PROVIDER_LIMIT)
     }
 
-    /// Handles the end of a provider call. The answer to a call that began before this scheduler led is discarded: the provider is
-    /// asked again at once.
+    /// Handles the end of a provider call. The answer to a call that began before this scheduler led, or that was given up, is
+    /// discarded: the provider is asked again at once.
     pub(super) fn provider_ended(&mut self, ended: Result<Result<Vec<Periodic>, BoxError>, JoinError>) {
         let asked_at = self.asked_at.take();
-        if self.unconfirmed_since.is_some_and(|since| asked_at.is_none_or(|at| at < since)) {
+        if self.leads && asked_at.is_none_or(|at| at < self.led_since) {
             return;
         }
         match ended {
@@ -81,7 +81,7 @@ impl Work {
     /// and not forgotten, so that it is still paused once it is valid again.
     pub(super) fn provided(&mut self, entries: Result<Vec<Periodic>, BoxError>) {
         self.campaign.begin(Instant::now());
-        let is_first_as_leader = self.unconfirmed_since.take().is_some();
+        let is_first_as_leader = std::mem::take(&mut self.is_unconfirmed);
         let entries = match entries {
             Ok(entries) => entries,
             Err(error) => {

@@ -25,7 +25,7 @@ impl Work {
     pub(super) fn reconcile(&mut self) {
         let waits = |id: &EntryId| {
             let is_dynamic = self.dynamic.as_ref().is_some_and(|dynamic| dynamic.contains_key(id));
-            self.unconfirmed_since.is_some() && is_dynamic
+            self.is_unconfirmed && is_dynamic
         };
         let mut wanted = HashSet::new();
         if self.leads {

@@ -279,6 +279,10 @@ async fn entries_of_a_provider_wait_for_its_answer_to_the_new_leader_but_not_for
     assert!(work.planned.is_empty() && work.entries.contains_key(entry.id()));
     work.provide(Instant::now() + Duration::from_secs(30));
     assert!(work.planned.contains(entry.id()));
+    // Such an answer is discarded also when it comes after the wait.
+    work.asked_at = Some(before);
+    work.provider_ended(Ok(Ok(Vec::new())));
+    assert!(work.planned.contains(entry.id()));
     running.shutdown().await.expect("it leaves");
 }
 
