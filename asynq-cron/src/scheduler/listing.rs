@@ -22,6 +22,13 @@ pub(super) async fn show(broker: Arc<dyn Broker>, scheduler: String, rows: Vec<L
     }
 }
 
+/// Takes a scheduler off the list; best effort.
+pub(super) async fn withdraw(broker: &dyn Broker, scheduler: &str) {
+    if let Err(error) = broker.withdraw_entries(scheduler).await {
+        tracing::debug!("the entries are still listed, they disappear by themselves: {error}");
+    }
+}
+
 pub(crate) fn entry((periodic, previous, next): &ListingRow, now: DateTime<Utc>) -> SchedulerEntry {
     let bound = periodic.bind_plain(now).ok();
     let time = |time: &Option<DateTime<Utc>>| Some(time.map_or(Timestamp::NEVER, Into::into));

@@ -63,9 +63,7 @@ pub(crate) async fn run(
     }
     let candidate = work.into_candidate();
     let cleanup = async {
-        if let Err(error) = broker.withdraw_entries(&name).await {
-            tracing::debug!("the entries are still listed, they disappear by themselves: {error}");
-        }
+        listing::withdraw(&*broker, &name).await;
         if election && let Err(error) = broker.resign(&candidate).await {
             tracing::debug!("the lead was not released; it expires by itself: {error}");
         }

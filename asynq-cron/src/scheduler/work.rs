@@ -64,8 +64,8 @@ enum Event {
     Lead(Answer),
     /// The broker answered a request for the entries that living schedulers list.
     Listed(Result<Vec<SchedulerEntry>, BrokerError>),
-    /// The entries of this scheduler were listed, or that failed, with the time when the list was due again as it began and the
-    /// entries to forget that are not on the list any more.
+    /// The entries of this scheduler were listed or withdrawn, or that failed, with the time when the list was due again as it
+    /// began and the entries to forget that are not on the list any more.
     ListingDone(Instant, Vec<Arc<Periodic>>),
     /// A background call has ended; its result is not used.
     Done,
@@ -149,7 +149,7 @@ pub(super) struct Work {
     calls: JoinSet<Event>,
     logged: HashSet<(WarningTopic, String)>,
     leads: bool,
-    /// Whether a call that lists the entries is under way.
+    /// Whether a call that lists or withdraws the entries is under way.
     showing: bool,
     /// Whether the broker may list entries of this scheduler.
     is_listed: bool,

@@ -41,7 +41,7 @@ impl Work {
             self.timers.show = now;
         }
         if wanted.is_empty() && self.is_listed {
-            self.withdraw();
+            self.timers.show = now;
         }
         self.planned = wanted;
     }

@@ -86,6 +86,8 @@ impl Work {
     }
 
     /// Lists the entries that this scheduler plans: for asynq's tools, and for older programs, which do not plan these entries.
+    /// Takes the scheduler off the list where it has none. One such call is under way at a time, because the broker may handle two
+    /// in either order.
     fn show(&mut self, now: Instant) {
         let renew = now + self.settings.ttl / 2;
         self.timers.show = renew;
@@ -97,21 +99,21 @@ impl Work {
             let entry = self.entries.get(id)?;
             Some((Arc::clone(entry), None, entry.spec().next_after(time)))
         }));
-        if rows.is_empty() {
-            self.withdraw();
-            return;
-        }
         self.showing = true;
-        self.is_listed = true;
+        self.is_listed = !rows.is_empty();
         let gone = std::mem::take(&mut self.to_forget);
-        let list = listing::show(Arc::clone(&self.broker), self.name.clone(), rows, self.settings.ttl);
+        let (broker, name, ttl) = (Arc::clone(&self.broker), self.name.clone(), self.settings.ttl);
         self.calls.spawn(async move {
-            list.await;
+            if rows.is_empty() {
+                listing::withdraw(&*broker, &name).await;
+            } else {
+                listing::show(broker, name, rows, ttl).await;
+            }
             Event::ListingDone(renew, gone)
         });
     }
 
-    /// The entries were listed, or that failed; `renew` is when the list was due again as it began. The next one is due half a
+    /// The list was changed, or that failed; `renew` is when the list was due again as it began. The next one is due half a
     /// lease after this one has ended, because no entry is planned while a list is due or under way. A list that was asked for
     /// meanwhile is still made.
     pub(super) fn shown(&mut self, renew: Instant, gone: Vec<Arc<Periodic>>) {
@@ -126,20 +128,6 @@ impl Work {
         if self.timers.show == renew {
             self.timers.show = Instant::now() + self.settings.ttl / 2;
         }
-    }
-
-    /// Takes this scheduler off the list.
-    pub(super) fn withdraw(&mut self) {
-        self.is_listed = false;
-        let (broker, name) = (Arc::clone(&self.broker), self.name.clone());
-        let gone = std::mem::take(&mut self.to_forget);
-        self.calls.spawn(async move {
-            if let Err(error) = broker.withdraw_entries(&name).await {
-                tracing::debug!("the entries are still listed, they disappear by themselves: {error}");
-            }
-            forget(&*broker, gone).await;
-            Event::Done
-        });
     }
 
     /// Asks for the broker's time, with the state of an entry: of each queue in turn the one whose tick was stored last. Also asks

@@ -37,3 +37,25 @@ async fn the_last_entry_of_a_provider_is_not_listed_while_it_is_not_valid() {
     assert_eq!(count_listed(&work).await, 0);
     running.shutdown().await.expect("it leaves");
 }
+
+#[tokio::test]
+async fn a_list_and_a_withdrawal_follow_each_other() {
+    let (mut work, entry, running) = work("@yearly").await;
+    provide(&mut work, &entry);
+    work.begin_round();
+    work.timers.measure += Duration::from_secs(3_600);
+    provide_invalid(&mut work, &entry);
+    work.begin_round();
+    assert_eq!(work.calls.len(), 1, "no withdrawal while the list is under way");
+    take_next(&mut work).await;
+    work.begin_round();
+    provide(&mut work, &entry);
+    work.begin_round();
+    assert_eq!(work.calls.len(), 1, "no list while the withdrawal is under way");
+    take_next(&mut work).await;
+    assert_eq!(count_listed(&work).await, 0);
+    work.begin_round();
+    take_next(&mut work).await;
+    assert_eq!(count_listed(&work).await, 1);
+    running.shutdown().await.expect("it leaves");
+}
