@@ -12,21 +12,26 @@ use chrono::{DateTime, TimeDelta, Utc};
 use super::plan::ListingRow;
 use crate::Periodic;
 
-/// Lists the entries; best effort. Until the list expires, plans of older programs leave its entries alone.
-pub(super) async fn show(broker: Arc<dyn Broker>, scheduler: String, rows: Vec<ListingRow>, ttl: Duration) {
+/// Lists the entries, and returns whether that worked; best effort. Until the list expires, plans of older programs leave its
+/// entries alone.
+pub(super) async fn show(broker: Arc<dyn Broker>, scheduler: String, rows: Vec<ListingRow>, ttl: Duration) -> bool {
     let now = broker.now();
     let entries: Vec<_> = rows.into_iter().map(|row| entry(&row, now)).collect();
     let ttl = Duration::from_secs(ttl.as_secs().max(1) + u64::from(ttl.subsec_nanos() > 0));
-    if let Err(error) = broker.show_entries(&scheduler, &entries, ttl).await {
+    let shown = broker.show_entries(&scheduler, &entries, ttl).await;
+    if let Err(error) = &shown {
         tracing::debug!("the entries are not listed for asynq's tools: {error}");
     }
+    shown.is_ok()
 }
 
-/// Takes a scheduler off the list; best effort.
-pub(super) async fn withdraw(broker: &dyn Broker, scheduler: &str) {
-    if let Err(error) = broker.withdraw_entries(scheduler).await {
+/// Takes a scheduler off the list, and returns whether that worked; best effort.
+pub(super) async fn withdraw(broker: &dyn Broker, scheduler: &str) -> bool {
+    let withdrawn = broker.withdraw_entries(scheduler).await;
+    if let Err(error) = &withdrawn {
         tracing::debug!("the entries are still listed, they disappear by themselves: {error}");
     }
+    withdrawn.is_ok()
 }
 
 pub(crate) fn entry((periodic, previous, next): &ListingRow, now: DateTime<Utc>) -> SchedulerEntry {

@@ -64,9 +64,11 @@ enum Event {
     Lead(Answer),
     /// The broker answered a request for the entries that living schedulers list.
     Listed(Result<Vec<SchedulerEntry>, BrokerError>),
-    /// The entries of this scheduler were listed or withdrawn, or that failed, with the time when the list was due again as it
-    /// began and the entries to forget that are not on the list any more.
-    ListingDone(Instant, Vec<Arc<Periodic>>),
+    /// The entries of this scheduler were listed or withdrawn, with the time when the list was due again as it began, whether it
+    /// worked, and the entries to forget that are not on the list any more.
+    ListingDone(Instant, bool, Vec<Arc<Periodic>>),
+    /// Entries were forgotten, except these, for which the broker failed.
+    Forgotten(Vec<Arc<Periodic>>),
     /// A background call has ended; its result is not used.
     Done,
 }
@@ -319,7 +321,8 @@ impl Work {
             }
             Event::Listed(Ok(listed)) => self.listed(listed),
             Event::Listed(Err(error)) => tracing::debug!("cannot see what others schedule: {error}"),
-            Event::ListingDone(renew, gone) => self.shown(renew, gone),
+            Event::ListingDone(renew, has_worked, gone) => self.shown(renew, has_worked, gone),
+            Event::Forgotten(left) => self.forget_later(left),
             Event::Done => {}
         }
     }

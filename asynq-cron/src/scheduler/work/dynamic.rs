@@ -136,6 +136,7 @@ impl Work {
                 }
             }
         }
+        self.to_forget.retain(|old| !now.contains_key(old.id()) && !refused.contains(old.id()));
         self.entries.extend(now.iter().map(|(id, entry)| (id.clone(), Arc::clone(entry))));
         self.dynamic = Some(now);
         if !differs && !is_first_as_leader {

@@ -104,29 +104,38 @@ impl Work {
         let gone = std::mem::take(&mut self.to_forget);
         let (broker, name, ttl) = (Arc::clone(&self.broker), self.name.clone(), self.settings.ttl);
         self.calls.spawn(async move {
-            if rows.is_empty() {
-                listing::withdraw(&*broker, &name).await;
+            let has_worked = if rows.is_empty() {
+                listing::withdraw(&*broker, &name).await
             } else {
-                listing::show(broker, name, rows, ttl).await;
-            }
-            Event::ListingDone(renew, gone)
+                listing::show(broker, name, rows, ttl).await
+            };
+            Event::ListingDone(renew, has_worked, gone)
         });
     }
 
     /// The list was changed, or that failed; `renew` is when the list was due again as it began. The next one is due half a
     /// lease after this one has ended, because no entry is planned while a list is due or under way. A list that was asked for
-    /// meanwhile is still made.
-    pub(super) fn shown(&mut self, renew: Instant, gone: Vec<Arc<Periodic>>) {
+    /// meanwhile is still made. Where that failed, the list may still have the entries that are gone: they are forgotten after the
+    /// next one.
+    pub(super) fn shown(&mut self, renew: Instant, has_worked: bool, mut gone: Vec<Arc<Periodic>>) {
         self.showing = false;
-        if !gone.is_empty() {
+        // The provider may have returned an entry meanwhile.
+        gone.retain(|entry| !self.entries.contains_key(entry.id()));
+        if !has_worked {
+            self.forget_later(gone);
+        } else if !gone.is_empty() {
             let broker = Arc::clone(&self.broker);
-            self.calls.spawn(async move {
-                forget(&*broker, gone).await;
-                Event::Done
-            });
+            self.calls.spawn(async move { Event::Forgotten(forget(&*broker, gone).await) });
         }
         if self.timers.show == renew {
             self.timers.show = Instant::now() + self.settings.ttl / 2;
+        }
+    }
+
+    /// Has entries forgotten after the next list, unless the provider has returned them.
+    pub(super) fn forget_later(&mut self, left: Vec<Arc<Periodic>>) {
+        if self.leads {
+            self.to_forget.extend(left.into_iter().filter(|entry| !self.entries.contains_key(entry.id())));
         }
     }
 
@@ -201,24 +210,24 @@ impl Work {
 }
 
 /// Forgets entries that are not on the list of this scheduler any more. An entry that a list still has is scheduled by another
-/// program too, which would lose its last tick, its pause and its history.
-async fn forget(broker: &dyn Broker, gone: Vec<Arc<Periodic>>) {
-    if gone.is_empty() {
-        return;
-    }
+/// program too, which would lose its last tick, its pause and its history. Returns the entries of which the broker did not answer.
+async fn forget(broker: &dyn Broker, gone: Vec<Arc<Periodic>>) -> Vec<Arc<Periodic>> {
     let listed = match broker.scheduler_entries().await {
         Ok(listed) => listed,
         Err(error) => {
             tracing::debug!("entries that are gone are forgotten later: {error}");
-            return;
+            return gone;
         }
     };
+    let mut left = Vec::new();
     for entry in gone {
         let is_same = |row: &SchedulerEntry| row.id == entry.id().as_str() && Schedule::queue_of(row) == *entry.queue();
         if listed.iter().any(is_same) {
             tracing::info!("{entry} is not forgotten, because another scheduler lists it");
         } else if let Err(error) = broker.forget_entry(entry.queue(), entry.id()).await {
             tracing::debug!("{entry} is forgotten later: {error}");
+            left.push(entry);
         }
     }
+    left
 }

@@ -79,7 +79,7 @@ async fn a_listing_that_ended_late_does_not_keep_the_next_round_from_planning() 
     // Half a lease has passed since the listing began.
     let renew = Instant::now();
     work.timers.show = renew;
-    work.take(Event::ListingDone(renew, Vec::new()));
+    work.take(Event::ListingDone(renew, true, Vec::new()));
     work.begin_round();
     assert!(!work.showing && work.planning == 1);
     running.shutdown().await.expect("it leaves");
@@ -91,7 +91,7 @@ async fn an_entry_that_became_known_during_a_listing_is_listed_before_it_is_plan
     work.begin_round();
     let renew = work.timers.show;
     work.timers.show = Instant::now();
-    work.take(Event::ListingDone(renew, Vec::new()));
+    work.take(Event::ListingDone(renew, true, Vec::new()));
     work.begin_round();
     assert!(work.showing && work.planning == 0);
     running.shutdown().await.expect("it leaves");

@@ -59,3 +59,54 @@ async fn a_list_and_a_withdrawal_follow_each_other() {
     assert_eq!(count_listed(&work).await, 1);
     running.shutdown().await.expect("it leaves");
 }
+
+#[tokio::test]
+async fn an_entry_that_the_provider_returns_before_it_is_forgotten_stays() {
+    let (mut work, entry, running) = work("@yearly").await;
+    provide(&mut work, &entry);
+    work.begin_round();
+    work.timers.measure += Duration::from_secs(3_600);
+    take_next(&mut work).await;
+    // The entry returns before the list without it is sent, valid or not, and after that.
+    for returns in [provide, provide_invalid] {
+        work.provided(Ok(Vec::new()));
+        assert_eq!(work.to_forget.len(), 1);
+        returns(&mut work, &entry);
+        assert!(work.to_forget.is_empty());
+        provide(&mut work, &entry);
+    }
+    work.provided(Ok(Vec::new()));
+    work.begin_round();
+    provide(&mut work, &entry);
+    take_next(&mut work).await;
+    assert!(work.calls.is_empty() && work.to_forget.is_empty());
+    running.shutdown().await.expect("it leaves");
+}
+
+#[tokio::test]
+async fn an_entry_that_a_leader_could_not_forget_is_forgotten_after_the_next_list() {
+    let (mut work, entry, running) = work("@yearly").await;
+    work.broker.plan_entry(&entry.plan(Utc::now(), 1)).await.expect("it is planned");
+    provide(&mut work, &entry);
+    work.begin_round();
+    work.timers.measure += Duration::from_secs(3_600);
+    take_next(&mut work).await;
+    work.provided(Ok(Vec::new()));
+    let gone = std::mem::take(&mut work.to_forget);
+    assert_eq!(gone.len(), 1);
+    let renew = work.timers.show;
+    for failed in [Event::ListingDone(renew, false, gone.clone()), Event::Forgotten(gone)] {
+        work.to_forget.clear();
+        work.take(failed);
+        assert!(work.calls.is_empty());
+        assert_eq!(work.to_forget.len(), 1);
+    }
+    work.timers.show = Instant::now();
+    work.begin_round();
+    take_next(&mut work).await;
+    take_next(&mut work).await;
+    assert!(work.to_forget.is_empty());
+    let state = work.broker.entry(entry.queue(), entry.id()).await.expect("the broker answers");
+    assert!(state.is_none(), "it is forgotten");
+    running.shutdown().await.expect("it leaves");
+}
