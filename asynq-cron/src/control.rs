@@ -1,6 +1,6 @@
 //! Pauses, resumes, runs and forgets periodic entries, from any program.
 
-use std::cmp::Reverse;
+use std::{cmp::Reverse, time::Duration};
 
 use asynq_runtime::{
     Client,
@@ -8,8 +8,12 @@ use asynq_runtime::{
     task::{QueueName, SchedulerEnqueueEvent, SchedulerEntry, TaskId, Timestamp},
 };
 use chrono::{DateTime, Utc};
+use tokio::time::timeout;
 
 use crate::{Periodic, PeriodicError, Tick};
+
+/// The longest time for which a task that is run now waits for the shape of its arguments to be kept.
+const SHAPE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The periodic entries on a broker, of all programs.
 #[derive(Debug, Clone)]
@@ -93,8 +97,12 @@ impl Schedule {
     pub async fn run_now(&self, entry: &Periodic) -> Result<TaskId, PeriodicError> {
         let now = self.client.broker().now();
         let task = entry.bind(Tick::new(now), now)?;
-        self.client.keep_shape(&entry.task).await;
-        self.enqueue_beside(entry.id(), task, now).await
+        let id = self.enqueue_beside(entry.id(), task, now).await?;
+        // Another master of a cluster may store the shape and not answer. The task is enqueued all the same.
+        if timeout(SHAPE_TIMEOUT, self.client.keep_shape(&entry.task)).await.is_err() {
+            tracing::debug!("the shape of the arguments of {entry} is kept later");
+        }
+        Ok(id)
     }
 
     /// Enqueues a task of an entry beside its schedule, and adds the enqueue to the history of the entry.

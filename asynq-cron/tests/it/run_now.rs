@@ -1,6 +1,6 @@
 //! Entries that are run now, beside their schedule.
 
-use asynq_cron::{Schedule, prelude::*};
+use asynq_cron::{PeriodicError, Schedule, prelude::*};
 use asynq_runtime::{PreparedTask, prelude::*};
 use serde::{Deserialize, Serialize};
 
@@ -27,4 +27,18 @@ async fn an_entry_that_is_run_now_leaves_the_shape_of_the_arguments_of_its_task(
     assert!(client.broker().shape("resize", Some(fingerprint)).await.expect("the broker answers").is_none());
     Schedule::new(&client).run_now(&entry).await.expect("a task");
     assert!(client.broker().shape("resize", Some(fingerprint)).await.expect("the broker answers").is_some());
+}
+
+#[tokio::test]
+async fn an_entry_that_is_run_now_is_enqueued_before_the_shape_of_its_arguments_is_kept() {
+    let client = Client::connect("sqlite::memory:").await.expect("a broker");
+    let task = PreparedTask::from(Resize { width: 7 });
+    let fingerprint = u32::from_le_bytes(task.payload()[1..5].try_into().expect("behind the format byte"));
+    let equal = RawTask::new("resize", task.payload().to_vec()).unique("1h");
+    client.enqueue(equal).await.expect("a task");
+    let spec = CronSpec::parse("@yearly").expect("a spec");
+    let entry = Periodic::new(spec, task.unique("1h")).expect("an entry").foreign();
+    let refused = Schedule::new(&client).run_now(&entry).await.expect_err("an equal task has the lock");
+    assert!(matches!(refused, PeriodicError::Refused { .. }), "{refused}");
+    assert!(client.broker().shape("resize", Some(fingerprint)).await.expect("the broker answers").is_none());
 }

@@ -28,6 +28,12 @@ impl Client {
     pub async fn keep_shape(&self, task: &PreparedTask) {
         DueShapes::among(&*self.broker, task.shape()).keep().await;
     }
+
+    /// Returns whether [`keep_shape`](Self::keep_shape) would send the shape to the broker now.
+    #[doc(hidden)]
+    pub fn has_due_shape(&self, task: &PreparedTask) -> bool {
+        task.shape().is_some_and(|shape| shape.due(&*self.broker).is_some())
+    }
 }
 
 #[cfg(test)]

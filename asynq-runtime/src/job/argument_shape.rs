@@ -23,7 +23,7 @@ impl ArgumentShape {
 
     /// Returns the shape if it must be kept now. JSON payloads say their shape themselves, except the name of a lone
     /// argument.
-    fn due(self, broker: &dyn Broker) -> Option<NewShape> {
+    pub(crate) fn due(self, broker: &dyn Broker) -> Option<NewShape> {
         let fingerprint = match (self.codec, self.argument) {
             (Codec::Postcard, _) => Some((self.fingerprint)().value),
             (Codec::Json, Some(_)) => None,

@@ -52,10 +52,9 @@ impl Work {
                 Ok(tick) => {
                     let broker = Arc::clone(&self.broker);
                     let is_resend = self.plan.has_failed(entry.id());
-                    let client = Client::new(Arc::clone(&broker));
+                    self.keep_shape(&entry);
                     let send = async move {
-                        // A worker of another version needs the shape, and this program need not serve the job.
-                        let (ticked, ()) = tokio::join!(broker.tick(&tick), client.keep_shape(&entry.task));
+                        let ticked = broker.tick(&tick).await;
                         let is_lost_answer = is_resend
                             && matches!(ticked, Ok(Ticked::Duplicate))
                             && is_previous(&*broker, &entry, fire.at).await;
@@ -70,6 +69,19 @@ impl Work {
                     self.plan.answered(entry.id(), fire, Sent::Invalid, now);
                 }
             }
+        }
+    }
+
+    /// Keeps the shape of the arguments of an entry's task once a day: a worker of another version needs it, and this program need
+    /// not serve the job. No tick waits for that, because another master of a cluster may store the shape. One call per shape is
+    /// under way at a time.
+    fn keep_shape(&mut self, entry: &Arc<Periodic>) {
+        let (client, entry) = (Client::new(Arc::clone(&self.broker)), Arc::clone(entry));
+        if client.has_due_shape(&entry.task) {
+            self.calls.spawn(async move {
+                client.keep_shape(&entry.task).await;
+                Event::Done
+            });
         }
     }
 
