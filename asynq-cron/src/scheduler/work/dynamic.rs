@@ -123,6 +123,7 @@ impl Work {
         let is_same = |id: &EntryId, old: &Arc<Periodic>| now.get(id).is_some_and(|new| Arc::ptr_eq(new, old));
         let changed: Vec<_> = before.iter().filter(|(id, old)| !is_same(id, old)).collect();
         let differs = !changed.is_empty() || now.len() != before.len();
+        self.to_forget.retain(|old| !now.contains_key(old.id()) && !refused.contains(old.id()));
         for (id, old) in changed {
             self.entries.remove(id);
             self.outranked.remove(id);
@@ -136,7 +137,6 @@ impl Work {
                 }
             }
         }
-        self.to_forget.retain(|old| !now.contains_key(old.id()) && !refused.contains(old.id()));
         self.entries.extend(now.iter().map(|(id, entry)| (id.clone(), Arc::clone(entry))));
         self.dynamic = Some(now);
         if !differs && !is_first_as_leader {

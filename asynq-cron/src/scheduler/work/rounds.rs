@@ -210,7 +210,7 @@ impl Work {
 }
 
 /// Forgets entries that are not on the list of this scheduler any more. An entry that a list still has is scheduled by another
-/// program too, which would lose its last tick, its pause and its history. Returns the entries of which the broker did not answer.
+/// program too, which would lose its last tick, its pause and its history. Returns the entries for which the broker failed.
 async fn forget(broker: &dyn Broker, gone: Vec<Arc<Periodic>>) -> Vec<Arc<Periodic>> {
     let listed = match broker.scheduler_entries().await {
         Ok(listed) => listed,
