@@ -79,7 +79,7 @@ impl Environment {
     /// Writes a usage error or the help that was asked for, and returns the exit code.
     pub(crate) fn write_usage(&mut self, usage: &clap::Error) -> u8 {
         // The text repeats arguments, and a name among them may hold an escape sequence.
-        let text = asynq_runtime::app::without_passwords(&usage.render().to_string());
+        let text = asynq_runtime::app::usage_without_passwords(&usage.render().to_string());
         let text = show::clean_lines(&text);
         let stream = if usage.use_stderr() { &mut self.err } else { &mut self.out };
         let _ = stream.write_all(text.as_bytes()).and_then(|()| stream.flush());

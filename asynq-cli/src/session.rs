@@ -136,13 +136,17 @@ impl Session {
 
     /// Writes a line for people to standard error; it is cleaned here, and passwords in URLs are hidden.
     pub(crate) fn note(&mut self, line: &str) {
-        let line = show::clean(&without_passwords(line));
+        self.write_line(&without_passwords(line));
+    }
+
+    fn write_line(&mut self, line: &str) {
+        let line = show::clean(line);
         let _ = writeln!(self.environment.err, "{line}").and_then(|()| self.environment.err.flush());
     }
 
     /// Writes an error to standard error, and returns its exit code.
     pub(crate) fn report(&mut self, error: &CliError) -> u8 {
-        self.note(&format!("error: {}", error.line()));
+        self.write_line(&format!("error: {}", error.line()));
         error.exit_code()
     }
 

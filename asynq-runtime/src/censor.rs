@@ -1,16 +1,27 @@
 //! Hides passwords in text that quotes user input.
 
-/// Returns the text without passwords of URLs: the part between a colon and an at sign in one word, and the value of any
-/// `…pass=` or `…password=`. Messages that quote a command line need it, because a URL may be in the wrong place.
+/// Returns the text without passwords of URLs: the part between a colon and an at sign behind a `://`, and the value of any
+/// `…pass=` or `…password=`. Messages that quote user input need it, because a URL may be in the wrong place. An id such as
+/// `welcome:ann@example.com` is kept.
 pub fn without_passwords(text: &str) -> String {
-    let is_end = |c: char| c.is_whitespace() || matches!(c, '\'' | '"' | '`');
     let mut clean = String::with_capacity(text.len());
     for run in text.split_inclusive(char::is_whitespace) {
         // The password of a URL may have quotes in it.
         let run = if run.contains("://") { of_url(run) } else { run.to_owned() };
-        run.split_inclusive(is_end).for_each(|word| clean.push_str(&of_word(word)));
+        run.split_inclusive(is_end).for_each(|word| clean.push_str(&of_parameters(word)));
     }
     clean
+}
+
+/// Returns the text of a usage error as [`without_passwords`] does, also without the part between a colon and an at sign in any
+/// word: clap quotes arguments in the wrong place, and a URL among them may lack its scheme.
+pub fn usage_without_passwords(text: &str) -> String {
+    without_passwords(text).split_inclusive(is_end).map(of_url).collect()
+}
+
+/// Returns whether a word ends here.
+fn is_end(c: char) -> bool {
+    c.is_whitespace() || matches!(c, '\'' | '"' | '`')
 }
 
 /// Hides the password before the last at sign.
@@ -26,16 +37,16 @@ fn of_url(text: &str) -> String {
     text
 }
 
-fn of_word(word: &str) -> String {
-    let mut word = of_url(word);
+/// Hides the values of parameters that hold passwords.
+fn of_parameters(word: &str) -> String {
+    let mut word = word.to_owned();
     let mut from = 0;
     while let Some(found) = ["pass=", "password=", "PASS=", "PASSWORD="]
         .iter()
         .filter_map(|key| word[from..].find(key).map(|at| from + at + key.len()))
         .min()
     {
-        let is_end = |c: char| c == '&' || c.is_whitespace() || matches!(c, '\'' | '"' | '`');
-        let end = word[found..].find(is_end).map_or(word.len(), |end| found + end);
+        let end = word[found..].find(|c: char| c == '&' || is_end(c)).map_or(word.len(), |end| found + end);
         word.replace_range(found..end, "***");
         from = found + 3;
     }
@@ -56,7 +67,6 @@ mod tests {
             ("redis://:secret@h", "redis://:***@h"),
             ("'redis://u:p'w\"x`y@h' found", "'redis://u:***@h' found"),
             ("redis://jobs:p@ss:w@h:6379", "redis://jobs:***@h:6379"),
-            ("jobs:secret@h, jobs:other@h", "jobs:***@h, jobs:***@h"),
             ("redis+unix:///s?user=u&pass=secret&db=1", "redis+unix:///s?user=u&pass=***&db=1"),
             ("x?sentinel_pass=a&password=b'", "x?sentinel_pass=***&password=***'"),
             ("--queues: \"redis://u:p@h\"", "--queues: \"redis://u:***@h\""),
@@ -66,10 +76,25 @@ mod tests {
             ("redis://127.0.0.1:6379/0", "redis://127.0.0.1:6379/0"),
             ("{\"to\":\"a@b.c\"}", "{\"to\":\"a@b.c\"}"),
             ("the queue `mail:*`", "the queue `mail:*`"),
+            ("task `welcome:ann@example.com` was not found", "task `welcome:ann@example.com` was not found"),
             ("", ""),
-            ("\u{1f980}:\u{1f980}@\u{e4}", "\u{1f980}:***@\u{e4}"),
+            ("://\u{1f980}:\u{1f980}@\u{e4}", "://\u{1f980}:***@\u{e4}"),
         ] {
             assert_eq!(without_passwords(text), expected);
+        }
+    }
+
+    #[test]
+    fn a_usage_error_hides_the_password_of_a_url_without_its_scheme_too() {
+        for (text, expected) in [
+            ("jobs:secret@h, jobs:other@h", "jobs:***@h, jobs:***@h"),
+            ("unexpected argument 'jobs:secret@h' found", "unexpected argument 'jobs:***@h' found"),
+            ("'redis://u:p'w\"x`y@h' found", "'redis://u:***@h' found"),
+            ("jobs:secret@h?password=b", "jobs:***@h?password=***"),
+            ("mail to ann@example.com", "mail to ann@example.com"),
+            ("\u{1f980}:\u{1f980}@\u{e4}", "\u{1f980}:***@\u{e4}"),
+        ] {
+            assert_eq!(usage_without_passwords(text), expected);
         }
     }
 }

@@ -124,6 +124,18 @@ async fn a_url_in_the_wrong_place_is_reported_without_its_password() {
 }
 
 #[tokio::test]
+async fn a_name_with_a_colon_and_an_at_sign_is_repeated_whole() {
+    let store = SqliteStore::start().await;
+    for (flags, is_json) in [(&[][..], false), (&["--json"], true)] {
+        let client = Client::new(store.connect(None).await);
+        let words = [&["queue", "inspect", "welcome:ann@example.com"][..], flags].concat();
+        let answer = fixture::run(Some(client), Setting::default(), &words).await;
+        let error = "queue `welcome:ann@example.com` was not found";
+        assert!(answer.err.contains(error) && answer.out.contains(error) == is_json, "{answer}");
+    }
+}
+
+#[tokio::test]
 async fn a_broker_that_dies_is_reported_and_the_rest_is_not_tried() {
     let mut server = RedisServer::start(Persistence::None);
     let client = Client::connect(&server.url()).await.unwrap();

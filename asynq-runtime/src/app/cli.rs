@@ -16,7 +16,7 @@ use super::{
     program::{Program, SetUp},
 };
 use crate::{
-    censor::without_passwords,
+    censor::usage_without_passwords,
     server::{Flag, Flags, ServiceEntry},
 };
 
@@ -188,7 +188,7 @@ impl Usage {
             let _ = writeln!(std::io::stderr(), "error: {line}");
         } else if self.0.use_stderr() {
             // clap quotes the argument that it did not understand, which may be a URL in the wrong place.
-            let _ = write!(std::io::stderr(), "{}", without_passwords(&self.0.to_string()));
+            let _ = write!(std::io::stderr(), "{}", usage_without_passwords(&self.0.to_string()));
         } else {
             let _ = self.0.print();
         }

@@ -39,7 +39,7 @@ use self::env::Settings;
 #[cfg(feature = "main")]
 pub use self::program::Program;
 pub use self::{error::AppError, set_up::SetUpFuture};
-pub use crate::censor::without_passwords;
+pub use crate::censor::{usage_without_passwords, without_passwords};
 use crate::{
     client::Client,
     connect::{self, DEFAULT_URL},
