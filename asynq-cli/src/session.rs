@@ -172,7 +172,7 @@ impl Session {
         };
         let mut answer = String::new();
         let err = &mut self.environment.err;
-        let written = write!(err, "{} [y/N] ", show::clean(question)).and_then(|()| err.flush());
+        let written = write!(err, "{} [y/N] ", show::clean(&without_passwords(question))).and_then(|()| err.flush());
         written
             .and_then(|()| std::io::BufRead::read_line(input, &mut answer))
             .map_err(|source| CliError::System { context: "cannot ask".into(), source })?;

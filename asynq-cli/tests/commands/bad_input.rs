@@ -114,9 +114,12 @@ async fn a_url_in_the_wrong_place_is_reported_without_its_password() {
         &["queue", "inspect", &url],
         &["group", "ls", "-q", &url],
         &["task", "enqueue", "-t", "mail", "--payload-file", &url],
+        // The question repeats it, too.
+        &["task", "delete", "-q", &url, "x"],
     ] {
         let client = Client::new(store.connect(None).await);
-        let answer = fixture::run(Some(client), Setting::default(), words).await;
+        let setting = Setting { typed: Some("n\n"), ..Setting::default() };
+        let answer = fixture::run(Some(client), setting, words).await;
         assert_ne!(answer.code, 0, "{answer}");
         assert!(answer.err.contains("redis://jobs:***@h"), "{answer}");
         assert!(!answer.err.contains(CANARY) && !answer.out.contains(CANARY), "{answer}");
