@@ -1,6 +1,6 @@
 //! The dashboard inside your own axum application, below `/jobs`, beside a worker in the same process.
 //!
-//! `TOKEN=$(openssl rand -hex 16) cargo run --example mounted`, then
+//! `export TOKEN=$(openssl rand -hex 16)`, `cargo run --example mounted &`, then
 //! `curl -H "Authorization: Bearer $TOKEN" http://127.0.0.1:PORT/jobs/api/queues`.
 
 use asynq_dashboard::Dashboard;
@@ -19,7 +19,7 @@ async fn main() -> Result<(), BoxError> {
     let url = std::env::var("ASYNQ_URL").unwrap_or("sqlite://asynq.db".into());
     let client = Client::connect(&url).await?;
     let token = std::env::var("TOKEN").ok().filter(|token| !token.is_empty());
-    let token = token.ok_or("give it a login: TOKEN=$(openssl rand -hex 16) cargo run --example mounted")?;
+    let token = token.ok_or("give it a login: export TOKEN=$(openssl rand -hex 16)")?;
     let jobs = Dashboard::new(&client)
         .title("Greetings")
         .mount("/jobs")

@@ -130,7 +130,11 @@ fn a_workers_dashboard_is_configured_by_the_environment_and_refuses_to_be_open_t
 fn an_application_has_the_dashboard_below_a_path() {
     let folder = tempdir().unwrap();
     let (status, output) = Program::start("mounted", folder.path(), &[], &[("TOKEN", "")]).end();
-    assert!(!status.success() && output.contains("TOKEN=$(openssl rand -hex 16)"), "{output}");
+    assert!(!status.success() && output.contains("export TOKEN=$(openssl rand -hex 16)"), "{output}");
+    // A variable before the command alone would not reach the `curl` that follows.
+    for page in [include_str!("../../README.md"), include_str!("../../examples/web/mounted.rs")] {
+        assert!(page.contains("export TOKEN=$(openssl rand -hex 16)`") && !page.contains("-hex 16) cargo"));
+    }
     let program = Program::start("mounted", folder.path(), &[], &[("TOKEN", TOKEN)]);
     let line = program.line("http://");
     let url = url_in(&line);
