@@ -1,18 +1,12 @@
 //! Picked rows, typed text and the shown state are kept: after Back, at a refresh, at the end of a session, by a link of another site.
 
-use std::{future::ready, time::Duration};
+use std::time::Duration;
 
 use argon2::{Algorithm, Argon2, Params, PasswordHasher as _, Version};
 use asynq_dashboard::Dashboard;
 use asynq_runtime::{Client, task::Progress};
 use asynq_tests::{Build as _, Fixture, SqliteFixture, SqliteStore, queue, retry, task, task_id};
-use axum::{
-    Router,
-    http::StatusCode,
-    response::{Html, Redirect},
-};
 use serde_json::json;
-use tokio::net::TcpListener;
 
 use crate::{shop, wait, world::World};
 
@@ -245,28 +239,6 @@ fn a_link_of_another_site_leads_to_the_page_if_one_is_logged_in() {
         browser.click("a").await;
         browser.until("location.pathname === '/login' && document.readyState === 'complete'").await;
         world.leave().await;
-    });
-}
-
-#[test]
-fn a_page_leaves_for_the_login_of_a_proxy_at_another_origin_or_in_its_place() {
-    wait(async {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let elsewhere = format!("http://{}/", listener.local_addr().unwrap());
-        let login = Html("<h1>Who are you?</h1>");
-        let page = Router::new().fallback(move || ready(login));
-        let serving = tokio::spawn(async move { axum::serve(listener, page).await.unwrap() });
-        for router in [
-            Router::new().fallback(move || ready(Redirect::to(&elsewhere))),
-            Router::new().fallback(move || ready((StatusCode::FORBIDDEN, login))),
-        ] {
-            let mut world = World::of(Fixture::<SqliteStore>::real_time().await, Vec::new()).await;
-            world.open("/").await;
-            world.serve_instead(router).await;
-            world.browser.until("document.querySelector('h1').textContent === 'Who are you?'").await;
-            world.leave().await;
-        }
-        serving.abort();
     });
 }
 

@@ -2,7 +2,7 @@
 //   data-post  address            data-body  JSON to send
 //   data-ask   question to confirm, data-type a word to type first, data-verb the button's word there
 //   data-then  address to go to afterwards
-import { isLoggedOut, loggedOut, refresh } from "./live.js";
+import { isLoggedOut, loggedOut, refresh, stored } from "./live.js";
 
 export function actions() {
   document.addEventListener("click", (event) => {
@@ -131,16 +131,6 @@ function ask({ ask: question, type, verb }) {
   dialog.showModal();
   (type ? word : dialog.querySelector("[value=no]")).focus();
   return new Promise((done) => dialog.addEventListener("close", () => done(dialog.returnValue === "ok"), { once: true }));
-}
-
-function stored(name) {
-  try {
-    const text = sessionStorage.getItem(name);
-    sessionStorage.removeItem(name);
-    return text;
-  } catch {
-    return null;
-  }
 }
 
 let fades = 0;

@@ -15,8 +15,8 @@ find();
 // A link of another site comes without the strict cookie, a request of our own with it: a user who is logged in goes on.
 const next = document.querySelector("form.login")?.dataset.then;
 if (next) {
-  const asked = fetch(next, { headers: { accept: "text/html", "x-asynq-live": "1" }, signal: AbortSignal.timeout(15000) });
-  asked.then((answer) => { if (answer.ok && !answer.redirected) location.replace(next); }).catch(() => { /* there is the form */ });
+  const asked = fetch(next, { headers: { accept: "text/html", "x-asynq-live": "1" }, redirect: "manual", signal: AbortSignal.timeout(15000) });
+  asked.then((answer) => { if (answer.ok) location.replace(next); }).catch(() => { /* there is the form */ });
 }
 document.addEventListener("click", (event) => {
   if (event.target.closest("[data-theme-switch]")) window.switchTheme();

@@ -1,5 +1,5 @@
 // Goes on with a search where the server's answer ended, until there is a page of tasks, all was looked at, or it is stopped.
-import { isLoggedOut } from "./live.js";
+import { isLoggedOut, loggedOut } from "./live.js";
 
 const RETRY = 2000;
 let turn = 0;
@@ -37,7 +37,7 @@ async function look(address) {
   try {
     const answer = await fetch(address, { headers: { accept: "text/html" }, redirect: "manual", signal: AbortSignal.timeout(15000) });
     const page = new DOMParser().parseFromString(await answer.text(), "text/html");
-    if (isLoggedOut(answer, page)) location.reload();
+    if (isLoggedOut(answer, page)) loggedOut();
     else if (answer.ok) return page;
   } catch { /* the page says that the broker is away; this asks again */ }
   await new Promise((done) => setTimeout(done, RETRY));

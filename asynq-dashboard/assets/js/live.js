@@ -6,6 +6,7 @@ const FRESH = 3000;
 const SOON = 500;
 const ASK = 5000;
 const PLACES = 4;
+const RELOADED = "asynq-reloaded";
 let running = null;
 let waiting = null;
 let source = null;
@@ -15,6 +16,8 @@ let timer = 0;
 let seen = new Date();
 // The clock of a machine may be set back, and this one not.
 let fetchedAt = performance.now();
+// Whether this page was loaded again because a fetch was refused, and none has succeeded since.
+let cameBack = stored(RELOADED) !== null;
 
 // Fetches this page anew and puts it in place; a page that says data-live="off" only when `asked`.
 // A caller that asks while one is fetched gets one that is fetched after that.
@@ -47,10 +50,28 @@ export function isLoggedOut(answer, page) {
 }
 
 // Leaves the page, whose login is over, unless a user has typed arguments there: they stay until they can be saved. A browser
-// that loads the page again is led to the login.
+// that loads the page again is led to the login. A proxy that refuses each fetch may let the page itself through: then the page
+// stays, because it would load itself again for ever.
 export function loggedOut() {
-  if (!typed()) return location.reload();
-  stay("You are logged out. Log in again in another tab; what you typed stays here, and can be saved then.");
+  if (typed()) return stay("You are logged out. Log in again in another tab; what you typed stays here, and can be saved then.");
+  if (!cameBack) {
+    try {
+      sessionStorage.setItem(RELOADED, "1");
+      return location.reload();
+    } catch { /* without the mark the page would not see that it came back */ }
+  }
+  away("The login or a proxy refuses to refresh this page");
+}
+
+// Returns a text of the session's storage and removes it; null if there is none.
+export function stored(name) {
+  try {
+    const text = sessionStorage.getItem(name);
+    sessionStorage.removeItem(name);
+    return text;
+  } catch {
+    return null;
+  }
 }
 
 async function fetched() {
@@ -73,6 +94,7 @@ async function fetched() {
     if (where) morph(document.querySelector(".where"), where);
     seen = new Date();
     fetchedAt = performance.now();
+    cameBack = false;
     back();
     again();
     document.dispatchEvent(new Event("page"));

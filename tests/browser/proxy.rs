@@ -1,0 +1,66 @@
+//! A page behind a proxy that asks for a login, or refuses the fetches of the page.
+
+use std::future::ready;
+
+use asynq_tests::{Fixture, SqliteStore};
+use axum::{
+    Router,
+    http::StatusCode,
+    response::{Html, Redirect},
+};
+use serde_json::json;
+use tokio::net::TcpListener;
+
+use crate::{wait, world::World};
+
+#[test]
+fn a_page_leaves_for_the_login_of_a_proxy_at_another_origin_or_in_its_place() {
+    wait(async {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let elsewhere = format!("http://{}/", listener.local_addr().unwrap());
+        let login = Html("<h1>Who are you?</h1>");
+        let page = Router::new().fallback(move || ready(login));
+        let serving = tokio::spawn(async move { axum::serve(listener, page).await.unwrap() });
+        for router in [
+            Router::new().fallback(move || ready(Redirect::to(&elsewhere))),
+            Router::new().fallback(move || ready((StatusCode::FORBIDDEN, login))),
+        ] {
+            let mut world = World::of(Fixture::<SqliteStore>::real_time().await, Vec::new()).await;
+            world.open("/").await;
+            world.serve_instead(router).await;
+            world.browser.until("document.querySelector('h1').textContent === 'Who are you?'").await;
+            world.leave().await;
+        }
+        serving.abort();
+    });
+}
+
+#[test]
+fn a_page_whose_fetches_a_proxy_refuses_loads_itself_again_once() {
+    wait(async {
+        let world = World::of(Fixture::<SqliteStore>::real_time().await, Vec::new()).await;
+        let browser = &world.browser;
+        // A blank page has no storage.
+        let source = "{
+            const passed = window.fetch;
+            try { sessionStorage.loads = Number(sessionStorage.loads ?? 0) + 1; } catch { /* not ours */ }
+            window.fetch = (address, options) => options?.headers?.['x-asynq-live'] && !sessionStorage.passes
+                ? Promise.resolve(new Response('', { status: 401 })) : passed(address, options);
+        }";
+        browser.chromium("Page.addScriptToEvaluateOnNewDocument", json!({ "source": source })).await;
+        // The listener of this event fetches the page anew.
+        let fetches = "document.dispatchEvent(new Event('visibilitychange'))";
+        world.open("/").await;
+        browser.until(fetches).await;
+        browser.until("sessionStorage.loads === '2' && document.readyState === 'complete'").await;
+        browser.js(fetches).await;
+        browser.until("document.querySelector('#down').textContent.includes('refuses')").await;
+        // The page goes on by itself once a fetch passes, and the next refusal loads it again.
+        browser.js("sessionStorage.passes = 'yes'").await;
+        browser.until("document.querySelector('#down').hidden").await;
+        assert_eq!(browser.js("return sessionStorage.loads").await, "2");
+        browser.js(&format!("delete sessionStorage.passes; {fetches}")).await;
+        browser.until("sessionStorage.loads === '3'").await;
+        world.leave().await;
+    });
+}
