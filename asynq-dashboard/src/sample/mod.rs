@@ -15,7 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use asynq_runtime::broker::{Broker, BrokerError};
+use asynq_runtime::broker::{Broker, BrokerError, BrokerErrorKind};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio_util::task::AbortOnDropHandle;
@@ -39,7 +39,7 @@ struct Shared {
     rings: Mutex<Rings>,
     notifications: watch::Sender<Notification>,
     /// The lock admits one read at a time: a request that comes meanwhile takes its answer.
-    reading: tokio::sync::Mutex<()>,
+    reading: Arc<tokio::sync::Mutex<()>>,
     last: Mutex<Option<CachedRead>>,
     /// How many changes users have made. A read that began before the last one may not show the change.
     changes: AtomicU64,
@@ -107,7 +107,7 @@ impl Samples {
             pace,
             rings: Mutex::default(),
             notifications: watch::Sender::new(Notification::default()),
-            reading: tokio::sync::Mutex::default(),
+            reading: Arc::default(),
             last: Mutex::default(),
             changes: AtomicU64::default(),
             sampler: OnceLock::new(),
@@ -168,17 +168,27 @@ impl Samples {
 }
 
 impl Shared {
-    async fn read(&self) -> Result<Arc<Snapshot>, BrokerError> {
-        let _one_at_a_time = self.reading.lock().await;
+    /// Reads all queues, unless the last read is fresh. The read is a task of its own, which goes on when the request that waits for
+    /// it is cancelled: a browser gives up before very many queues are read, and its next request takes the answer.
+    async fn read(self: &Arc<Self>) -> Result<Arc<Snapshot>, BrokerError> {
+        let one_at_a_time = Arc::clone(&self.reading).lock_owned().await;
         let began = Instant::now();
         if let Some(snapshot) = self.last_read(|read| read.is_fresh(began)) {
             return Ok(snapshot);
         }
         let changes = self.changes.load(Acquire);
-        let snapshot = Arc::new(snapshot::read(&self.broker).await?);
-        let read = CachedRead { snapshot: Arc::clone(&snapshot), at: Instant::now(), took: began.elapsed(), changes };
-        *self.last.lock() = Some(read);
-        Ok(snapshot)
+        let shared = Arc::clone(self);
+        let read = tokio::spawn(async move {
+            let _one_at_a_time = one_at_a_time;
+            let snapshot = Arc::new(snapshot::read(&shared.broker).await?);
+            let read =
+                CachedRead { snapshot: Arc::clone(&snapshot), at: Instant::now(), took: began.elapsed(), changes };
+            *shared.last.lock() = Some(read);
+            Ok::<_, BrokerError>(snapshot)
+        });
+        read.await.unwrap_or_else(|ended| {
+            Err(BrokerError::new(BrokerErrorKind::Unexpected, format!("the read of the queues ended: {ended}")))
+        })
     }
 
     /// Returns the last read, if it began after the last change and `is_good`.
@@ -233,6 +243,16 @@ mod tests {
         samples.forget();
         assert!(samples.recent().is_none());
         assert!(!Arc::ptr_eq(&after, &samples.snapshot().await.unwrap()));
+    }
+
+    #[tokio::test]
+    async fn a_read_goes_on_when_the_request_that_waits_for_it_is_cancelled() {
+        let redis = RedisServer::start(Persistence::None);
+        let samples = Samples::new(connect(&redis).await, PACE);
+        let stopped = redis.stop();
+        assert!(samples.snapshot().now_or_never().is_none(), "the broker does not answer");
+        drop(stopped);
+        eventually("the read has ended", async || samples.0.last.lock().is_some().then_some(())).await;
     }
 
     #[test]
