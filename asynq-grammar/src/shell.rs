@@ -2,6 +2,9 @@
 
 /// Returns a text as a shell takes it for one word, quoted if need be.
 ///
+/// A shell passes a quoted hyphen on like any other, and the program takes the word for a flag: write the word behind `--`, or behind
+/// the equals sign of `--flag=`.
+///
 /// ```
 /// use asynq_grammar::shell;
 ///
@@ -9,9 +12,7 @@
 /// assert_eq!(shell::quote("it's; $(reboot)"), r"'it'\''s; $(reboot)'");
 /// ```
 pub fn quote(text: &str) -> String {
-    let is_plain = !text.is_empty()
-        && !text.starts_with('-')
-        && text.chars().all(|c| c.is_ascii_alphanumeric() || "_-.:/".contains(c));
+    let is_plain = !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || "_-.:/".contains(c));
     if is_plain { text.to_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }
 }
 
@@ -24,7 +25,6 @@ mod tests {
         for (text, expected) in [
             ("a-b_c.d:e/1", "a-b_c.d:e/1"),
             ("", "''"),
-            ("-x", "'-x'"),
             ("a b", "'a b'"),
             ("$(reboot)", "'$(reboot)'"),
             ("a\nb", "'a\nb'"),

@@ -64,7 +64,7 @@ fn consumers(queue: &QueueEvidence, is_served: bool, findings: &mut Vec<Finding>
         let start = if is_refused(&stats.name) {
             "our workers refuse a queue of this name: start one of Go".to_owned()
         } else {
-            format!("start a worker with --queues {name}")
+            format!("start a worker with --queues={name}")
         };
         findings.push(of(
             queue,
@@ -75,7 +75,7 @@ fn consumers(queue: &QueueEvidence, is_served: bool, findings: &mut Vec<Finding>
             match waiting {
                 // A running task cannot be moved.
                 0 => start,
-                _ => format!("{start}, or move those that wait: asynq task move --queue {name} ID --to QUEUE"),
+                _ => format!("{start}, or move those that wait: asynq task move --queue={name} ID --to QUEUE"),
             },
         ));
     } else if is_served && !stats.paused && stats.latency.as_secs() >= LONG_WAIT {
@@ -100,7 +100,7 @@ fn groups(queue: &QueueEvidence, now: DateTime<Utc>, findings: &mut Vec<Finding>
         "group-waits",
         format!("a task has been in group {group} since {}", since.to_rfc3339_opts(SecondsFormat::Secs, true)),
         "no server of the queue aggregates the group, its aggregation fails, or its longest delay is greater",
-        format!("see the logs of the workers, or run each task by itself: asynq task run-all -q {name} -s aggregating -g {group}"),
+        format!("see the logs of the workers, or run each task by itself: asynq task run-all --queue={name} --state aggregating --group={group}"),
     ));
 }
 
@@ -128,10 +128,10 @@ fn unknown_tasks(queue: &QueueEvidence, findings: &mut Vec<Finding>) {
         };
         let run_again = match archived {
             0 => String::new(),
-            _ if is_whole_archive => format!("; then: asynq task run-all --queue {name} --state archived"),
+            _ if is_whole_archive => format!("; then: asynq task run-all --queue={name} --state archived"),
             _ => format!(
-                "; then run only them, as the archive may hold others: asynq task ls --queue {name} --state \
-                 archived, asynq task run --queue {name} ID …"
+                "; then run only them, as the archive may hold others: asynq task ls --queue={name} --state \
+                 archived, asynq task run --queue={name} ID …"
             ),
         };
         findings.push(of(
@@ -155,7 +155,7 @@ fn archive(queue: &QueueEvidence, limit: u64, findings: &mut Vec<Finding>) {
             "full-archive",
             format!("{archived} archived tasks; {limit} are kept unless a worker says otherwise"),
             "beyond that the oldest are deleted, and with them why they failed",
-            format!("asynq task ls --queue {name} --state archived, then run or delete them"),
+            format!("asynq task ls --queue={name} --state archived, then run or delete them"),
         ));
     }
 }
@@ -169,7 +169,7 @@ fn odd(queue: &QueueEvidence, oddity: &Oddity) -> Finding {
         if is_refused(&queue.stats.name) {
             format!(
                 "our workers refuse a queue of this name, and those of Go do not repair it: move the tasks that wait, asynq \
-                 task move --queue {name} ID --to QUEUE"
+                 task move --queue={name} ID --to QUEUE"
             )
         } else {
             repair
@@ -177,7 +177,7 @@ fn odd(queue: &QueueEvidence, oddity: &Oddity) -> Finding {
     };
     let janitor = || {
         by_janitor(format!(
-            "run a worker of ours on the queue: its janitor repairs it within a minute (--queues {name})"
+            "run a worker of ours on the queue: its janitor repairs it within a minute (--queues={name})"
         ))
     };
     let (check, severity, description, means, repair) = match kind {
@@ -201,7 +201,7 @@ fn odd(queue: &QueueEvidence, oddity: &Oddity) -> Finding {
             "ids in the queue with no task behind them",
             "the contents of these tasks are gone: evicted, or deleted by hand",
             by_janitor(format!(
-                "run a worker of ours on the queue (--queues {name}): its janitor removes these ids from the active and the \
+                "run a worker of ours on the queue (--queues={name}): its janitor removes these ids from the active and the \
                  pending tasks within a minute; among other tasks each stays until it is due or its time to be kept is \
                  over, and is not run"
             )),
@@ -211,21 +211,21 @@ fn odd(queue: &QueueEvidence, oddity: &Oddity) -> Finding {
             Severity::Error,
             "tasks that are in no state's list",
             "no worker will ever run them",
-            format!("asynq task run --queue {name} {first}"),
+            format!("asynq task run --queue={name} -- {first}"),
         ),
         OddityKind::TaskInWrongPlace => (
             "wrong-place",
             Severity::Error,
             "tasks that are in another state's list than they say",
             "tools show them wrongly, and some refuse to touch them",
-            format!("asynq task run --queue {name} {first}, or delete it"),
+            format!("asynq task run --queue={name} -- {first}, or delete it"),
         ),
         OddityKind::LockWithoutTask => (
             "lock-without-task",
             Severity::Warning,
             "unique locks whose task is gone",
             "clients of Go refuse the same task as a duplicate until the lock ends by itself; ours take it over",
-            format!("asynq lock rm --queue {name} --stuck, or wait until it ends by itself"),
+            format!("asynq lock rm --queue={name} --stuck, or wait until it ends by itself"),
         ),
         OddityKind::ForeignKey => (
             "foreign-key",

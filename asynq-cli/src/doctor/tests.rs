@@ -191,7 +191,7 @@ fn each_fault_is_reported_once_with_its_severity_and_subject() {
 
 #[test]
 fn all_archived_tasks_are_run_again_only_where_each_of_them_was_unknown() {
-    let all = "asynq task run-all --queue default --state archived";
+    let all = "asynq task run-all --queue=default --state archived";
     for (archived, is_all) in [(3, true), (4, false)] {
         let mut evidence = sound();
         let queue = &mut evidence.queues[0];
@@ -203,7 +203,7 @@ fn all_archived_tasks_are_run_again_only_where_each_of_them_was_unknown() {
         assert_eq!(findings.len(), 2);
         for Finding { repair, .. } in findings {
             assert_eq!(repair.contains(all), is_all, "{repair}");
-            assert_eq!(repair.contains("asynq task run --queue default ID …"), !is_all, "{repair}");
+            assert_eq!(repair.contains("asynq task run --queue=default ID …"), !is_all, "{repair}");
             is_understood(&repair);
         }
     }
@@ -377,12 +377,27 @@ fn a_name_that_a_shell_would_misread_is_quoted_in_commands() {
     evidence.servers.clear();
     evidence.queues[0].stats.name = QueueName::from_wire("it's; rm -rf");
     let repair = &diagnose(&evidence)[0].repair;
-    assert!(repair.contains(r"--queues 'it'\''s; rm -rf',"), "{repair}");
+    assert!(repair.contains(r"--queues='it'\''s; rm -rf',"), "{repair}");
     let mut evidence = sound();
     let kind = OddityKind::TaskWithoutPlace;
     evidence.queues[0].examination.oddities = vec![Oddity { kind, count: 1, examples: vec!["$(reboot)".into()] }];
     let repair = &diagnose(&evidence)[0].repair;
-    assert_eq!(repair, "asynq task run --queue default '$(reboot)'");
+    assert_eq!(repair, "asynq task run --queue=default -- '$(reboot)'");
+}
+
+#[test]
+fn a_name_that_begins_with_a_hyphen_is_no_flag_of_a_command() {
+    let mut evidence = sound();
+    let queue = &mut evidence.queues[0];
+    queue.stats.name = QueueName::from_wire("-q");
+    queue.oldest_group = Some(GroupStats::new(GroupName::from_wire("-g"), 3, Some(now() - TimeDelta::hours(2))));
+    let kind = OddityKind::TaskWithoutPlace;
+    queue.examination.oddities = vec![Oddity { kind, count: 1, examples: vec!["-x".into()] }];
+    let repairs: Vec<_> = diagnose(&evidence).into_iter().map(|finding| finding.repair).collect();
+    repairs.iter().for_each(|repair| is_understood(repair));
+    for command in ["asynq task run-all --queue=-q --state aggregating --group=-g", "asynq task run --queue=-q -- -x"] {
+        assert!(repairs.iter().any(|repair| repair.ends_with(command)), "{repairs:#?}");
+    }
 }
 
 #[test]

@@ -60,7 +60,7 @@ on_both_brokers! {
         assert_eq!(found(&cli).await, ["error no-consumer default"]);
         let answer = cli.run("doctor").await;
         assert_eq!(answer.code, 1);
-        for part in ["2 tasks wait and no server serves the queue", "means", "repair", "--queues default"] {
+        for part in ["2 tasks wait and no server serves the queue", "means", "repair", "--queues=default"] {
             assert!(answer.out.contains(part), "{part}\n{answer}");
         }
     }
@@ -97,7 +97,7 @@ on_both_brokers! {
         cli.t.settle(&run, archive("handler not found for task \"email:send\"")).await;
         assert_eq!(found(&cli).await, ["error no-handler default"]);
         let answer = cli.run("doctor").await;
-        assert!(answer.out.contains("asynq task run-all --queue default --state archived"), "{answer}");
+        assert!(answer.out.contains("asynq task run-all --queue=default --state archived"), "{answer}");
     }
 
     async fn the_newest_failures_of_a_long_archive_are_looked_at(cli) {

@@ -42,7 +42,7 @@ mod tests {
     #[test]
     fn a_command_to_copy_takes_any_id_as_one_word() {
         let long = vec![b'x'; MOST_TEXT + 1];
-        for (id, word) in [("t1", "t1"), ("$(reboot)", "'$(reboot)'"), ("a b;c", "'a b;c'"), ("-x", "'-x'")] {
+        for (id, word) in [("t1", "t1"), ("$(reboot)", "'$(reboot)'"), ("a b;c", "'a b;c'"), ("-x", "-x")] {
             let view = View::of(id, &long);
             let page = show(&view, &view.payload).into_string();
             let command = format!("<code>asynq task inspect --queue=default -- {word}</code>");
