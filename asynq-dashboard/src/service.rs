@@ -168,6 +168,7 @@ fn make(flags: &Flags) -> Option<Box<dyn Service>> {
     Some(Box::new(DashboardService { address, metrics, metrics_of_queues, configure: Box::new(configure) }))
 }
 
+/// Returns the flags of the worker. `OF_DASHBOARD` of asynq-runtime names each of them, for programs without this crate.
 fn flags() -> Vec<Flag> {
     vec![
         Flag::value("dashboard", "ADDR", "Serves a web dashboard there, such as 127.0.0.1:8080 [env: ASYNQ_DASHBOARD]"),

@@ -195,8 +195,8 @@ impl Usage {
         ExitCode::from(u8::try_from(self.0.exit_code()).unwrap_or(2))
     }
 
-    /// Returns what to write for a flag of a service that was not understood: the flag belongs to a worker, or its service is one of
-    /// [`BROUGHT_BY`] that is not linked.
+    /// Returns what to write for a flag of a service that was not understood: the flag belongs to a worker, or it is one of
+    /// [`OF_DASHBOARD`], which is not linked.
     fn flag_of_service(&self, services: &[&ServiceEntry]) -> Option<String> {
         if self.0.kind() != ErrorKind::UnknownArgument {
             return None;
@@ -208,18 +208,17 @@ impl Usage {
         if is_linked(name) {
             return Some(format!("`{flag}` is a flag of the worker: write it without a command, or behind `{WORKER}`"));
         }
-        let is_of = |known: &str| name == known || name.strip_prefix(known).is_some_and(|rest| rest.starts_with('-'));
-        let (_, krate) = BROUGHT_BY.iter().find(|(known, _)| is_of(known) && !is_linked(known))?;
-        let path = krate.replace('-', "_");
-        Some(format!(
-            "`{flag}` comes with the crate {krate}: add it to Cargo.toml and write `main!(services: [{path}]);`, or take \
-             the feature `dashboard` of asynq-jobs"
-        ))
+        OF_DASHBOARD.contains(&name).then(|| {
+            format!(
+                "`{flag}` comes with the crate asynq-dashboard: add it to Cargo.toml and write \
+                 `main!(services: [asynq_dashboard]);`, or take the feature `dashboard` of asynq-jobs"
+            )
+        })
     }
 }
 
-/// Flags of services of this project, each also the beginning of others, and the crates that bring them.
-const BROUGHT_BY: [(&str, &str); 2] = [("dashboard", "asynq-dashboard"), ("metrics", "asynq-dashboard")];
+/// All flags of asynq-dashboard.
+const OF_DASHBOARD: [&str; 5] = ["dashboard", "dashboard-host", "dashboard-read-only", "metrics", "metrics-queues"];
 
 #[cfg(test)]
 mod tests {
@@ -274,6 +273,7 @@ mod tests {
             &["--metrics=9000"],
             &["worker", "--dashboard", "127.0.0.1:8080"],
             &["--metrics-queues"],
+            &["--dashboard-read-only"],
             &["--dashboard-host=jobs.example.com"],
         ] {
             let usage = parsed(args).unwrap_err();
@@ -281,7 +281,7 @@ mod tests {
             assert!(line.contains("asynq-dashboard") && line.contains("main!(services: [asynq_dashboard])"), "{line}");
             assert_ne!(usage.0.exit_code(), 0);
         }
-        for other in ["--colour", "--dashboards"] {
+        for other in ["--colour", "--dashboards", "--dashboard-readonly", "--metrics-queue"] {
             assert_eq!(parsed(&[other]).unwrap_err().flag_of_service(&[]), None, "{other}");
         }
     }
