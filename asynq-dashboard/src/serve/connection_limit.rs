@@ -6,8 +6,8 @@ use parking_lot::Mutex;
 
 use crate::login::network;
 
-/// Most connections of one address while three quarters of all are taken.
-const FEW: usize = 4;
+/// Most connections of one address while three quarters of all are taken. A browser opens six.
+const CROWDED_LIMIT: usize = 8;
 
 /// The number of connections of each address; for IPv6 of each network of 64 bits.
 #[derive(Debug, Clone)]
@@ -36,9 +36,9 @@ impl ConnectionLimit {
         let address = network(peer);
         let mut taken = self.taken.lock();
         let is_crowded = taken.values().sum::<usize>() >= self.all / 4 * 3;
-        let most = if is_crowded { FEW } else { self.all / 2 };
+        let limit = if is_crowded { CROWDED_LIMIT } else { self.all / 2 };
         let count = taken.entry(address).or_default();
-        if *count >= most {
+        if *count >= limit {
             return None;
         }
         *count += 1;
@@ -75,10 +75,10 @@ mod tests {
         let quarter = take(&limit, also_ann);
         assert_eq!((half.len(), quarter.len()), (128, 64));
         let probe = take(&limit, bob);
-        assert_eq!(probe.len(), FEW);
+        assert_eq!(probe.len(), 8);
         drop(quarter);
         let more = take(&limit, eve);
-        assert_eq!(more.len(), 64 - FEW);
+        assert_eq!(more.len(), 64 - 8);
         drop((half, probe, more));
         assert!(limit.taken.lock().is_empty());
         assert!(limit.take(ann).is_some());
