@@ -254,7 +254,8 @@ impl Statistics {
         })
     }
 
-    /// Returns one task in the JSON form, without payload and result, which each program shows in its own form.
+    /// Returns one task in the JSON form, without the fields whose form each program chooses: `payload` and `result`, and whether the
+    /// task is an orphan, which is `orphan` of `asynq` and `is_orphan` of the dashboard. The dashboard cuts a long `last_error`.
     pub fn task_to_json(task: &TaskInfo) -> Value {
         let header = |(key, value): &(String, String)| json!({ "key": key, "value": value });
         json!({
