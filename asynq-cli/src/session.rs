@@ -182,23 +182,23 @@ impl Session {
         }
     }
 
-    /// Reads standard input up to `most` bytes and one more, by which the caller sees that the input is longer.
-    pub(crate) fn read_input(&mut self, most: usize) -> Result<Vec<u8>, CliError> {
-        let most = u64::try_from(most).unwrap_or(u64::MAX).saturating_add(1);
+    /// Reads standard input up to `limit` bytes and one more, by which the caller sees that the input is longer.
+    pub(crate) fn read_input(&mut self, limit: usize) -> Result<Vec<u8>, CliError> {
+        let limit = u64::try_from(limit).unwrap_or(u64::MAX).saturating_add(1);
         let mut bytes = Vec::new();
         let read = match &mut self.environment.input {
-            Input::Terminal(input) => input.take(most).read_to_end(&mut bytes),
-            Input::Piped(input) => input.take(most).read_to_end(&mut bytes),
+            Input::Terminal(input) => input.take(limit).read_to_end(&mut bytes),
+            Input::Piped(input) => input.take(limit).read_to_end(&mut bytes),
         };
         read.map_err(|source| CliError::System { context: "cannot read standard input".into(), source })?;
         Ok(bytes)
     }
 
-    /// Reads one line: of a pipe at most `most` + 1 bytes, at a terminal after a question and without showing the keys. A line
+    /// Reads one line: of a pipe at most `limit` + 1 bytes, at a terminal after a question and without showing the keys. A line
     /// that is typed is asked for twice, because the user cannot see a slip.
-    pub(crate) async fn read_secret(&mut self, question: &str, most: usize) -> Result<String, CliError> {
+    pub(crate) async fn read_secret(&mut self, question: &str, limit: usize) -> Result<String, CliError> {
         let bytes = match self.environment.input {
-            Input::Piped(_) => self.read_input(most)?,
+            Input::Piped(_) => self.read_input(limit)?,
             Input::Terminal(_) => {
                 // A signal without a handler would leave the terminal without echo.
                 let stop = self.stop();

@@ -91,7 +91,7 @@ pub(crate) fn text(variable: &'static str) -> Result<Option<String>, DashboardEr
     utf8(variable, env::var_os(variable))
 }
 
-/// Returns a value as text. A login that cannot be read is an error: a dashboard that took it for unset would be open.
+/// Returns a value as text. A value that is not UTF-8 is an error: a dashboard that took its login for unset would be open.
 fn utf8(variable: &'static str, value: Option<OsString>) -> Result<Option<String>, DashboardError> {
     // The value is not shown: it may be a secret.
     let not_text = |_| DashboardError::Variable { variable, reason: "its value is not UTF-8 text".to_owned() };

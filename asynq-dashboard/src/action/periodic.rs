@@ -34,7 +34,7 @@ pub(super) async fn run(
     let entry = periodic::one(&app, &queue, &id).await?;
     // An entry of this program is known as a whole; of other entries only the listed fields are known.
     let linked = PeriodicEntry::linked().into_iter().filter_map(|entry| entry.to_periodic().ok());
-    let task = match same(linked, &entry.queue, &entry.id) {
+    let task = match linked_entry(linked, &entry.queue, &entry.id) {
         Some(linked) => app.schedule.run_now(&linked).await?,
         None => app.schedule.run_listed(&entry.listed).await?,
     };
@@ -45,7 +45,7 @@ pub(super) async fn run(
 
 /// Returns the entry of this program that is the listed one. The queue is not part of an id: another version of the program may list
 /// the entry with another queue, and its tasks belong there.
-fn same(linked: impl IntoIterator<Item = Periodic>, queue: &QueueName, id: &str) -> Option<Periodic> {
+fn linked_entry(linked: impl IntoIterator<Item = Periodic>, queue: &QueueName, id: &str) -> Option<Periodic> {
     linked.into_iter().find(|linked| linked.id().as_str() == id && linked.queue() == queue)
 }
 
@@ -92,7 +92,7 @@ mod tests {
         let entry = Periodic::new(spec, RawTask::new("report", "").queue("new")).expect("an entry").key("");
         let id = entry.id().to_string();
         for (queue, id, expected) in [("new", &*id, true), ("old", &*id, false), ("new", "another", false)] {
-            let found = same([entry.clone()], &QueueName::from_wire(queue), id);
+            let found = linked_entry([entry.clone()], &QueueName::from_wire(queue), id);
             assert_eq!(found.is_some(), expected, "{queue} {id}");
         }
     }

@@ -14,7 +14,7 @@ use crate::failure::{Failure, Kind};
 
 /// Most passwords that are checked at a time: each check takes 19 MiB for a moment, with argon2's default settings.
 const AT_ONCE: usize = 2;
-/// Longest password of people, in bytes: a login with a longer one is refused without a check.
+/// The longest password that is accepted, in bytes: a login with a longer one is refused without a check.
 pub const MAX_PASSWORD_BYTES: usize = 1024;
 
 /// Returns the argon2id hash of a password, for [`Dashboard::password_hash`](crate::Dashboard::password_hash): each call returns

@@ -151,12 +151,12 @@ fn render(view: &View) -> Markup {
         div.two {
             div {
                 (arguments(view))
-                @if let Some(result) = &view.result { section.panel { h2 { "Result" } (bytes::show(view, result)) } }
+                @if let Some(result) = &view.result { section.panel { h2 { "Result" } (bytes::render(view, result)) } }
                 (errors(view))
             }
             div {
                 (facts(view))
-                section.panel { h2 { "Timeline" } (timeline::show(view)) }
+                section.panel { h2 { "Timeline" } (timeline::render(view)) }
                 @if !task.headers.is_empty() { (headers(view)) }
             }
         }
@@ -206,8 +206,8 @@ fn arguments(view: &View) -> Markup {
     html! {
         section.panel {
             h2 { "Arguments " small { (form) @if view.payload.size > 0 { ", " (size(view.payload.size as u64)) } } }
-            (bytes::show(view, &view.payload))
-            @if view.can_change { (editor::show(view)) }
+            (bytes::render(view, &view.payload))
+            @if view.can_change { (editor::render(view)) }
         }
     }
 }

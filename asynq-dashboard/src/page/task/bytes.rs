@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// Renders bytes of the task, as long as the page may show them.
-pub(super) fn show(view: &View, rendered: &Rendered) -> Markup {
+pub(super) fn render(view: &View, rendered: &Rendered) -> Markup {
     let all = with_query(&view.path(&[]), &[("all", "1")]);
     html! {
         @if rendered.form == Form::Empty { p.soft { "Empty." } } @else {
@@ -44,7 +44,7 @@ mod tests {
         let long = vec![b'x'; MOST_TEXT + 1];
         for (id, word) in [("t1", "t1"), ("$(reboot)", "'$(reboot)'"), ("a b;c", "'a b;c'"), ("-x", "-x")] {
             let view = View::of(id, &long);
-            let page = show(&view, &view.payload).into_string();
+            let page = render(&view, &view.payload).into_string();
             let command = format!("<code>asynq task inspect --queue=default -- {word}</code>");
             assert!(page.contains(&command), "{command}: {}", &page[MOST_TEXT..]);
         }

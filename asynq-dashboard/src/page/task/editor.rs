@@ -10,7 +10,7 @@ use crate::query::payload::Form;
 const EDITABLE: usize = 64 * 1024;
 
 /// Renders the form; nothing for arguments that cannot be edited.
-pub(super) fn show(view: &View) -> Markup {
+pub(super) fn render(view: &View) -> Markup {
     html! {
         @if can_edit(view) {
             @if view.payload.text.contains('\r') {
@@ -53,14 +53,14 @@ mod tests {
 
     #[test]
     fn the_arguments_are_in_no_url_before_the_script_has_run() {
-        let form = show(&View::of("t1", b"{}")).into_string();
+        let form = render(&View::of("t1", b"{}")).into_string();
         assert!(form.contains(r#" method="post" action="/jobs/queues/default/tasks/t1/edit""#), "{form}");
     }
 
     #[test]
     fn text_whose_line_ends_a_browser_would_change_is_not_edited() {
         for (text, can_edit) in [("a\nb", true), ("a\r\nb", false), ("a\rb", false), (r#"["a\r\n"]"#, true)] {
-            let shown = show(&View::of("t1", text.as_bytes())).into_string();
+            let shown = render(&View::of("t1", text.as_bytes())).into_string();
             assert_eq!(
                 (shown.contains("data-edit"), shown.contains("asynq task edit")),
                 (can_edit, !can_edit),

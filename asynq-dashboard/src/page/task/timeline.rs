@@ -20,7 +20,7 @@ struct Event {
 }
 
 /// Renders the moments in the order of time.
-pub(super) fn show(view: &View) -> Markup {
+pub(super) fn render(view: &View) -> Markup {
     let since = view.runs_at.as_ref().and_then(|(_, worker)| worker.start_time).and_then(Timestamp::to_datetime);
     let failed: Vec<_> = view.attempts.iter().map(|attempt| (attempt.number, attempt.at)).collect();
     html! {

@@ -20,17 +20,17 @@ pub(crate) fn depth_of(bytes: &[u8]) -> usize {
     deepest
 }
 
-/// Returns `text`, which must be JSON, with one member a line; ends soon after `most` bytes, as spaces can be many times the
+/// Returns `text`, which must be JSON, with one member a line; ends soon after `limit` bytes, as spaces can be many times the
 /// text.
-pub(super) fn indented(text: &str, most: usize) -> String {
-    let mut laid_out = String::with_capacity(most.min(text.len() * 2));
+pub(super) fn indented(text: &str, limit: usize) -> String {
+    let mut laid_out = String::with_capacity(limit.min(text.len() * 2));
     let (mut depth, mut in_text, mut escaped) = (0_usize, false, false);
     let mut chars = text.chars().peekable();
     let line = |out: &mut String, depth: usize| {
         out.push('\n');
         out.extend(std::iter::repeat_n("  ", depth));
     };
-    while laid_out.len() <= most
+    while laid_out.len() <= limit
         && let Some(c) = chars.next()
     {
         if in_text {
