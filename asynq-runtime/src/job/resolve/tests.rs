@@ -63,6 +63,7 @@ jobs! {
     #[serde(transparent)] LoneOption { note: Option<String> } [const ARGUMENT: Option<&'static str> = Some("note");];
     #[serde(transparent)] LoneEmpty { style: Empty } [const ARGUMENT: Option<&'static str> = Some("style");];
     #[serde(transparent)] LoneStyle { style: Style } [const ARGUMENT: Option<&'static str> = Some("style");];
+    #[serde(transparent)] LoneMap { labels: BTreeMap<String, u32> } [const ARGUMENT: Option<&'static str> = Some("labels");];
     TwoOptions { note: Option<String>, n: Option<u32> } [];
     JsonTwo { to: String, n: Option<u32> } [const CODEC: Codec = Codec::Json;];
 
@@ -271,6 +272,11 @@ fn a_job_without_arguments_gets_some_although_its_shape_is_not_kept() {
     // The fingerprint of nothing with something after it is not a payload of such a job.
     let (payload, _) = left(Nothing {});
     assert!(resolve::<LoneOption>(&[&payload[..], b"x"].concat(), None).is_err());
+}
+
+#[test]
+fn a_map_that_is_the_first_argument_is_empty_in_earlier_tasks() {
+    assert_eq!(resolve(&left(Nothing {}).0, None), Ok(LoneMap { labels: BTreeMap::new() }));
 }
 
 #[test]
