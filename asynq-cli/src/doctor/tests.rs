@@ -386,7 +386,7 @@ fn a_name_that_a_shell_would_misread_is_quoted_in_commands() {
 }
 
 #[test]
-fn a_name_that_begins_with_a_hyphen_is_no_flag_of_a_command() {
+fn a_name_that_begins_with_a_hyphen_is_not_a_flag_of_a_command() {
     let mut evidence = sound();
     let queue = &mut evidence.queues[0];
     queue.stats.name = QueueName::from_wire("-q");
