@@ -6,7 +6,7 @@ use asynq_cron::PeriodicError;
 use asynq_dashboard::DashboardError;
 use asynq_runtime::{
     EnqueueError,
-    app::without_passwords,
+    app::{usage_without_passwords, without_passwords},
     broker::{BrokerError, BrokerErrorKind},
     inspector::InspectError,
 };
@@ -133,8 +133,10 @@ impl CliError {
             }
             cause = error.source();
         }
-        // An argument that the text quotes may be a URL in the wrong place.
-        without_passwords(&line.split_whitespace().collect::<Vec<_>>().join(" "))
+        let line = line.split_whitespace().collect::<Vec<_>>().join(" ");
+        // An argument that the text quotes may be a URL in the wrong place. Where it is in place of an address, its scheme may be
+        // missing; elsewhere such a text is the id of a task.
+        if matches!(self, Self::Dashboard(_)) { usage_without_passwords(&line) } else { without_passwords(&line) }
     }
 }
 

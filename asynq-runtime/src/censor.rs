@@ -14,7 +14,7 @@ pub fn without_passwords(text: &str) -> String {
 }
 
 /// Returns the text of a usage error as [`without_passwords`] does, also without the part between a colon and an at sign in any
-/// word: clap quotes arguments in the wrong place, and a URL among them may lack its scheme.
+/// word: it quotes arguments and settings in the wrong place, and a URL among them may lack its scheme.
 pub fn usage_without_passwords(text: &str) -> String {
     without_passwords(text).split_inclusive(is_end).map(of_url).collect()
 }

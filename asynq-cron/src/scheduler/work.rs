@@ -130,6 +130,8 @@ pub(super) struct Work {
     dynamic: Option<HashMap<EntryId, Arc<Periodic>>>,
     /// Entries that the provider does not have any more, until this scheduler has listed its entries without them.
     to_forget: Vec<Arc<Periodic>>,
+    /// Entries of the provider's last answer that are not valid.
+    refused: HashSet<EntryId>,
     /// Entries of which a newer program's plan counts.
     outranked: HashMap<EntryId, Outranked>,
     /// Entries of this program that no scheduler lists, though another one leads: how often in a row that was seen.
@@ -186,6 +188,7 @@ impl Work {
             entries: fixed.into_iter().map(|entry| (entry.id().clone(), entry)).collect(),
             dynamic: None,
             to_forget: Vec::new(),
+            refused: HashSet::new(),
             outranked: HashMap::new(),
             unlisted: HashMap::new(),
             planned: HashSet::new(),
@@ -322,7 +325,7 @@ impl Work {
             Event::Listed(Ok(listed)) => self.listed(listed),
             Event::Listed(Err(error)) => tracing::debug!("cannot see what others schedule: {error}"),
             Event::ListingDone(renew, has_worked, gone) => self.shown(renew, has_worked, gone),
-            Event::Forgotten(left) => self.forget_later(left),
+            Event::Forgotten(left) => self.forgotten(left),
             Event::Done => {}
         }
     }

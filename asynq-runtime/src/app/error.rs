@@ -2,7 +2,7 @@
 
 use crate::{
     broker::BrokerError,
-    censor::without_passwords,
+    censor::usage_without_passwords,
     inspector::InspectError,
     job::{BoxError, EnqueueError, InvalidLock, RegistryError, with_causes},
     server::ServerError,
@@ -100,6 +100,6 @@ impl AppError {
     /// Returns the text of the error with every cause that it does not name already, on one line.
     #[cfg_attr(not(feature = "main"), allow(dead_code, reason = "only `main!` prints it"))]
     pub(super) fn line(&self) -> String {
-        without_passwords(&with_causes(self).split_whitespace().collect::<Vec<_>>().join(" "))
+        usage_without_passwords(&with_causes(self).split_whitespace().collect::<Vec<_>>().join(" "))
     }
 }

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     broker::ServerName,
-    censor::without_passwords,
+    censor::usage_without_passwords,
     client::Client,
     job::{BoxError, BoxFuture, Registry},
     panics::{Caught, catch},
@@ -200,7 +200,7 @@ impl Services {
                 let source = SharedError::from(source);
                 // The error may quote a setting of the service that is a URL in the wrong place.
                 let error = ServerError::Service { name, source: source.clone() }.to_string();
-                tracing::error!("{}", without_passwords(&error));
+                tracing::error!("{}", usage_without_passwords(&error));
                 first.get_or_init(|| (name, source));
                 notify.cancel();
             }

@@ -66,7 +66,7 @@ impl Work {
     /// discarded: the provider is asked again at once.
     pub(super) fn provider_ended(&mut self, ended: Result<Result<Vec<Periodic>, BoxError>, JoinError>) {
         let asked_at = self.asked_at.take();
-        if self.leads && asked_at.is_none_or(|at| at < self.led_since) {
+        if asked_at.is_none_or(|at| self.leads && at < self.led_since) {
             return;
         }
         match ended {
@@ -139,6 +139,7 @@ impl Work {
         }
         self.entries.extend(now.iter().map(|(id, entry)| (id.clone(), Arc::clone(entry))));
         self.dynamic = Some(now);
+        self.refused = refused;
         if !differs && !is_first_as_leader {
             return;
         }

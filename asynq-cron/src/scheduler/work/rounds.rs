@@ -118,12 +118,13 @@ impl Work {
     /// meanwhile is still made. Where that failed, the list may still have the entries that are gone: they are forgotten after the
     /// next one.
     pub(super) fn shown(&mut self, renew: Instant, has_worked: bool, mut gone: Vec<Arc<Periodic>>) {
-        self.showing = false;
+        // The broker may still list the entries, or may have listed them before it failed.
+        self.is_listed |= !has_worked;
         // The provider may have returned an entry meanwhile.
-        gone.retain(|entry| !self.entries.contains_key(entry.id()));
-        if !has_worked {
-            self.forget_later(gone);
-        } else if !gone.is_empty() {
+        gone.retain(|entry| !self.is_provided(entry));
+        if !has_worked || gone.is_empty() {
+            self.forgotten(gone);
+        } else {
             let broker = Arc::clone(&self.broker);
             self.calls.spawn(async move { Event::Forgotten(forget(&*broker, gone).await) });
         }
@@ -132,11 +133,19 @@ impl Work {
         }
     }
 
-    /// Has entries forgotten after the next list, unless the provider has returned them.
-    pub(super) fn forget_later(&mut self, left: Vec<Arc<Periodic>>) {
+    /// Ends the change of the list, during which no entry is planned: an entry that the provider returns while it is being forgotten
+    /// is planned afterwards. Has the entries that are `left` forgotten after the next list, unless the provider has returned them.
+    pub(super) fn forgotten(&mut self, mut left: Vec<Arc<Periodic>>) {
+        self.showing = false;
+        left.retain(|entry| !self.is_provided(entry));
         if self.leads {
-            self.to_forget.extend(left.into_iter().filter(|entry| !self.entries.contains_key(entry.id())));
+            self.to_forget.extend(left);
         }
+    }
+
+    /// Returns whether the last answer of the provider has the entry, valid or not.
+    fn is_provided(&self, entry: &Periodic) -> bool {
+        self.entries.contains_key(entry.id()) || self.refused.contains(entry.id())
     }
 
     /// Asks for the broker's time, with the state of an entry: of each queue in turn the one whose tick was stored last. Also asks

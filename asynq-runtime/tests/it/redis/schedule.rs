@@ -126,6 +126,22 @@ async fn a_replaced_task_that_completed_runs_again_when_a_go_tool_says_so() {
     soon(running.shutdown()).await.unwrap();
 }
 
+/// Field 13 of the message, the time of its completion, is text.
+#[tokio::test]
+async fn a_task_whose_message_a_foreign_program_has_damaged_is_replaced() {
+    let server = Server::start(&[]);
+    let (broker, mut redis) = (server.broker().await, server.foreign().await);
+    let first = tick(broker.now() - chrono::TimeDelta::seconds(5));
+    assert!(fires(&broker, &first).await);
+    let run = take(&broker, &member("me"), 1).await.remove(0);
+    let damaged = [&first.task.message.encode()[..], b"\x6a\x02-5"].concat();
+    let () = redis.hset(format!("asynq:{{default}}:t:{}", first.task.id), "msg", damaged).await.unwrap();
+    let next = Tick { overlap: Overlap::Replace, ..tick(first.at + chrono::TimeDelta::seconds(1)) };
+    assert!(soon(fires(&broker, &next)).await);
+    assert_eq!(settle(&broker, &run, Action::Requeue).await, Settled::Ok);
+    assert_eq!(ids(&take(&broker, &member("me"), 2).await), [next.task.id.as_str()]);
+}
+
 #[tokio::test]
 async fn a_task_that_both_ends_of_a_move_hold_is_replaced_by_no_tick() {
     let server = Server::start(&[]);

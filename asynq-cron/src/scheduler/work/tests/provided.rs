@@ -39,6 +39,19 @@ async fn the_last_entry_of_a_provider_is_not_listed_while_it_is_not_valid() {
 }
 
 #[tokio::test]
+async fn a_withdrawal_that_failed_is_tried_again() {
+    let (mut work, _, running) = work("@yearly").await;
+    work.begin_round();
+    work.entries.clear();
+    work.planned.clear();
+    work.showing = true;
+    let renew = work.timers.show;
+    work.take(Event::ListingDone(renew, false, Vec::new()));
+    assert!(work.is_listed && !work.showing);
+    running.shutdown().await.expect("it leaves");
+}
+
+#[tokio::test]
 async fn a_list_and_a_withdrawal_follow_each_other() {
     let (mut work, entry, running) = work("@yearly").await;
     provide(&mut work, &entry);
@@ -75,11 +88,16 @@ async fn an_entry_that_the_provider_returns_before_it_is_forgotten_stays() {
         assert!(work.to_forget.is_empty());
         provide(&mut work, &entry);
     }
-    work.provided(Ok(Vec::new()));
-    work.begin_round();
-    provide(&mut work, &entry);
-    take_next(&mut work).await;
-    assert!(work.calls.is_empty() && work.to_forget.is_empty());
+    for returns in [provide, provide_invalid] {
+        work.provided(Ok(Vec::new()));
+        work.begin_round();
+        returns(&mut work, &entry);
+        take_next(&mut work).await;
+        assert!(work.calls.is_empty() && work.to_forget.is_empty());
+        provide(&mut work, &entry);
+        work.begin_round();
+        take_next(&mut work).await;
+    }
     running.shutdown().await.expect("it leaves");
 }
 

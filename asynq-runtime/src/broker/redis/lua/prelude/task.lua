@@ -32,7 +32,8 @@ end
 
 -- Returns the Unix second at which a task completed before, 0 if it did not.
 local function completed_at(msg)
-  return tonumber(proto(msg, 13) or 0) or 0
+  local at = proto(msg, 13)
+  return type(at) == 'number' and at or 0
 end
 
 -- Returns the mark that a later tick or enqueue replaced the task while it ran, for the end of the message in x: field 7, which is one
