@@ -44,7 +44,8 @@ async fn a_withdrawal_that_failed_is_tried_again() {
     work.begin_round();
     work.entries.clear();
     work.planned.clear();
-    work.showing = true;
+    // So a withdrawal begins.
+    work.is_listed = false;
     let renew = work.timers.show;
     work.take(Event::ListingDone(renew, false, Vec::new()));
     assert!(work.is_listed && !work.showing);
