@@ -66,7 +66,6 @@ async fn clean(context: &ServerContext, sweeps: bool) -> Result<(), BrokerError>
 
 /// Cleans one queue. A task that cannot be deleted, because its page of the file is damaged, keeps no set from its group.
 async fn clean_queue(context: &ServerContext, queue: &QueueName) -> Result<(), BrokerError> {
-    let is_away = |cleaned: &Result<(), BrokerError>| cleaned.as_ref().is_err_and(BrokerError::is_unavailable);
     let mut cleaned = in_slices(context, || context.broker.reclaim_sets(queue)).await;
     if !is_away(&cleaned) {
         cleaned = cleaned.and(in_slices(context, || context.broker.delete_expired(queue, SLICE)).await);
@@ -75,6 +74,10 @@ async fn clean_queue(context: &ServerContext, queue: &QueueName) -> Result<(), B
         cleaned = cleaned.and(trim(context, queue).await);
     }
     cleaned
+}
+
+fn is_away(cleaned: &Result<(), BrokerError>) -> bool {
+    cleaned.as_ref().is_err_and(BrokerError::is_unavailable)
 }
 
 /// Repeats a call of the broker, with breaks, until it has treated less than a slice.
@@ -103,10 +106,14 @@ async fn keep_shapes(context: &ServerContext) -> Result<(), BrokerError> {
     Ok(())
 }
 
-/// Trims the archive: deletes tasks past the age limit silently, and warns of those deleted past the size limit.
+/// Trims the archive: deletes tasks past the age limit silently, and warns of those deleted past the size limit. An old task that
+/// cannot be deleted, because its page of the file is damaged, does not keep the archive above its size.
 async fn trim(context: &ServerContext, queue: &QueueName) -> Result<(), BrokerError> {
     let ArchiveLimits { size, age } = context.config.archives.limits(queue.as_str());
-    trim_to(context, queue, age, usize::MAX, &mut 0).await?;
+    let aged = trim_to(context, queue, age, usize::MAX, &mut 0).await;
+    if is_away(&aged) {
+        return aged;
+    }
     let mut dropped = 0;
     let trimmed = trim_to(context, queue, age, size, &mut dropped).await;
     if dropped > 0 {
@@ -118,7 +125,7 @@ async fn trim(context: &ServerContext, queue: &QueueName) -> Result<(), BrokerEr
             "the archive was full: the oldest tasks in it were deleted; `.archive(..)` makes it larger"
         );
     }
-    trimmed
+    aged.and(trimmed)
 }
 
 async fn trim_to(

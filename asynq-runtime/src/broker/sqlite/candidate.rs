@@ -121,7 +121,7 @@ impl Candidate {
     }
 }
 
-/// Whether a claim failed because of a damaged page.
+/// Whether a call failed because of a damaged page.
 pub(super) fn met_damage<T>(answer: &Result<T, BrokerError>) -> bool {
     answer.as_ref().is_err_and(|error| error.kind() == BrokerErrorKind::Corrupt)
 }

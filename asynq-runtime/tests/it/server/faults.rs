@@ -257,6 +257,22 @@ async fn a_task_that_cannot_be_deleted_keeps_no_set_from_its_group() {
 }
 
 #[tokio::test]
+async fn an_old_task_that_cannot_be_deleted_keeps_no_archive_above_its_size() {
+    let flaky = Flaky::new(memory().await);
+    let broker: Arc<dyn Broker> = flaky.clone();
+    flaky.spoils_deletes.store(true, SeqCst);
+    let client = Client::new(broker.clone());
+    for id in ["1", "2"] {
+        counts::job(1).task_id(id).enqueue(&client).await.unwrap();
+        client.inspector().archive("default", id).await.unwrap();
+    }
+    let (builder, _log) = server::<(counts,)>(&broker);
+    let running = start(builder.archive("default", 1, "1d")).await;
+    soon(running.signals().trimmed.reached(1)).await;
+    soon(running.shutdown()).await.unwrap();
+}
+
+#[tokio::test]
 async fn a_queue_that_is_away_keeps_no_queue_of_lower_rank_from_its_turn() {
     let flaky = Flaky::new(memory().await);
     let broker: Arc<dyn Broker> = flaky.clone();

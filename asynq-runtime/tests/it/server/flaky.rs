@@ -73,7 +73,7 @@ pub(crate) struct Flaky {
     pub(crate) freed: Mutex<Vec<String>>,
     /// Queues that are away: dequeues from them fail, extensions of leases and progress in them, and what keeps house in them.
     pub(crate) away: Mutex<Vec<&'static str>>,
-    /// No completed task can be deleted, because its page of the file is damaged.
+    /// No completed task, and no archived one because of its age, can be deleted: its page of the file is damaged.
     pub(crate) spoils_deletes: AtomicBool,
     /// The number of questions for shapes that fail.
     pub(crate) refuse_shapes: AtomicU32,
@@ -397,7 +397,11 @@ impl Maintain for Flaky {
         max_size: usize,
         limit: usize,
     ) -> Result<usize, BrokerError> {
-        self.pulse("trim_archive").await.trim_archive(queue, max_age, max_size, limit).await
+        self.pulse("trim_archive").await;
+        if self.spoils_deletes.load(SeqCst) && max_size == usize::MAX {
+            return Err(BrokerError::new(BrokerErrorKind::Corrupt, "a damaged page"));
+        }
+        self.inner.trim_archive(queue, max_age, max_size, limit).await
     }
 }
 

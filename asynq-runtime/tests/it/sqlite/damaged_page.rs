@@ -1,9 +1,10 @@
-//! A task whose message lies in a damaged page of the file is archived by the claim that meets it, and hides no other.
+//! A task whose message lies in a damaged page of the file is archived by the claim that meets it, and hides no other. One that
+//! cannot be deleted keeps no other from it.
 
 use std::{fs, path::PathBuf};
 
 use asynq_runtime::{
-    broker::{BrokerErrorKind, GroupRules, Groups as _, Inspect as _, Page},
+    broker::{BrokerErrorKind, GroupRules, Groups as _, Inspect as _, Maintain as _, Page},
     task::{TaskInfo, TaskState},
 };
 
@@ -33,6 +34,8 @@ async fn damaged(tasks: impl IntoIterator<Item = NewTask>) -> (tempfile::TempDir
     assert!(!found.is_empty());
     for page in found {
         bytes[page..page + 4].fill(0x7f);
+        // The second page of the file has five bytes for each page behind it. A deletion asks them for the next page first.
+        bytes[4096 + 5 * (page / 4096 - 2)] = 0x7f;
     }
     fs::write(&file, bytes).unwrap();
     (folder, open(&file).await)
@@ -91,6 +94,28 @@ async fn a_list_leaves_out_a_task_in_a_damaged_page_and_shows_the_others() {
         let briefs = broker.briefs(&queue(), state, group.as_ref(), Page::default()).await.unwrap();
         assert_eq!(briefs.iter().map(|brief| brief.task.id.as_str()).collect::<Vec<_>>(), ["a", "b"]);
         assert_eq!(broker.task(&queue(), &TaskId::new("damaged").unwrap()).await.unwrap(), None);
+        broker.close().await;
+    }
+}
+
+#[tokio::test]
+async fn a_task_in_a_damaged_page_that_cannot_be_deleted_keeps_no_later_one() {
+    for state in [TaskState::Completed, TaskState::Archived] {
+        let (folder, broker) = damaged([task("damaged"), task("a"), task("b")]).await;
+        let file = rusqlite::Connection::open(folder.path().join("jobs.db")).unwrap();
+        let number = state.number();
+        let kept = format!("UPDATE task SET state = {number}, at = 1; UPDATE tally SET state = {number};");
+        file.execute_batch(&kept).unwrap();
+        let delete = async || match state {
+            TaskState::Completed => broker.delete_expired(&queue(), 9).await,
+            _ => broker.trim_archive(&queue(), HOUR, 0, 9).await,
+        };
+        assert_eq!(delete().await.unwrap(), 2, "{state}");
+        assert_eq!(delete().await.unwrap_err().kind(), BrokerErrorKind::Corrupt, "{state}");
+        let left = file.query_row("SELECT group_concat(id) FROM task", [], |row| row.get::<_, String>(0));
+        assert_eq!(left.unwrap(), "damaged");
+        let stats = broker.queue_stats(&queue()).await.unwrap();
+        assert_eq!(stats.completed + stats.archived, 1, "{state}");
         broker.close().await;
     }
 }

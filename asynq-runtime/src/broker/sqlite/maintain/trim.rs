@@ -9,6 +9,7 @@ use crate::{
 
 use super::{
     super::{
+        candidate::met_damage,
         command::{Priority, WriteCommand},
         row::{text, text_or_null},
         sql,
@@ -20,6 +21,8 @@ use super::{
 
 /// Most tasks deleted by one transaction.
 const DELETES: usize = 250;
+/// Most tasks that one call passes over, because they cannot be deleted.
+const PASSED_OVER: usize = 250;
 
 /// Deletes completed tasks whose retention has passed.
 pub(super) async fn delete_expired(store: &Store, queue: &QueueName, limit: usize) -> Result<usize, BrokerError> {
@@ -40,7 +43,9 @@ pub(super) async fn trim_archive(
     delete(store, queue, limit, TaskState::Archived, find).await
 }
 
-/// Deletes the tasks that `find` finds, slice by slice, until a slice is not full or `limit` tasks are deleted.
+/// Deletes the tasks that `find` finds, slice by slice, until a slice is not full or `limit` tasks are deleted. A slice that meets
+/// a damaged page is rolled back as a whole. From then on each task is deleted alone, and those that cannot be deleted are passed
+/// over; their error is returned if no other task was deleted.
 async fn delete(
     store: &Store,
     queue: &QueueName,
@@ -48,9 +53,14 @@ async fn delete(
     state: TaskState,
     find: impl Fn(&View<'_>, i64, usize) -> rusqlite::Result<Vec<Old>> + Copy + Send + 'static,
 ) -> Result<usize, BrokerError> {
-    let mut deleted = 0;
+    let (mut deleted, mut passed_over, mut most) = (0, 0, DELETES);
+    let mut damage = None;
     while deleted < limit {
-        let slice = (limit - deleted).min(DELETES);
+        let slice = (limit - deleted).min(most);
+        // The tasks that were passed over are still the first.
+        let find = move |view: &View<'_>, q: i64, n: usize| {
+            Ok::<_, rusqlite::Error>(find(view, q, n + passed_over)?.into_iter().skip(passed_over).collect::<Vec<_>>())
+        };
         let (queue, look) = (queue.clone(), queue.clone());
         let command = WriteCommand::new(Priority::Forward, slice, move |tx| {
             let Some(q) = tx.view.queue(&queue)? else { return Ok(0) };
@@ -64,13 +74,26 @@ async fn delete(
             let Some(q) = view.queue(&look)? else { return Ok(Some(0)) };
             Ok(find(view, q, 1)?.is_empty().then_some(0))
         });
-        let now = store.write(command).await?;
+        let answer = store.write(command).await;
+        if met_damage(&answer) && slice > 1 {
+            most = 1;
+            continue;
+        }
+        if met_damage(&answer) && passed_over < PASSED_OVER {
+            passed_over += 1;
+            damage = answer.err();
+            continue;
+        }
+        let now = answer?;
         deleted += now;
         if now < slice {
             break;
         }
     }
-    Ok(deleted)
+    match damage {
+        Some(error) if deleted == 0 => Err(error),
+        _ => Ok(deleted),
+    }
 }
 
 /// Whether there is something to delete in a queue.
