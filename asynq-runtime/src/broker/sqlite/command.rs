@@ -129,6 +129,7 @@ pub(super) enum Ready {
 type IsReady = Box<dyn Fn(&View<'_>) -> rusqlite::Result<Ready> + Send>;
 type Look<T> = Box<dyn Fn(&View<'_>) -> rusqlite::Result<Option<T>> + Send>;
 type Run<T> = Box<dyn FnMut(&mut Tx<'_>) -> rusqlite::Result<T> + Send>;
+type AfterCommit<T> = Box<dyn FnOnce(&T) + Send>;
 
 /// The work that a call gives to the writer.
 pub(super) struct WriteCommand<T> {
@@ -138,6 +139,7 @@ pub(super) struct WriteCommand<T> {
     ready: Option<IsReady>,
     look: Option<Look<T>>,
     run: Run<T>,
+    after_commit: Option<AfterCommit<T>>,
 }
 
 impl<T> WriteCommand<T> {
@@ -147,7 +149,7 @@ impl<T> WriteCommand<T> {
         items: usize,
         run: impl FnMut(&mut Tx<'_>) -> rusqlite::Result<T> + Send + 'static,
     ) -> Self {
-        Self { priority, items, may_be_lost: false, ready: None, look: None, run: Box::new(run) }
+        Self { priority, items, may_be_lost: false, ready: None, look: None, run: Box::new(run), after_commit: None }
     }
 
     /// Returns the step of a commit that the command belongs to.
@@ -174,6 +176,12 @@ impl<T> WriteCommand<T> {
     /// Tries `look` first, which spares the write lock when it finds the answer.
     pub(super) fn unless(mut self, look: impl Fn(&View<'_>) -> rusqlite::Result<Option<T>> + Send + 'static) -> Self {
         self.look = Some(Box::new(look));
+        self
+    }
+
+    /// Calls `then` with the result before the caller is answered, also if the caller has gone since the command was begun.
+    pub(super) fn after_commit(mut self, then: impl FnOnce(&T) + Send + 'static) -> Self {
+        self.after_commit = Some(Box::new(then));
         self
     }
 }
@@ -246,7 +254,10 @@ impl<T: Send> Command for Call<T> {
     }
 
     fn finish(self: Box<Self>, error: Option<BrokerError>) {
-        let Self { command, outcome, reply, .. } = *self;
+        let Self { mut command, outcome, reply, .. } = *self;
+        if let (None, Some(outcome), Some(then)) = (&error, &outcome, command.after_commit.take()) {
+            then(outcome);
+        }
         // Resources of the command, file locks for instance, are free again before its caller goes on.
         drop(command);
         let answer = match (error, outcome) {

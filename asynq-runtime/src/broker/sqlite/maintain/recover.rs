@@ -107,8 +107,9 @@ pub(super) async fn recover(
     let dead_servers = Arc::clone(&dead);
     let command =
         WriteCommand::new(Priority::Forward, SLICE, move |tx| requeue(tx, &queues, &dead_servers, &confirmation));
-    let (recovered, emptied) = store.write(command).await?;
-    remove_stale_locks(&dead, &emptied);
+    // A later recovery would not find the files, because their server is off the list with the commit.
+    let command = command.after_commit(move |(_, emptied)| remove_stale_locks(&dead, emptied));
+    let (recovered, _) = store.write(command).await?;
     Ok(recovered)
 }
 
@@ -295,10 +296,20 @@ fn remove_stale_locks(dead: &[Dead], emptied: &[i64]) {
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        fs,
+        sync::mpsc,
+        task::{Context, Waker},
+    };
+
+    use asynq_test_support::PATIENCE;
+    use tokio::sync::watch;
+
     use super::{
-        super::super::{connection, migrate, sql::Names},
+        super::super::{connection, migrate, shared_state::SharedState, sql::Names, store::Message},
         *,
     };
+    use crate::clock::SystemClock;
 
     #[test]
     fn a_dead_server_is_dealt_with_where_its_tasks_are_or_where_it_has_none() {
@@ -315,5 +326,44 @@ mod tests {
         let dead = dead.map(|(number, file)| Dead { number, file: file.into(), stale_lock: None, silent_since: None });
         let kept = with_work(&view, dead.into(), &[QueueName::from_wire("served")]).unwrap();
         assert_eq!(kept.iter().map(|server| server.number).collect::<Vec<_>>(), [1, 3, 4, 5]);
+    }
+
+    #[tokio::test]
+    async fn the_files_of_a_dead_server_are_removed_although_the_caller_of_its_recovery_is_gone() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("jobs.db");
+        fs::write(&file, "").unwrap();
+        let dead = Liveness::new(file.clone());
+        dead.show().unwrap();
+        // The lock file stays, as that of a process that was killed.
+        dead.hide(true);
+        let files = || fs::read_dir(folder.path()).unwrap().count();
+        assert_eq!(files(), 2);
+        let mut connection = connection::open_memory().unwrap();
+        migrate::settle_in(&mut connection, false, "here", |_| Ok(())).unwrap();
+        let insert = "INSERT INTO server(name, file, pid, boot, version, started_at, beat_at) \
+                      VALUES ('dead', ?1, 1, '', '', 0, 0)";
+        connection.execute(insert, [dead.name()]).unwrap();
+        let (sender, inbox) = mpsc::channel();
+        let common = SharedState::in_file(file, Names::Plain, true, Arc::new(SystemClock)).unwrap();
+        let store = Store::new(Arc::new(common), PATIENCE, sender, None, watch::channel(false).1);
+        let mut recovery = Box::pin(recover(&store, &[], LapseConfirmation::AtOnce));
+        let mut sent = || {
+            assert!(recovery.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+            match inbox.try_recv() {
+                Ok(Message::Command(command)) if command.begin() => command,
+                _ => panic!("no command was sent"),
+            }
+        };
+        let view = View::new(&connection, Names::Plain, 0);
+        let mut look = sent();
+        assert!(look.look(&view));
+        look.finish(None);
+        let mut command = sent();
+        drop(recovery);
+        command.run(&mut Tx::new(view)).unwrap();
+        assert_eq!(files(), 2, "the commit may fail");
+        command.finish(None);
+        assert_eq!(files(), 1);
     }
 }
