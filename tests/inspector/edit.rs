@@ -34,6 +34,13 @@ async fn loose(value: serde_json::Value, n: Option<u32>) -> JobResult {
     Ok(())
 }
 
+/// A job with arguments for which JSON may have null.
+#[job(name = "edit:nulls")]
+async fn nulls(n: u32, note: Option<Option<u32>>, celsius: Option<f64>) -> JobResult {
+    let _ = (n, note, celsius);
+    Ok(())
+}
+
 async fn world() -> (Fixture, Client, Inspector) {
     let t = Fixture::start().await;
     let client = Client::new(t.shared());
@@ -98,6 +105,32 @@ async fn an_edit_by_the_descriptor_of_a_job_moves_its_lock_and_checks_what_can_b
     let error = inspector.edit_prepared("default", &task.id, other, &new).await.unwrap_err();
     assert!(matches!(error, InspectError::OtherJob { expected: "edit:double", .. }), "{error}");
     assert_eq!(inspector.task("default", &task.id).await.unwrap(), before);
+}
+
+#[tokio::test]
+async fn an_argument_that_json_does_not_have_is_not_changed_by_an_edit_of_another() {
+    let (_t, client, inspector) = world().await;
+    let registry = Registry::only::<(nulls,)>().unwrap();
+    let job = registry.get("edit:nulls").unwrap();
+    for (note, celsius, is_edited) in
+        [(None, None, true), (Some(Some(7)), Some(0.5), true), (Some(None), None, false), (None, Some(f64::NAN), false)]
+    {
+        let task = nulls::enqueue(&client, 1, note, celsius).await.unwrap();
+        let before = inspector.task("default", &task.id).await.unwrap().payload;
+        let mut arguments = job.show(&before).unwrap();
+        arguments["n"] = 2.into();
+        let new = job.prepare(&arguments).unwrap();
+        let edited = inspector.edit_prepared("default", &task.id, job, &new).await;
+        if is_edited {
+            edited.unwrap();
+            let read = |job: &mut nulls| assert!((job.n, job.note, job.celsius) == (2, note, celsius));
+            inspector.edit::<nulls>("default", &task.id, read).await.unwrap();
+        } else {
+            let error = edited.unwrap_err().to_string();
+            assert!(error.starts_with("invalid `arguments`: JSON has null for a `Some` of nothing"), "{error}");
+            assert_eq!(inspector.task("default", &task.id).await.unwrap().payload, before);
+        }
+    }
 }
 
 #[tokio::test]

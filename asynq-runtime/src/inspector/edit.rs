@@ -84,7 +84,8 @@ impl Inspector {
     ///
     /// # Errors
     ///
-    /// The arguments cannot be encoded, or the task or the arguments are of another job; otherwise the errors of [`edit_raw`](Self::edit_raw).
+    /// The arguments cannot be encoded, or the task or the arguments are of another job; the task holds a `Some` of nothing, such as
+    /// `Some(None)`, or a float that is not finite, because JSON has null for both; otherwise the errors of [`edit_raw`](Self::edit_raw).
     pub async fn edit_prepared(
         &self,
         queue: impl AsRef<str>,
@@ -98,6 +99,11 @@ impl Inspector {
         self.replace(&queue_name(queue)?, task_id(id)?, |task| {
             if let Some(found) = [&task.r#type, &new.name].into_iter().find(|name| !of_job(name)) {
                 return Err(InspectError::OtherJob { id: task.id.clone(), expected: job.name, found: found.clone() });
+            }
+            if job.changes_in_json(&task.payload) {
+                let reason = "JSON has null for a `Some` of nothing, such as `Some(None)`, and for a float that is not finite, and this \
+                              task holds one; change it in a program, with `Inspector::edit`";
+                return Err(InspectError::Request { what: "arguments", reason: reason.to_owned() });
             }
             let unique_by = job.unique_by(&task.payload).zip(new.unique_bytes.clone());
             Ok(Change { payload: new.payload.clone().unwrap_or_default(), unique_by })

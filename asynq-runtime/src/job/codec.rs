@@ -16,6 +16,7 @@ use bytes::Bytes;
 use serde::{Serialize, de::DeserializeOwned};
 
 pub(crate) use self::checkpoint::{decode_checkpoint, encode_checkpoint};
+pub(super) use self::read_back::changes_in_json;
 use self::reason::reason;
 use super::{Codec, Job, PayloadError, fingerprint::Fingerprint, upgrade::Earlier};
 

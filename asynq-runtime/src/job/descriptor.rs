@@ -12,7 +12,7 @@ use bytes::Bytes;
 use super::{
     ArgumentShape, Backoff, Codec, Fingerprint, IntoJobResult, Job, JobContext, JobError, JobOptions, JobResult,
     PayloadError, PreparedTask, StateKey,
-    codec::{decode_arguments, encode_result},
+    codec::{self, decode_arguments, encode_result},
     resolve::{ShapeLookup, resolve},
     secret::for_people,
     upgrade::Earlier,
@@ -61,6 +61,7 @@ pub struct JobDescriptor {
     prepare: fn(&serde_json::Value) -> Result<PreparedTask, serde_json::Error>,
     show: fn(&[u8]) -> Result<serde_json::Value, PayloadError>,
     unique_by: fn(&[u8]) -> Option<Bytes>,
+    changes_in_json: fn(&[u8]) -> bool,
     fingerprint: fn() -> Arc<Fingerprint>,
     has_idle_upgrade: fn() -> bool,
     pub(crate) shape: ArgumentShape,
@@ -90,6 +91,7 @@ impl JobDescriptor {
             prepare: prepare::<J>,
             show: show::<J>,
             unique_by: unique_by::<J>,
+            changes_in_json: changes_in_json::<J>,
             fingerprint: Fingerprint::of::<J>,
             has_idle_upgrade: has_idle_upgrade::<J>,
             shape: ArgumentShape::of::<J>(),
@@ -155,6 +157,11 @@ impl JobDescriptor {
     /// The payload is not one of this job.
     pub fn show(&self, payload: &[u8]) -> Result<serde_json::Value, PayloadError> {
         (self.show)(payload)
+    }
+
+    /// Returns whether the arguments in a payload are other ones when [`prepare`](Self::prepare) reads them from their JSON.
+    pub(crate) fn changes_in_json(&self, payload: &[u8]) -> bool {
+        (self.changes_in_json)(payload)
     }
 
     /// Returns whether both describe one and the same Rust type.
@@ -249,6 +256,11 @@ fn is_nothing(arguments: &serde_json::Value) -> bool {
 /// A type may panic in its own `Deserialize` or `Serialize`; an edit, or a page that lists its tasks, must not end with it.
 fn unique_by<J: Job>(payload: &[u8]) -> Option<Bytes> {
     catch(|| decode_arguments::<J>(payload).ok()?.unique_by()?.ok()).ok().flatten()
+}
+
+/// Catches panics, as [`unique_by`].
+fn changes_in_json<J: Job>(payload: &[u8]) -> bool {
+    catch(|| decode_arguments::<J>(payload).is_ok_and(|job| codec::changes_in_json(&job))).unwrap_or(false)
 }
 
 /// Catches panics, as [`unique_by`].

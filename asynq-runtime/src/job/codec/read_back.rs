@@ -40,10 +40,8 @@ pub(super) fn write_readable<T: Serialize + DeserializeOwned>(
 pub(super) fn write_readable_json<T: Serialize + DeserializeOwned>(value: &T) -> Result<Vec<u8>, String> {
     let json = serde_json::to_string(value).map_err(|e| e.to_string())?;
     if json.contains("null") && has_null(&json) {
-        // A type that can be written only for people has no kinds.
-        let is_same = |read: &T| kinds::of(value).is_none_or(|kinds| kinds::of(read) == Some(kinds));
         let problem = match serde_json::from_str::<T>(&json) {
-            Ok(read) if is_same(&read) => return Ok(json.into_bytes()),
+            Ok(read) if has_same_kinds(value, &read) => return Ok(json.into_bytes()),
             Ok(_) => "it would be read as another value".to_owned(),
             Err(error) => format!("it could not be read back ({})", reason(&error)),
         };
@@ -53,6 +51,17 @@ pub(super) fn write_readable_json<T: Serialize + DeserializeOwned>(value: &T) ->
         ));
     }
     Ok(json.into_bytes())
+}
+
+/// Returns whether `value` would be read from its JSON as another value, such as `None` in place of `Some(None)`.
+pub(in crate::job) fn changes_in_json<T: Serialize + DeserializeOwned>(value: &T) -> bool {
+    let read = serde_json::to_value(value).and_then(serde_json::from_value::<T>);
+    read.is_ok_and(|read| !has_same_kinds(value, &read))
+}
+
+/// Returns `true` for a type that can be written only for people, because it has no kinds.
+fn has_same_kinds<T: Serialize>(value: &T, read: &T) -> bool {
+    kinds::of(value).is_none_or(|kinds| kinds::of(read) == Some(kinds))
 }
 
 /// Returns whether compact JSON has a null outside of its texts, where no other word has an `n`.
