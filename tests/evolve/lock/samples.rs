@@ -69,6 +69,10 @@ impl<'de> Deserialize<'de> for Percent {
     }
 }
 
+/// A type without content.
+#[derive(Serialize, Deserialize)]
+struct Marker;
+
 #[test]
 fn every_variant_is_tried_within_every_variant_around_it() {
     deploy!(removed "postcard"
@@ -232,4 +236,18 @@ fn a_shape_that_is_too_deep_to_be_tried_is_not_called_safe() {
     };
     assert_eq!(verdict(15), Verdict::Safe);
     assert_eq!(verdict(60), Verdict::CannotBeTold);
+}
+
+#[test]
+fn a_type_without_content_is_tried_as_each_codec_writes_it() {
+    deploy!(in_json "json"
+        before { pub(crate) type Number = u32; }
+        after { pub(crate) type Number = u64; }
+        take (nothing: (), marker: Marker, n: Number));
+    deploy!(in_postcard "postcard"
+        before { pub(crate) type Number = u32; }
+        after { pub(crate) type Number = u64; }
+        take (nothing: (), marker: Marker, n: Number));
+    assert_eq!(in_json(), Verdict::Safe);
+    assert_eq!(in_postcard(), Verdict::Safe);
 }

@@ -11,6 +11,8 @@ use crate::job::shape::{Leaf, of_type::STRINGS};
 #[derive(Debug, PartialEq)]
 pub(super) enum Sample<'s> {
     Fixed(Json),
+    /// `()`, a unit struct or a `PhantomData`: null in JSON, and a tuple without elements in a shape.
+    Nothing,
     Text,
     Number(Leaf),
     List(Vec<Rc<Sample<'s>>>),
@@ -48,7 +50,7 @@ impl Sample<'_> {
     /// Returns how many places have a number.
     pub(super) fn numbers(&self) -> usize {
         match self {
-            Self::Fixed(_) | Self::Text | Self::Map(None) => 0,
+            Self::Fixed(_) | Self::Nothing | Self::Text | Self::Map(None) => 0,
             Self::Number(_) => 1,
             Self::List(items) => items.iter().map(|item| item.numbers()).sum(),
             Self::Repeat(item, _) => item.numbers(),
@@ -61,7 +63,7 @@ impl Sample<'_> {
     pub(super) fn has_text(&self) -> bool {
         match self {
             Self::Text => true,
-            Self::Fixed(_) | Self::Number(_) | Self::Map(None) => false,
+            Self::Fixed(_) | Self::Nothing | Self::Number(_) | Self::Map(None) => false,
             Self::List(items) => items.iter().any(|item| item.has_text()),
             Self::Repeat(item, _) => item.has_text(),
             Self::Map(Some((key, value))) => key.has_text() || value.has_text(),
@@ -141,6 +143,8 @@ impl Serialize for Written<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self.sample {
             Sample::Fixed(json) => json.serialize(serializer),
+            Sample::Nothing if self.is_json => serializer.serialize_unit(),
+            Sample::Nothing => serializer.collect_seq::<[u8; 0]>([]),
             Sample::Text => serializer.serialize_str(self.contents.text),
             Sample::Number(leaf) => self.number(*leaf, serializer),
             Sample::List(items) => serializer.collect_seq(items.iter().map(|item| self.inside(item))),

@@ -100,6 +100,7 @@ impl<'s> Sampler<'_, 's> {
                 if maps.is_empty() { self.one(Sample::Map(None)) } else { Ok(maps) }
             }
             Node::Secret(inner) => self.node(inner, next),
+            Node::Tuple(nodes) if nodes.is_empty() => self.one(Sample::Nothing),
             Node::Tuple(nodes) => self.list(nodes, next),
             Node::Array(_, 0) => self.one(Sample::List(Vec::new())),
             Node::Array(_, n) if place.repeated.saturating_mul(*n) > LONGEST_ARRAY => {
