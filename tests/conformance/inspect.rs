@@ -256,6 +256,7 @@ async fn found(state: TaskState) {
     assert_eq!((info.max_retry, info.timeout), (25, Some(Duration::from_secs(1800))));
     assert_eq!(info.lease_until.is_some(), state == TaskState::Active, "{info:?}");
     assert_eq!(info.completed_at.is_some(), state == TaskState::Completed);
+    assert_eq!(info.archived_at.is_some(), state == TaskState::Archived);
     assert_eq!(info.last_error.is_some(), matches!(state, TaskState::Retry | TaskState::Archived));
     let due = matches!(state, TaskState::Scheduled | TaskState::Retry | TaskState::Pending);
     assert_eq!(info.next_process_at.is_some(), due, "{info:?}");
@@ -275,6 +276,23 @@ macro_rules! a_task_is_found_by_its_id_in_state {
 
 a_task_is_found_by_its_id_in_state! {
     pending Pending active Active scheduled Scheduled retry Retry archived Archived completed Completed
+}
+
+#[tokio::test]
+async fn an_archived_task_is_read_with_the_time_at_which_it_was_archived() {
+    let t = Fixture::start().await;
+    t.seed_pending(&["t1"]).await;
+    let (queue, id) = (default_queue(), task_id("t1"));
+    t.advance(60 * SECOND);
+    t.broker().archive_task(&queue, &id).await.unwrap();
+    let archived = t.now().timestamp();
+    t.advance(60 * SECOND);
+    let read = async || t.broker().task(&queue, &id).await.unwrap().unwrap().archived_at;
+    assert_eq!(read().await.unwrap().timestamp(), archived);
+    let listed = t.broker().tasks(&queue, TaskState::Archived, Page::default()).await.unwrap();
+    assert_eq!(listed[0].archived_at, read().await);
+    t.broker().run_task(&queue, &id).await.unwrap();
+    assert_eq!(read().await, None);
 }
 
 #[tokio::test]

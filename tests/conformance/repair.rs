@@ -117,7 +117,10 @@ async fn table(op: Op, state: TaskState) {
     // Undoes the changed fields; every other field must be equal.
     let mut undone = after.clone();
     match op {
-        Op::Run | Op::Archive => (undone.state, undone.next_process_at) = (before.state, before.next_process_at),
+        Op::Run | Op::Archive => {
+            (undone.state, undone.next_process_at) = (before.state, before.next_process_at);
+            undone.archived_at = before.archived_at;
+        }
         Op::Edit => undone.payload = before.payload.clone(),
         _ => undone.queue = default_queue(),
     }

@@ -170,8 +170,8 @@ pub(crate) fn assert_written(name: &str, answers: &[Answer]) {
         (r#""lease_until": "[^"]+""#, r#""lease_until": "[time]""#),
         (r"Lease until( +)[^\n]+", "Lease until${1}[time]"),
         // Redis keeps these times in whole seconds, as asynq does.
-        (r#"("(?:last_failed_at|completed_at|oldest_at)": "[^".]+)\.\d{3}Z"#, "${1}Z"),
-        (r"((?:Last failed|Completed) [^.\n]+)\.\d{3}Z", "${1}Z"),
+        (r#"("(?:last_failed_at|completed_at|archived_at|oldest_at)": "[^".]+)\.\d{3}Z"#, "${1}Z"),
+        (r"((?:Last failed|Completed|Archived) [^.\n]+)\.\d{3}Z", "${1}Z"),
         (r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}", "[id]"),
     ] {
         settings.add_filter(pattern, instead);

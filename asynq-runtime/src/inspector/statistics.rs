@@ -274,6 +274,7 @@ impl Statistics {
             "lease_until": task.lease_until.map(time),
             "progress": task.progress.as_ref().map(|p| json!({ "fraction": p.fraction, "note": p.note })),
             "completed_at": task.completed_at.map(time),
+            "archived_at": task.archived_at.map(time),
             "retention_seconds": task.retention.map(|span| span.as_secs_f64()),
             "unique_key": task.unique_key,
             "group": task.group,

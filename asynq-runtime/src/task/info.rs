@@ -56,6 +56,8 @@ pub struct TaskInfo {
     pub retention: Option<Duration>,
     /// When the task succeeded.
     pub completed_at: Option<DateTime<Utc>>,
+    /// When an archived task was archived, by its last failure or by a user; on Redis in whole seconds.
+    pub archived_at: Option<DateTime<Utc>>,
     /// The encoded result of the job.
     pub result: Option<Bytes>,
     /// The progress that the running job reported last.
@@ -124,6 +126,7 @@ impl TaskInfo {
             lease_until: None,
             retention: span(message.retention),
             completed_at: instant(message.completed_at),
+            archived_at: None,
             result: None,
             progress: None,
             unique_key: text(&message.unique_key),

@@ -68,6 +68,7 @@ fn text(task: &TaskInfo, failures: &[Failure], now: DateTime<Utc>, most: usize, 
     facts.add_if("Deadline", task.deadline.map(future));
     facts.add_if("Retention", task.retention.map(about));
     facts.add_if("Completed", task.completed_at.map(past));
+    facts.add_if("Archived", task.archived_at.map(past));
     facts.add_if("Result", task.result.as_deref().map(|result| full(result, most)));
     facts.add_if("Unique key", task.unique_key.as_deref());
     for (key, value) in &task.headers {

@@ -58,19 +58,12 @@ fn events(task: &TaskInfo, failed: &[(u32, DateTime<Utc>)], since: Option<DateTi
     add(task.deadline, "No attempt may run after this", None);
     events.sort_by_key(|event| event.at);
     if task.state == TaskState::Archived {
-        // It follows what the task went through; a deadline may be yet to come.
-        let place = events.iter().rposition(|event| event.state.is_some()).map_or(0, |last| last + 1);
-        let at = given_up(task, failed);
+        // It follows what the task went through, although Redis keeps its time in whole seconds; a deadline may be yet to come.
+        let at = task.archived_at;
+        let place = events.iter().rposition(|event| event.state.is_some() || event.at <= at).map_or(0, |last| last + 1);
         events.insert(place, Event { at, text: "Archived".to_owned(), state: Some(TaskState::Archived) });
     }
     events
-}
-
-/// Returns when the archived task was given up: at its last failure, if it had no retry left then. `None` if a user archived the
-/// task, or if that cannot be told apart: a job may give up before its last retry, and a worker of Go does not number attempts.
-fn given_up(task: &TaskInfo, failed: &[(u32, DateTime<Utc>)]) -> Option<DateTime<Utc>> {
-    let &(number, at) = failed.iter().max_by_key(|(number, _)| number)?;
-    (task.retried >= task.max_retry && number == task.retried + 1).then_some(at)
 }
 
 /// Returns when an id of ours was made: a UUID v7 begins with the time.
@@ -109,32 +102,23 @@ mod tests {
     }
 
     #[test]
-    fn a_task_is_archived_by_its_last_failure_or_at_a_time_that_is_not_known() {
+    fn a_task_is_archived_after_what_it_went_through() {
         let mut task = TaskInfo::from_message(&TaskMessage::default(), TaskState::Archived);
-        (task.max_retry, task.deadline) = (1, Some(at(90)));
+        task.deadline = Some(at(90));
         let deadline = "No attempt may run after this";
         type Failed = &'static [(u32, i64)];
         type Shown = [(&'static str, Option<i64>)];
-        // counted retries, failed attempts, expected: text and seconds
-        let cases: [(u32, Failed, &Shown); 4] = [
-            (0, &[], &[("Archived", None), (deadline, Some(90))]),
-            // The job gave up, or its failure was not counted and a user archived the task.
-            (0, &[(1, 10)], &[("Attempt 1 failed", Some(10)), ("Archived", None), (deadline, Some(90))]),
-            // The failure led to a retry, and a user archived the task while it waited.
-            (1, &[(1, 10)], &[("Attempt 1 failed", Some(10)), ("Archived", None), (deadline, Some(90))]),
-            (
-                1,
-                &[(2, 95), (1, 10)],
-                &[
-                    ("Attempt 1 failed", Some(10)),
-                    (deadline, Some(90)),
-                    ("Attempt 2 failed", Some(95)),
-                    ("Archived", Some(95)),
-                ],
-            ),
+        // seconds of the archiving, failed attempts, expected: text and seconds
+        let cases: [(Option<i64>, Failed, &Shown); 5] = [
+            (Some(20), &[], &[("Archived", Some(20)), (deadline, Some(90))]),
+            (Some(20), &[(1, 10)], &[("Attempt 1 failed", Some(10)), ("Archived", Some(20)), (deadline, Some(90))]),
+            (Some(95), &[(1, 10)], &[("Attempt 1 failed", Some(10)), (deadline, Some(90)), ("Archived", Some(95))]),
+            // Redis leaves out the fraction of the second in which the failure archived the task.
+            (Some(9), &[(1, 10)], &[("Attempt 1 failed", Some(10)), ("Archived", Some(9)), (deadline, Some(90))]),
+            (None, &[(1, 10)], &[("Attempt 1 failed", Some(10)), ("Archived", None), (deadline, Some(90))]),
         ];
-        for (retried, failed, expected) in cases {
-            task.retried = retried;
+        for (archived, failed, expected) in cases {
+            task.archived_at = archived.map(at);
             let failed: Vec<_> = failed.iter().map(|&(number, seconds)| (number, at(seconds))).collect();
             let shown: Vec<_> = events(&task, &failed, None).into_iter().map(|event| (event.text, event.at)).collect();
             let expected: Vec<_> = expected.iter().map(|&(text, seconds)| (text.to_owned(), seconds.map(at))).collect();

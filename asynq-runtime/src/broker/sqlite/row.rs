@@ -149,6 +149,7 @@ impl TaskRow {
             _ => None,
         };
         info.lease_until = (state == TaskState::Active).then(|| instant(self.at));
+        info.archived_at = (state == TaskState::Archived).then(|| instant(self.at));
         info.result = self.result.map(Bytes::from);
         info.progress = self.progress.map(|fraction| Progress::new(fraction, self.progress_note.unwrap_or_default()));
         Some(info)

@@ -125,7 +125,7 @@ impl RedisBroker {
     pub(super) async fn find(&self, queue: &QueueName, id: &TaskId) -> Result<Option<TaskInfo>, BrokerError> {
         let keys = Keys::new(queue);
         let call = TASK
-            .on(&[keys.task(id.as_str()), keys.scheduled(), keys.retry(), keys.lease(), keys.due()])
+            .on(&[keys.task(id.as_str()), keys.scheduled(), keys.retry(), keys.lease(), keys.due(), keys.archived()])
             .arg(self.clock.argument())
             .arg(id.as_str());
         let mut found = read_tasks(queue, reply::array(self.looking().send_one(call).await?)?, None)?;
@@ -180,6 +180,7 @@ fn read_task(queue: &QueueName, row: Vec<Value>, listed: Option<TaskState>, now:
         crashes: reply::number(&crashes).and_then(|crashes| u32::try_from(crashes).ok()).unwrap_or_default(),
         next_process_at,
         lease_until: reply::number(&lease).and_then(|lease| DateTime::from_timestamp(lease, 0)),
+        archived_at: if state == TaskState::Archived { due_at(reply::number(&score), None) } else { None },
         result: reply::bytes(result).map(Into::into),
         ending: reply::bytes(extra).map_or(Ending::Plain, |extra| Extra::from_bytes(&extra).ending().of(state)),
         progress: reply::text(progress).and_then(|progress| read_progress(&progress)),
