@@ -81,6 +81,13 @@
 //!
 //! A feature adds to this crate, and never changes its behaviour.
 
+// The first item, so that this error is printed before those about the calls that other systems lack.
+#[cfg(not(unix))]
+compile_error!(
+    "asynq-runtime supports Unix only (Linux and macOS): its SQLite broker locks, wakes and watches through Unix calls, \
+     and nothing else was ever built; build for Linux or macOS, for example in WSL or in a container"
+);
+
 /// Implements `Debug` with the named fields; the others are secret, without a `Debug` of their own, or too much for a log line.
 /// A field with `as` is shown by the answer of that function.
 macro_rules! partial_debug {

@@ -65,7 +65,6 @@ async fn main() -> Result<(), BoxError> {
 
 /// Returns when the process is asked to end, by a supervisor (SIGTERM) or by Ctrl-C.
 async fn asked_to_end() {
-    #[cfg(unix)]
     if let Ok(mut terminate) = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
         tokio::select! {
             _ = terminate.recv() => return,

@@ -193,7 +193,6 @@ fn a_lock_file_that_cannot_be_read_is_named() {
     }
 }
 
-#[cfg(unix)]
 #[test]
 fn a_variable_that_is_not_text_is_an_error_and_not_as_if_it_were_not_set() {
     use std::os::unix::ffi::OsStringExt as _;

@@ -14,7 +14,10 @@ use std::{
     thread,
 };
 
-use tokio::sync::watch;
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    sync::watch,
+};
 
 /// The request of the operating system to the servers of this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -117,10 +120,7 @@ fn note(new: Request) {
 }
 
 /// Says on `ready` that signals are received, or why they cannot be, and notes them.
-#[cfg(unix)]
 async fn receive(ready: &mpsc::Sender<io::Result<()>>) {
-    use tokio::signal::unix::{SignalKind, signal};
-
     // tokio has no constructor for SIGTSTP.
     let kinds = [SignalKind::from_raw(libc::SIGTSTP), SignalKind::terminate(), SignalKind::interrupt()];
     let [Ok(mut quiet), Ok(mut terminate), Ok(mut interrupt)] = kinds.map(signal) else {
@@ -135,14 +135,5 @@ async fn receive(ready: &mpsc::Sender<io::Result<()>>) {
             Some(()) = interrupt.recv() => note(Request::Leave),
             else => return,
         }
-    }
-}
-
-/// This system has no signal that asks for quiet.
-#[cfg(not(unix))]
-async fn receive(ready: &mpsc::Sender<io::Result<()>>) {
-    let _ = ready.send(Ok(()));
-    while tokio::signal::ctrl_c().await.is_ok() {
-        note(Request::Leave);
     }
 }

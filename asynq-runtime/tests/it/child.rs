@@ -41,13 +41,9 @@ async fn play(part: &str, with: OsString) {
     let text = || with.to_str().expect("it is UTF-8");
     match part {
         "quiet_shutdown" => quiet_shutdown::leaves_in_order().await,
-        #[cfg(unix)]
         "worker" => server::signals::worker(text()).await,
-        #[cfg(unix)]
         "blocked_worker" => server::signals::blocked_worker(text()).await,
-        #[cfg(unix)]
         "panics" => server::backtraces::panics().await,
-        #[cfg(unix)]
         "embedded" => server::stuck::embedded(text()).await,
         #[cfg(target_os = "linux")]
         "full" => sqlite::full::fills_a_disk(with.as_ref()).await,

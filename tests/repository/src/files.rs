@@ -68,6 +68,28 @@ fn every_module_opens_with_its_duty() {
 }
 
 #[test]
+fn other_systems_than_unix_are_refused_first_and_mentioned_nowhere_else() {
+    const REFUSED_BY: &str = "asynq-runtime/src/lib.rs";
+    let front = read(REFUSED_BY);
+    let first = front.lines().find(|line| !line.is_empty() && !line.starts_with("//"));
+    assert_eq!(first, Some("#[cfg(not(unix))]"), "{REFUSED_BY}: later errors would hide the one that says why");
+
+    // Programs that macros read as data, and the rules about `cfg` itself.
+    let exempt = [REFUSED_BY, "asynq-macros/tests/fail/", "tests/repository/"];
+    let asks = |line: &str| {
+        let mut words = line.split(|c: char| !c.is_alphanumeric() && c != '_');
+        line.contains("cfg") && words.any(|word| word == "unix" || word == "windows")
+    };
+    let sources = files("").into_iter().filter(|path| path.ends_with(".rs") || path.ends_with(".toml"));
+    let mut asking = Vec::new();
+    for path in sources.filter(|path| !exempt.iter().any(|start| path.starts_with(start))) {
+        let text = read(&path);
+        asking.extend(text.lines().zip(1..).filter(|&(line, _)| asks(line)).map(|(_, at)| format!("{path}:{at}")));
+    }
+    none(asking, "every supported system is a Unix, so no code asks whether it is one");
+}
+
+#[test]
 fn no_file_is_named_after_nothing() {
     let vague = ["utils.rs", "util.rs", "common.rs", "helpers.rs", "helper.rs", "types.rs", "misc.rs"];
     let named = files("").into_iter().filter(|path| vague.iter().any(|name| path.ends_with(&format!("/{name}"))));

@@ -12,6 +12,7 @@ use std::{
 
 use chrono::{DateTime, TimeDelta, Utc};
 use parking_lot::Mutex;
+use rustix::time::{ClockId, clock_gettime};
 
 use crate::{
     broker::{RunToken, token::TokenSource},
@@ -122,23 +123,13 @@ impl BrokerClock {
 }
 
 /// Returns the time since the machine started, with the time in which it slept. This clock cannot be set.
-#[cfg(unix)]
 pub(super) fn since_boot() -> Duration {
-    use rustix::time::{ClockId, clock_gettime};
-
     // On Linux alone, the ordinary clock of this kind does not count the time in which the machine sleeps.
     #[cfg(any(target_os = "linux", target_os = "android"))]
     let clock = ClockId::Boottime;
     #[cfg(not(any(target_os = "linux", target_os = "android")))]
     let clock = ClockId::Monotonic;
     Duration::try_from(clock_gettime(clock)).unwrap_or_default()
-}
-
-/// Returns the time since the first call.
-#[cfg(not(unix))]
-pub(super) fn since_boot() -> Duration {
-    static START: std::sync::LazyLock<std::time::Instant> = std::sync::LazyLock::new(std::time::Instant::now);
-    START.elapsed()
 }
 
 fn span(time: Duration) -> TimeDelta {

@@ -21,7 +21,7 @@ use redis::{Pipeline, RedisError, RedisResult, Value, aio::MultiplexedConnection
 use socket2::{SockRef, TcpKeepalive};
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
-    net::TcpStream,
+    net::{TcpStream, UnixStream},
     sync::oneshot,
     task::{AbortHandle, JoinSet},
     time::Instant,
@@ -61,8 +61,7 @@ enum Stream {
     Tcp(TcpStream),
     #[cfg(feature = "tls")]
     Tls(Box<tokio_rustls::client::TlsStream<TcpStream>>),
-    #[cfg(unix)]
-    Unix(tokio::net::UnixStream),
+    Unix(UnixStream),
 }
 
 impl Socket {
@@ -80,15 +79,7 @@ impl Socket {
                     None => Stream::Tcp(stream),
                 }
             }
-            #[cfg(unix)]
-            Address::Unix(path) => Stream::Unix(tokio::net::UnixStream::connect(path).await.map_err(unreachable)?),
-            #[cfg(not(unix))]
-            Address::Unix(_) => {
-                return Err(BrokerError::new(
-                    crate::broker::BrokerErrorKind::Config,
-                    "this system has no Unix sockets",
-                ));
-            }
+            Address::Unix(path) => Stream::Unix(UnixStream::connect(path).await.map_err(unreachable)?),
         };
         Ok(Self { stream, progress: Progress::new(), is_blocked: false })
     }
@@ -154,7 +145,7 @@ async fn look_up(host: &str, port: u16, thread: thread::Builder) -> io::Result<V
 /// Has the system probe the connection while it is idle. A system that cannot do so is accepted.
 fn keep_alive(stream: &TcpStream) {
     let keepalive = TcpKeepalive::new().with_time(KEEPALIVE.0);
-    #[cfg(any(target_os = "linux", target_os = "android", target_vendor = "apple", windows))]
+    #[cfg(any(target_os = "linux", target_os = "android", target_vendor = "apple"))]
     let keepalive = keepalive.with_interval(KEEPALIVE.1);
     let _ = SockRef::from(stream).set_tcp_keepalive(&keepalive);
 }
@@ -165,7 +156,6 @@ impl Stream {
             Self::Tcp(stream) => stream,
             #[cfg(feature = "tls")]
             Self::Tls(stream) => stream,
-            #[cfg(unix)]
             Self::Unix(stream) => stream,
         }
     }
@@ -175,7 +165,6 @@ impl Stream {
             Self::Tcp(stream) => stream,
             #[cfg(feature = "tls")]
             Self::Tls(stream) => stream,
-            #[cfg(unix)]
             Self::Unix(stream) => stream,
         }
     }

@@ -4,6 +4,7 @@ use std::{
     ffi::OsString,
     fs::{self, File, OpenOptions},
     io,
+    os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, fchown, lchown},
     path::{Path, PathBuf},
 };
 
@@ -43,9 +44,7 @@ pub(super) fn open_lock_file(database: &Path, suffix: &str) -> io::Result<File> 
 ///
 /// `path` is something else, or cannot be opened with `options`.
 pub(super) fn open_unfollowed(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::custom_flags(options, libc::O_NOFOLLOW | libc::O_NONBLOCK);
-    let file = options.open(path).map_err(|error| {
+    let file = options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path).map_err(|error| {
         if is_link(path) {
             return io::Error::other(format!("{} is a link, which is not followed; remove it", path.display()));
         }
@@ -68,23 +67,17 @@ pub(super) fn is_link(path: &Path) -> bool {
 /// database must be able to use every file beside it, whatever the umask of the first program, and even if root ran the first
 /// program.
 pub(super) fn belong_to(database: &Path, file: &File) {
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, fchown};
-        let adopt = || -> io::Result<()> {
-            let of_database = fs::metadata(database)?;
-            let mut mode = of_database.mode() & 0o777;
-            if file.metadata()?.is_dir() {
-                mode |= (mode & 0o444) >> 2;
-            }
-            file.set_permissions(fs::Permissions::from_mode(mode))?;
-            fchown(file, Some(of_database.uid()), Some(of_database.gid()))
-        };
-        // A program that is neither root nor the owner may not change `file`, which then keeps the mode that the umask left.
-        let _ = adopt();
-    }
-    #[cfg(not(unix))]
-    let _ = (database, file);
+    let adopt = || -> io::Result<()> {
+        let of_database = fs::metadata(database)?;
+        let mut mode = of_database.mode() & 0o777;
+        if file.metadata()?.is_dir() {
+            mode |= (mode & 0o444) >> 2;
+        }
+        file.set_permissions(fs::Permissions::from_mode(mode))?;
+        fchown(file, Some(of_database.uid()), Some(of_database.gid()))
+    };
+    // A program that is neither root nor the owner may not change `file`, which then keeps the mode that the umask left.
+    let _ = adopt();
 }
 
 /// Gives `folder`, which was just created, the mode and the owner of the database, as [`belong_to`] does.
@@ -98,28 +91,20 @@ pub(super) fn folder_belongs_to(database: &Path, folder: &Path) {
 /// Gives the socket at `path`, which this program has just bound, the mode and the owner of the database, as [`belong_to`] does. A
 /// socket cannot be opened, so its path is used; a link that has taken its place is left as it is.
 pub(super) fn socket_belongs_to(database: &Path, path: &Path) {
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _, lchown};
-        let adopt = || -> io::Result<()> {
-            let of_database = fs::metadata(database)?;
-            if fs::symlink_metadata(path)?.file_type().is_socket() {
-                fs::set_permissions(path, fs::Permissions::from_mode(of_database.mode() & 0o777))?;
-                lchown(path, Some(of_database.uid()), Some(of_database.gid()))?;
-            }
-            Ok(())
-        };
-        // An error is ignored as in `belong_to`.
-        let _ = adopt();
-    }
-    #[cfg(not(unix))]
-    let _ = (database, path);
+    let adopt = || -> io::Result<()> {
+        let of_database = fs::metadata(database)?;
+        if fs::symlink_metadata(path)?.file_type().is_socket() {
+            fs::set_permissions(path, fs::Permissions::from_mode(of_database.mode() & 0o777))?;
+            lchown(path, Some(of_database.uid()), Some(of_database.gid()))?;
+        }
+        Ok(())
+    };
+    // An error is ignored as in `belong_to`.
+    let _ = adopt();
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt as _;
-
     use super::*;
 
     #[test]

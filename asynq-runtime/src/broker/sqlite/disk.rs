@@ -66,7 +66,7 @@ impl Disk {
     ///
     /// There is no log, or it cannot be opened.
     pub(super) fn open(database: &Path) -> io::Result<Self> {
-        // Windows syncs no file that was not opened for writing.
+        // Some Unix systems sync no file that was not opened for writing (fsync(2)).
         let log = File::options().read(true).write(true).open(beside(database, "-wal"))?;
         Ok(Self::with(database.display().to_string(), move || log.sync_data()))
     }

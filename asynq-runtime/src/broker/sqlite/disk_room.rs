@@ -42,16 +42,10 @@ struct Disk {
 }
 
 impl Disk {
-    #[cfg(unix)]
     fn of(file: &Path) -> Option<Self> {
         let found = rustix::fs::statvfs(file).ok()?;
         let bytes = |blocks: u64| blocks.saturating_mul(found.f_frsize);
         Some(Self { free: bytes(found.f_bavail), size: bytes(found.f_blocks) })
-    }
-
-    #[cfg(not(unix))]
-    fn of(_: &Path) -> Option<Self> {
-        None
     }
 
     /// Whether less than the reserve is left, or less than half of a small disk; `unused` bytes of the file count as free.

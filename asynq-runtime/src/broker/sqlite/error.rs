@@ -147,7 +147,6 @@ mod tests {
         }
     }
 
-    #[cfg(unix)]
     #[test]
     fn a_limit_of_open_files_is_named() {
         let error = translate_io(io::Error::from_raw_os_error(libc::EMFILE), Path::new("/x/jobs.db"));

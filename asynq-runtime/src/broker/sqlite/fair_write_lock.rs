@@ -249,7 +249,6 @@ mod tests {
         assert!(other.take());
     }
 
-    #[cfg(unix)]
     #[test]
     fn a_link_in_place_of_a_lock_file_is_refused_and_its_target_stays_as_it_is() {
         use std::{

@@ -1,6 +1,6 @@
 //! Whether a file is still the one that was opened.
 
-use std::{fs, io, path::Path};
+use std::{fs, io, os::unix::fs::MetadataExt as _, path::Path};
 
 use rusqlite::ErrorCode;
 
@@ -12,23 +12,14 @@ use crate::broker::{BrokerError, BrokerErrorKind};
 pub(super) struct Identity(u64, u64);
 
 impl Identity {
-    /// Reads the identity of the file at `path`; `None` where std shows none.
+    /// Reads the identity of the file at `path`.
     ///
     /// # Errors
     ///
     /// The file cannot be found.
-    pub(super) fn of(path: &Path) -> io::Result<Option<Self>> {
+    pub(super) fn of(path: &Path) -> io::Result<Self> {
         let found = fs::metadata(path)?;
-        #[cfg(unix)]
-        {
-            use std::os::unix::fs::MetadataExt as _;
-            Ok(Some(Self(found.dev(), found.ino())))
-        }
-        #[cfg(not(unix))]
-        {
-            let _ = found;
-            Ok(None)
-        }
+        Ok(Self(found.dev(), found.ino()))
     }
 }
 
@@ -47,7 +38,7 @@ pub(super) enum FileStatus {
 
 impl FileStatus {
     /// Looks at `path`, where the file with `identity` was.
-    pub(super) fn of(path: &Path, identity: Option<Identity>) -> Self {
+    pub(super) fn of(path: &Path, identity: Identity) -> Self {
         match Identity::of(path) {
             Ok(found) if found == identity => Self::Same,
             Ok(_) => Self::Replaced,
@@ -62,7 +53,7 @@ impl FileStatus {
     ///
     /// `path` led through no link when the database was opened, so a link is new: the file was moved away, and a program that follows
     /// the link keeps a second log beside it, even if the link leads to the same file.
-    pub(super) fn of_database(path: &Path, identity: Option<Identity>) -> Self {
+    pub(super) fn of_database(path: &Path, identity: Identity) -> Self {
         if is_link(path) {
             return Self::Gone;
         }

@@ -148,14 +148,10 @@ impl SqliteBroker {
         let common = &self.store.common;
         common.check()?;
         let found = connection.path().filter(|path| !path.is_empty());
-        if let (Some(found), Some(expected)) = (found, &common.file) {
-            let same = match common.identity {
-                Some(identity) => Identity::of(Path::new(found)).is_ok_and(|found| found == Some(identity)),
-                None => std::fs::canonicalize(found).is_ok_and(|found| found == *expected),
-            };
-            if same {
-                return Ok(());
-            }
+        if let (Some(found), Some(expected)) = (found, common.identity)
+            && Identity::of(Path::new(found)).is_ok_and(|found| found == expected)
+        {
+            return Ok(());
         }
         let found = found.unwrap_or("a database in memory").to_owned();
         Err(TransactionError::OtherFile { found, expected: common.place.clone() })

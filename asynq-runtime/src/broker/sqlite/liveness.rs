@@ -205,7 +205,6 @@ mod tests {
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
     }
 
-    #[cfg(unix)]
     #[test]
     fn a_link_in_place_of_a_socket_stays_and_so_does_its_target() {
         use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _, symlink};
@@ -235,7 +234,6 @@ mod tests {
         let (one, foreign) = (Liveness::new(folder.path().join("jobs.db")), folder.path().join("foreign"));
         fs::write(&foreign, "").unwrap();
         fs::create_dir(folder.path().join("jobs.db-srv-x")).unwrap();
-        #[cfg(unix)]
         std::os::unix::fs::symlink(&foreign, one.path(&"0".repeat(32))).unwrap();
         for name in ["x/../foreign", &"0".repeat(32)] {
             match one.look(name) {

@@ -3,7 +3,13 @@
 
 use std::{
     fmt, io,
+    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
+};
+
+use rustix::{
+    fs::{Access, AtFlags, CWD, accessat},
+    io::Errno,
 };
 
 use super::beside::beside;
@@ -86,19 +92,12 @@ impl fmt::Display for Obstacle {
     }
 }
 
-#[cfg(unix)]
 fn owner(path: &Path) -> String {
-    use std::os::unix::fs::MetadataExt as _;
     let found = std::fs::metadata(path);
     found.map(|found| format!(" (user {}, mode {:o})", found.uid(), found.mode() & 0o7777)).unwrap_or_default()
 }
 
-#[cfg(unix)]
 fn is_denied(path: &Path, needed: NeededAccess) -> bool {
-    use rustix::{
-        fs::{Access, AtFlags, CWD, accessat},
-        io::Errno,
-    };
     let wanted = match needed {
         NeededAccess::ReadAndWrite => Access::READ_OK | Access::WRITE_OK,
         NeededAccess::CreateIn => Access::WRITE_OK | Access::EXEC_OK,
@@ -108,35 +107,13 @@ fn is_denied(path: &Path, needed: NeededAccess) -> bool {
 
 /// Whether this program may not open as many files as SQLite has for one connection. The files of a failed connection are closed
 /// by now, so that opening a single one proves nothing.
-#[cfg(unix)]
 fn are_descriptors_short() -> bool {
     let opened: io::Result<Vec<_>> = (0..8).map(|_| std::fs::File::open("/")).collect();
     opened.is_err_and(|error| is_limit_of_descriptors(&error))
 }
 
-#[cfg(unix)]
 fn is_limit_of_descriptors(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
-}
-
-#[cfg(not(unix))]
-fn owner(_: &Path) -> String {
-    String::new()
-}
-
-#[cfg(not(unix))]
-fn is_denied(_: &Path, _: NeededAccess) -> bool {
-    false
-}
-
-#[cfg(not(unix))]
-fn are_descriptors_short() -> bool {
-    false
-}
-
-#[cfg(not(unix))]
-fn is_limit_of_descriptors(_: &io::Error) -> bool {
-    false
 }
 
 #[cfg(test)]
@@ -180,7 +157,6 @@ mod tests {
         assert_eq!(found("", NeededAccess::CreateIn, false), None);
     }
 
-    #[cfg(unix)]
     #[test]
     fn a_limit_of_open_files_is_known_by_its_number() {
         assert_eq!(Obstacle::named_by(&io::Error::from_raw_os_error(libc::EMFILE)), Some(Obstacle::Descriptors));

@@ -3,6 +3,7 @@
 
 use std::{
     fs,
+    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
 };
 
@@ -72,19 +73,13 @@ fn look_with(
 /// Refuses a file that others may know by another name: each name would have a log of its own, and two programs that write
 /// by two names corrupt the file.
 fn check_name(file: &Path, found: &fs::Metadata) -> Result<(), BrokerError> {
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::MetadataExt as _;
-        if found.nlink() > 1 {
-            return Err(config(format!(
-                "{} has {} hard links; programs that open it by different names would corrupt it: keep one of them",
-                file.display(),
-                found.nlink()
-            )));
-        }
+    if found.nlink() > 1 {
+        return Err(config(format!(
+            "{} has {} hard links; programs that open it by different names would corrupt it: keep one of them",
+            file.display(),
+            found.nlink()
+        )));
     }
-    #[cfg(not(unix))]
-    let _ = found;
     if is_mounted(file) {
         return Err(config(format!(
             "{} is mounted by itself, so that its log would lie elsewhere for every container and the file be corrupted: \
@@ -266,7 +261,6 @@ mod tests {
         assert!(error.kind() == BrokerErrorKind::Config && error.to_string().contains("2 hard links"), "{error}");
     }
 
-    #[cfg(unix)]
     #[test]
     fn the_file_system_is_that_of_the_file_to_which_links_lead() {
         let root = tempfile::tempdir().unwrap();

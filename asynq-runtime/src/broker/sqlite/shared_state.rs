@@ -47,10 +47,10 @@ pub(super) struct SharedState {
     pub(super) place: String,
     /// The file, unless the database is in memory.
     pub(super) file: Option<PathBuf>,
-    /// Identity of the file when it was opened.
+    /// Identity of the file when it was opened, unless the database is in memory.
     pub(super) identity: Option<Identity>,
     /// Path and identity of the log, if the file has one.
-    log: Option<(PathBuf, Option<Identity>)>,
+    log: Option<(PathBuf, Identity)>,
     /// Whether a power cut may take the last commits.
     pub(super) normal: bool,
     /// How our tables are called in the file.
@@ -94,7 +94,7 @@ impl SharedState {
         let log = beside(&file, "-wal");
         Ok(Self {
             place: file.display().to_string(),
-            identity: Identity::of(&file)?,
+            identity: Some(Identity::of(&file)?),
             log: Identity::of(&log).ok().map(|found| (log, found)),
             normal,
             liveness: Some(Liveness::new(file.clone())),
@@ -131,8 +131,8 @@ impl SharedState {
 
     /// Looks whether the file is still the one that was opened; if not, every call fails from now on.
     pub(super) fn look_for_file(&self) {
-        let Some(file) = &self.file else { return };
-        let status = FileStatus::of_database(file, self.identity);
+        let (Some(file), Some(identity)) = (&self.file, self.identity) else { return };
+        let status = FileStatus::of_database(file, identity);
         // Our connections keep the log open, so that SQLite itself never removes it.
         let of_log = self.log.as_ref().map(|(log, identity)| (log, FileStatus::of(log, *identity)));
         if let (FileStatus::Replaced, Some((log, FileStatus::Same))) = (status, of_log) {

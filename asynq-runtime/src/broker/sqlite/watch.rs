@@ -90,7 +90,7 @@ fn watch(common: &SharedState, file: &Path, running_reads: &RunningReads, writer
     }
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
 mod tests {
     use asynq_test_support::soon;
 

@@ -1,7 +1,6 @@
 //! The server over the embedded broker in memory: every ending, every fault, every way to stop.
 
 mod archived;
-#[cfg(unix)]
 pub(crate) mod backtraces;
 mod checkpoints;
 mod endings;
@@ -17,10 +16,8 @@ mod pauses;
 mod quarantine;
 mod queues;
 mod setup;
-#[cfg(unix)]
 pub(crate) mod signals;
 mod stopping;
-#[cfg(unix)]
 pub(crate) mod stuck;
 mod timing;
 

@@ -90,7 +90,6 @@ async fn a_broker_that_is_closed_ends_all_waits() {
     }
 }
 
-#[cfg(unix)]
 #[tokio::test]
 async fn a_program_that_waits_is_known_to_the_others_until_it_leaves() {
     let folder = tempfile::tempdir().unwrap();

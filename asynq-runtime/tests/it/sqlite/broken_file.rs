@@ -133,7 +133,6 @@ async fn a_file_that_is_deleted_or_replaced_stops_every_call_with_the_reason() {
 }
 
 /// A program that follows the link would have a log of its own beside the file: two logs of one database.
-#[cfg(unix)]
 #[tokio::test]
 async fn a_file_that_is_moved_and_linked_to_stops_every_call_with_the_reason() {
     let folder = tempfile::tempdir().unwrap();

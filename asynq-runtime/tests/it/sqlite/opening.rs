@@ -121,7 +121,6 @@ fn obey_permissions() {
     set_capabilities(None, own).unwrap();
 }
 
-#[cfg(unix)]
 #[tokio::test]
 async fn a_place_that_cannot_be_written_is_denied() {
     use std::os::unix::fs::PermissionsExt as _;
@@ -263,7 +262,6 @@ async fn options_that_would_lose_tasks_or_never_end_are_refused() {
 }
 
 /// A folder of the application that links to a volume is linked before there is a file.
-#[cfg(unix)]
 #[tokio::test]
 async fn a_link_whose_file_is_not_made_yet_leads_to_the_file_and_all_that_lies_beside_it() {
     let folder = tempfile::tempdir().unwrap();

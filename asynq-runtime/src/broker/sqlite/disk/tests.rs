@@ -66,7 +66,6 @@ fn the_sync_thread_answers_all_that_came_meanwhile_after_one_sync() {
 
 /// The system refuses to sync a device that keeps nothing. So an answer that fails shows that the sync of [`Disk::open`] asks
 /// the system, which no test can see otherwise: written data can be read back with or without a sync.
-#[cfg(unix)]
 #[test]
 fn a_log_is_synced_by_the_system() {
     let folder = tempfile::tempdir().unwrap();

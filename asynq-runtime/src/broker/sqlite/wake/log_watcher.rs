@@ -35,7 +35,7 @@ mod imp {
         ) -> io::Result<(bool, bool)> {
             let mut waited = vec![PollFd::new(&self.0, PollFlags::IN)];
             waited
-                .extend(process_notifier.map(|process_notifier| PollFd::new(process_notifier.socket(), PollFlags::IN)));
+                .extend(process_notifier.map(|process_notifier| PollFd::new(&process_notifier.socket, PollFlags::IN)));
             let limit = limit.try_into().map_err(|_| Errno::INVAL)?;
             match poll(&mut waited, Some(&limit)) {
                 // A signal, such as the end of a child, ended the poll: no event came, and the caller waits again.

@@ -1,95 +1,23 @@
 //! Wakes other programs on the same file: a datagram socket per program, written to after a commit
 //! (docs/design/sqlite.md#wake-up).
 
-use std::{io, path::Path, time::Duration};
+use std::{io, os::unix::net::UnixDatagram, path::Path, sync::Arc, time::Duration};
 
-#[cfg(unix)]
-mod imp {
-    use std::{io, os::unix::net::UnixDatagram, path::Path, sync::Arc, time::Duration};
-
-    /// A socket that other programs write to, to wake this one.
-    #[derive(Debug, Clone)]
-    pub(in crate::broker::sqlite) struct ProcessNotifier {
-        socket: Arc<UnixDatagram>,
-        pub(in crate::broker::sqlite) limit: Duration,
-    }
-
-    /// A sender that writes to the sockets of other programs.
-    #[derive(Debug)]
-    pub(in crate::broker::sqlite) struct NotifySender(Option<UnixDatagram>);
-
-    impl ProcessNotifier {
-        pub(in crate::broker::sqlite) fn bind(path: &Path, limit: Duration) -> io::Result<Self> {
-            let socket = UnixDatagram::bind(path)?;
-            socket.set_read_timeout(Some(limit))?;
-            Ok(Self { socket: Arc::new(socket), limit })
-        }
-
-        /// Returns the socket, for a wait that watches a file as well.
-        #[cfg(target_os = "linux")]
-        pub(in crate::broker::sqlite) fn socket(&self) -> &UnixDatagram {
-            &self.socket
-        }
-
-        pub(in crate::broker::sqlite) fn receive(&self) -> io::Result<()> {
-            let mut notify = [0; 8];
-            self.socket.recv(&mut notify)?;
-            // Several notifications count as one.
-            self.socket.set_nonblocking(true)?;
-            while self.socket.recv(&mut notify).is_ok() {}
-            self.socket.set_nonblocking(false)
-        }
-    }
-
-    impl NotifySender {
-        pub(in crate::broker::sqlite) fn new() -> Self {
-            Self(UnixDatagram::unbound().and_then(|socket| socket.set_nonblocking(true).map(|()| socket)).ok())
-        }
-
-        pub(in crate::broker::sqlite) fn send(&self, path: &Path) -> io::Result<()> {
-            self.0.as_ref().map_or(Ok(()), |socket| socket.send_to(&[1], path).map(|_| ()))
-        }
-    }
+/// A socket that other programs write to, to wake this one.
+#[derive(Debug, Clone)]
+pub(in crate::broker::sqlite) struct ProcessNotifier {
+    /// The log watcher polls it as well.
+    pub(super) socket: Arc<UnixDatagram>,
+    limit: Duration,
 }
 
-#[cfg(not(unix))]
-mod imp {
-    use std::{io, path::Path, time::Duration};
-
-    #[derive(Debug, Clone)]
-    pub(in crate::broker::sqlite) struct ProcessNotifier {
-        pub(in crate::broker::sqlite) limit: Duration,
-    }
-
-    #[derive(Debug)]
-    pub(in crate::broker::sqlite) struct NotifySender;
-
-    impl ProcessNotifier {
-        pub(in crate::broker::sqlite) fn bind(_: &Path, _: Duration) -> io::Result<Self> {
-            Err(io::ErrorKind::Unsupported.into())
-        }
-
-        pub(in crate::broker::sqlite) fn receive(&self) -> io::Result<()> {
-            Err(io::ErrorKind::Unsupported.into())
-        }
-    }
-
-    impl NotifySender {
-        pub(in crate::broker::sqlite) fn new() -> Self {
-            Self
-        }
-
-        pub(in crate::broker::sqlite) fn send(&self, _: &Path) -> io::Result<()> {
-            Ok(())
-        }
-    }
-}
-
-pub(in crate::broker::sqlite) use imp::{NotifySender, ProcessNotifier};
+/// A sender that writes to the sockets of other programs; without a socket of its own it notifies no program.
+#[derive(Debug)]
+pub(in crate::broker::sqlite) struct NotifySender(Option<UnixDatagram>);
 
 impl ProcessNotifier {
-    /// Binds a socket at `path` that is read for `limit` at a time. `None` where that is impossible (no such sockets here, or a
-    /// path over 107 bytes): then the safety net notices other programs.
+    /// Binds a socket at `path` that is read for `limit` at a time. `None` where that is impossible, such as for a path over
+    /// 107 bytes: then the safety net notices other programs.
     pub(in crate::broker::sqlite) fn listen_at(path: &Path, limit: Duration) -> Option<Self> {
         match Self::bind(path, limit) {
             Ok(process_notifier) => Some(process_notifier),
@@ -98,6 +26,12 @@ impl ProcessNotifier {
                 None
             }
         }
+    }
+
+    fn bind(path: &Path, limit: Duration) -> io::Result<Self> {
+        let socket = UnixDatagram::bind(path)?;
+        socket.set_read_timeout(Some(limit))?;
+        Ok(Self { socket: Arc::new(socket), limit })
     }
 
     /// Waits for a notification, at most the limit of the socket; returns whether one came.
@@ -113,12 +47,21 @@ impl ProcessNotifier {
             }
         }
     }
+
+    fn receive(&self) -> io::Result<()> {
+        let mut notify = [0; 8];
+        self.socket.recv(&mut notify)?;
+        // Several notifications count as one.
+        self.socket.set_nonblocking(true)?;
+        while self.socket.recv(&mut notify).is_ok() {}
+        self.socket.set_nonblocking(false)
+    }
 }
 
 impl NotifySender {
-    /// Returns a sender; without sockets it notifies no program.
+    /// Returns a sender.
     pub(in crate::broker::sqlite) fn ready() -> Self {
-        Self::new()
+        Self(UnixDatagram::unbound().and_then(|socket| socket.set_nonblocking(true).map(|()| socket)).ok())
     }
 
     /// Notifies the socket at `path`, without waiting.
@@ -133,9 +76,13 @@ impl NotifySender {
         let dead = [io::ErrorKind::ConnectionRefused, io::ErrorKind::NotFound];
         self.send(path).is_err_and(|error| dead.contains(&error.kind()))
     }
+
+    fn send(&self, path: &Path) -> io::Result<()> {
+        self.0.as_ref().map_or(Ok(()), |socket| socket.send_to(&[1], path).map(|_| ()))
+    }
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

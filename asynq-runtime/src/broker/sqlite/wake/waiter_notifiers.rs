@@ -6,6 +6,7 @@
 
 use std::{
     fs, io,
+    os::unix::fs::{FileTypeExt as _, symlink},
     path::{Path, PathBuf},
 };
 
@@ -88,16 +89,8 @@ impl WaiterNotifiers {
     }
 
     fn link(&self, server: &Path) -> Option<Bound> {
-        #[cfg(unix)]
-        {
-            let server = Path::new("..").join(server.file_name()?);
-            std::os::unix::fs::symlink(server, &self.own).is_ok().then_some(Bound::Link)
-        }
-        #[cfg(not(unix))]
-        {
-            let _ = server;
-            None
-        }
+        let server = Path::new("..").join(server.file_name()?);
+        symlink(server, &self.own).is_ok().then_some(Bound::Link)
     }
 
     /// Removes our socket.
@@ -126,28 +119,19 @@ impl WaiterNotifiers {
 
     /// Whether `entry` is a socket, or a link to the socket of a server as [`link`](Self::link) makes it.
     fn is_notifier(&self, entry: &fs::DirEntry) -> bool {
-        #[cfg(unix)]
-        {
-            let server = beside(&self.database, "-srv-");
-            let is_of_server = |target: PathBuf| {
-                let names = target.file_name().zip(server.file_name());
-                target.parent() == Some(Path::new(".."))
-                    && names.is_some_and(|(name, start)| name.as_encoded_bytes().starts_with(start.as_encoded_bytes()))
-            };
-            entry.file_type().is_ok_and(|found| {
-                use std::os::unix::fs::FileTypeExt as _;
-                found.is_socket() || found.is_symlink() && fs::read_link(entry.path()).is_ok_and(is_of_server)
-            })
-        }
-        #[cfg(not(unix))]
-        {
-            let _ = entry;
-            false
-        }
+        let server = beside(&self.database, "-srv-");
+        let is_of_server = |target: PathBuf| {
+            let names = target.file_name().zip(server.file_name());
+            target.parent() == Some(Path::new(".."))
+                && names.is_some_and(|(name, start)| name.as_encoded_bytes().starts_with(start.as_encoded_bytes()))
+        };
+        entry.file_type().is_ok_and(|found| {
+            found.is_socket() || found.is_symlink() && fs::read_link(entry.path()).is_ok_and(is_of_server)
+        })
     }
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
 mod tests {
     use super::*;
 
@@ -180,7 +164,7 @@ mod tests {
 
     #[test]
     fn a_link_in_place_of_a_socket_or_the_folder_stays_and_so_does_its_target() {
-        use std::os::unix::fs::{PermissionsExt as _, symlink};
+        use std::os::unix::fs::PermissionsExt as _;
 
         let folder = tempfile::tempdir().unwrap();
         let [database, foreign, theirs] = ["jobs.db", "foreign", "theirs"].map(|name| folder.path().join(name));
@@ -206,7 +190,7 @@ mod tests {
 
     #[test]
     fn a_notification_removes_neither_other_files_nor_any_behind_a_link() {
-        use std::os::unix::{fs::symlink, net::UnixDatagram};
+        use std::os::unix::net::UnixDatagram;
 
         let folder = tempfile::tempdir().unwrap();
         let [database, theirs] = ["jobs.db", "theirs"].map(|name| folder.path().join(name));
