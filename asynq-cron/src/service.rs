@@ -198,8 +198,7 @@ fn program(variable: Option<String>) -> String {
     }
     let path = std::env::current_exe().unwrap_or_default();
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let name = name.strip_suffix(" (deleted)").unwrap_or(&name);
-    name.strip_suffix(std::env::consts::EXE_SUFFIX).unwrap_or(name).to_owned()
+    name.strip_suffix(" (deleted)").unwrap_or(&name).to_owned()
 }
 
 /// The release: the variable, or the modification time of the program's file.
