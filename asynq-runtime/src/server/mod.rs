@@ -145,7 +145,6 @@ pub(crate) struct Parts {
     pub(crate) layers: Layers,
     pub(crate) lifecycle_hooks: LifecycleHooks,
     services: Vec<Box<dyn Service>>,
-    flags: Flags,
 }
 
 impl Server {
@@ -205,8 +204,7 @@ impl Server {
         timers.await.map_err(|_| ServerError::NoRuntime)?;
         warnings::unserved_jobs(&self);
 
-        let Parts { broker, config, executor, aggregations, layers, mut lifecycle_hooks, mut services, flags } =
-            self.parts;
+        let Parts { broker, config, executor, aggregations, layers, mut lifecycle_hooks, mut services } = self.parts;
         let client = Client::new(Arc::clone(&broker));
         lifecycle_hooks.start(&client).await?;
         service::before_start(&mut services)?;
@@ -269,7 +267,7 @@ impl Server {
             heartbeat_runtime.tend("aggregator", &context, &never, aggregator::run);
         }
 
-        let service_context = ServiceContext { client, registry, stopping: closing, flags: Arc::new(flags), jobs };
+        let service_context = ServiceContext { client, registry, stopping: closing, jobs };
         let services =
             Services::start(services, service_context, heartbeat_runtime.runtime(), context.services_ended.clone());
         Ok(Running {

@@ -55,7 +55,6 @@ pub struct ServiceContext {
     pub(super) client: Client,
     pub(super) registry: Registry,
     pub(super) stopping: CancellationToken,
-    pub(super) flags: Arc<Flags>,
     pub(super) jobs: runtime::Handle,
 }
 
@@ -73,11 +72,6 @@ impl ServiceContext {
     /// Returns the runtime on which the jobs run.
     pub fn jobs(&self) -> &runtime::Handle {
         &self.jobs
-    }
-
-    /// Returns the values that were given for the flags of services.
-    pub fn flags(&self) -> &Flags {
-        &self.flags
     }
 
     /// Returns a name for a service that asynq's tools list besides the server: `HOST:PID:UUID`, new at every call.

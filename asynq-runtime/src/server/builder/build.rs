@@ -10,7 +10,6 @@ use super::{
         dispatcher::Dispatcher,
         error::ServerError,
         executor::{Executor, ExecutorParts},
-        flags::Flags,
         handlers::Handlers,
         heartbeat_runtime::HeartbeatRuntime,
         hooks::{Hooks, LifecycleHooks},
@@ -109,7 +108,6 @@ impl ServerBuilder {
             layers: self.layers,
             lifecycle_hooks: self.lifecycle_hooks,
             services: self.services,
-            flags: self.flags,
         };
         Ok((self.source, checked))
     }
@@ -128,7 +126,6 @@ struct Checked {
     layers: Layers,
     lifecycle_hooks: LifecycleHooks,
     services: Vec<Box<dyn Service>>,
-    flags: Flags,
 }
 
 impl Checked {
@@ -153,7 +150,6 @@ impl Checked {
             layers: self.layers,
             lifecycle_hooks: self.lifecycle_hooks,
             services: self.services,
-            flags: self.flags,
         }
     }
 }
