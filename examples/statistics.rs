@@ -23,13 +23,15 @@ async fn main() -> Result<(), BoxError> {
 
     let first = build_report::enqueue(&client, 1).await?;
     build_report::enqueue(&client, 2).await?;
+    let beat = &running.signals().beat;
     let statistics = loop {
+        let beats = beat.count();
         let statistics = inspector.statistics().await?;
         if !statistics.running.is_empty() {
             break statistics;
         }
         // Servers write every five seconds which tasks they run.
-        running.signals().beat.wait().await;
+        beat.reached(beats + 1).await;
     };
     for task in &statistics.running {
         println!("{} runs in {} since {:?}: {}", task.r#type, task.queue, task.since, task.id == first.id.as_str());

@@ -44,11 +44,6 @@ impl Signal {
         *self.0.borrow()
     }
 
-    /// Waits for the next occurrence from now on.
-    pub async fn wait(&self) {
-        self.reached(self.count() + 1).await;
-    }
-
     /// Waits until the moment has occurred `times` times since the start. A caller that takes [`count`](Self::count) before its
     /// action misses no occurrence.
     pub async fn reached(&self, times: u64) {
