@@ -224,7 +224,7 @@ async fn a_handle_goes_wherever_it_is_needed() {
     let waits = tokio::spawn(async move { copy.wait("1h").await });
     assert_eq!(soon(waits).await.unwrap().unwrap(), Outcome::Done(9));
     assert!(format!("{task:?}").starts_with("Enqueued(TaskInfo"));
-    let info: TaskInfo = task.into();
+    let info = task.into_info();
     assert_eq!(info.state, TaskState::Pending);
     let info = obey::job("1").retention("5m").awaited().enqueue(&client).await.unwrap();
     assert_eq!(info.retention, Some(Duration::from_secs(300)), "a longer retention stays");

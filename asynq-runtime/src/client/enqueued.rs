@@ -223,12 +223,6 @@ impl<J> Deref for Enqueued<J> {
     }
 }
 
-impl<J> From<Enqueued<J>> for TaskInfo {
-    fn from(task: Enqueued<J>) -> Self {
-        task.info
-    }
-}
-
 impl<J> Clone for Enqueued<J> {
     fn clone(&self) -> Self {
         Self::new(self.info.clone(), self.client.clone())

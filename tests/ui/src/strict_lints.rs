@@ -1,6 +1,6 @@
 //! The expansion of `#[job]` is clean under lints that are stricter than most programs'.
 
-use asynq_runtime::{Client, EnqueueError, JobContext, JobError, JobResult, State, TaskInfo, job};
+use asynq_runtime::{Client, EnqueueError, Enqueued, JobContext, JobError, JobResult, State, TaskInfo, job};
 
 /// Every kind of parameter.
 #[job(queue = "low", retry = 1, timeout = "1m", unique = "1h", unique_by = "to", retention = "1d", name = "a:b")]
@@ -69,7 +69,7 @@ async fn enqueue(client: &Client) -> Result<TaskInfo, EnqueueError> {
     drop(blocking::enqueue_in(client, "10m", 5).await?);
     drop(note::enqueue(client, "a").await?);
     drop(digest::enqueue(client, Vec::new()).await?);
-    nothing::job().queue("low").enqueue(client).await.map(Into::into)
+    nothing::job().queue("low").enqueue(client).await.map(Enqueued::into_info)
 }
 
 /// Makes tasks of the jobs.
