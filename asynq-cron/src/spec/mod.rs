@@ -147,11 +147,6 @@ impl CronSpec {
         }
     }
 
-    /// Returns the next `n` times after now, by this machine's clock; fewer if there are no more.
-    pub fn upcoming(&self, n: usize) -> Vec<DateTime<Utc>> {
-        self.upcoming_after(Utc::now(), n)
-    }
-
     /// Returns the next `n` times after `after`; fewer if there are no more.
     pub fn upcoming_after(&self, after: DateTime<Utc>, n: usize) -> Vec<DateTime<Utc>> {
         std::iter::successors(self.next_after(after), |&at| self.next_after(at)).take(n).collect()
