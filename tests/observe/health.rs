@@ -111,7 +111,7 @@ on_both_brokers! {
             is_so.then_some(stats)
         })
         .await;
-        running.abort();
+        drop(running);
         assert_eq!(stats["failed"], 1);
         assert_eq!(stats["enqueued"], json!({ "busy": "0", "idle": "1" }));
         assert_eq!(stats["jobs"]["idle"], json!([]));

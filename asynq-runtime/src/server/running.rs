@@ -141,9 +141,6 @@ impl Running {
     fn take_lifecycle_hooks(&mut self) -> LifecycleHooks {
         std::mem::take(self.lifecycle_hooks.get_mut())
     }
-
-    /// Ends everything at once, as dropping the value does.
-    pub fn abort(self) {}
 }
 
 impl Drop for Running {
