@@ -123,8 +123,8 @@ pub enum Action {
         /// The new extra facts.
         extra: Extra,
     },
-    /// Gives the task up: keeps it for people to look at, frees the lock unless [`Extra::keeps_lock_when_archived`] says
-    /// otherwise, and counts the task as processed and failed.
+    /// Gives the task up: keeps it for people to look at, frees the lock unless `extra.unique_until` is
+    /// [`UniqueUntil::Success`](crate::task::UniqueUntil::Success), and counts the task as processed and failed.
     Archive {
         /// The reason, for display; cut to 4 KiB.
         error: String,

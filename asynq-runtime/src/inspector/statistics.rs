@@ -15,8 +15,8 @@ impl Inspector {
     /// Returns the numbers of every queue, the running tasks and the servers as one value; [`Statistics::to_json`]
     /// writes it as JSON.
     ///
-    /// The value is not a snapshot: queue after queue is read. It has at most [`Statistics::MOST_QUEUES`] queues and
-    /// [`Statistics::MOST_RUNNING`] running tasks, and the number of those left out; the totals are of all queues.
+    /// The value is not a snapshot: queue after queue is read. It has at most 1,000 queues and 10,000 running tasks, and the
+    /// number of those left out; the totals are of all queues.
     ///
     /// # Errors
     ///
@@ -162,9 +162,9 @@ pub struct RunningTask {
 
 impl Statistics {
     /// Most queues in the value.
-    pub const MOST_QUEUES: usize = 1000;
+    const MOST_QUEUES: usize = 1000;
     /// Most running tasks in the value.
-    pub const MOST_RUNNING: usize = 10_000;
+    const MOST_RUNNING: usize = 10_000;
 
     /// The counts of a queue as tables show them, with their headings; `RUNS TODAY` and `FAILED` are those of today
     /// (UTC).

@@ -165,7 +165,7 @@ impl JobDescriptor {
     }
 
     /// Returns whether both describe one and the same Rust type.
-    pub fn is_same_job(&self, other: &Self) -> bool {
+    pub(crate) fn is_same_job(&self, other: &Self) -> bool {
         (self.type_id)() == (other.type_id)()
     }
 

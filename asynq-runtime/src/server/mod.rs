@@ -107,7 +107,6 @@ pub use self::{
     hooks::FailedTask,
     into_aggregated::{AtOnce, IntoAggregated, Later},
     layer_stack::{JobRequest, JobResponse, JobService},
-    retry_delay::ServerBackoff,
     running::Running,
     service::{Service, ServiceContext, ServiceEntry, ServiceRow},
     signals::{Signal, Signals},
@@ -167,12 +166,14 @@ impl Server {
     }
 
     /// Returns the limits of the queues and patterns that have one ([`ServerBuilder::queue_concurrency`]).
-    pub fn queue_limits(&self) -> impl Iterator<Item = (&str, usize)> {
+    #[cfg_attr(not(feature = "main"), allow(dead_code, reason = "only `main!` shows them"))]
+    pub(crate) fn queue_limits(&self) -> impl Iterator<Item = (&str, usize)> {
         self.parts.config.queues.iter().filter_map(|entry| Some((entry.pattern.as_str(), entry.limit?)))
     }
 
     /// Returns the patterns of the server's handlers.
-    pub fn handlers(&self) -> impl Iterator<Item = &str> {
+    #[cfg_attr(not(feature = "main"), allow(dead_code, reason = "only `main!` shows them"))]
+    pub(crate) fn handlers(&self) -> impl Iterator<Item = &str> {
         self.parts.executor.dispatcher().handlers.patterns()
     }
 

@@ -15,12 +15,12 @@ type Decide = dyn Fn(u32, &JobError, &TaskInfo) -> Duration + Send + Sync;
 
 /// The retry delay of the failed tasks of a whole server, decided by a function: asynq's `RetryDelayFunc`.
 #[derive(Clone)]
-pub struct ServerBackoff(Arc<Decide>);
+pub(crate) struct ServerBackoff(Arc<Decide>);
 
 impl ServerBackoff {
     /// Creates a back-off that calls `decide` with how often the task had failed before, the error and the task. A longer delay
     /// than 10 days is cut to that.
-    pub fn new(decide: impl Fn(u32, &JobError, &TaskInfo) -> Duration + Send + Sync + 'static) -> Self {
+    pub(crate) fn new(decide: impl Fn(u32, &JobError, &TaskInfo) -> Duration + Send + Sync + 'static) -> Self {
         Self(Arc::new(decide))
     }
 }

@@ -104,12 +104,12 @@ impl Extra {
     pub const DEFAULT_MAX_CRASHES: u32 = 3;
 
     /// Returns how often a worker may die while it runs this task before the task is archived; at least once.
-    pub fn crash_limit(&self) -> u32 {
+    pub(crate) fn crash_limit(&self) -> u32 {
         self.max_crashes.unwrap_or(Self::DEFAULT_MAX_CRASHES).max(1)
     }
 
     /// Returns whether a task that took `crashes` workers down is archived without being run again.
-    pub fn is_poison(&self, crashes: u32) -> bool {
+    pub(crate) fn is_poison(&self, crashes: u32) -> bool {
         crashes >= self.crash_limit()
     }
 
@@ -134,7 +134,8 @@ impl Extra {
     }
 
     /// Returns whether archiving the task leaves its unique lock in place.
-    pub fn keeps_lock_when_archived(&self) -> bool {
+    #[allow(dead_code, reason = "brokers use it, and there may be none")]
+    pub(crate) fn keeps_lock_when_archived(&self) -> bool {
         self.unique_until() == UniqueUntil::Success
     }
 

@@ -123,6 +123,6 @@ impl TaskId {
 /// # Errors
 ///
 /// [`InvalidName`] says which rule the name breaks.
-pub fn check_type_name(name: &str) -> Result<(), InvalidName> {
+pub(crate) fn check_type_name(name: &str) -> Result<(), InvalidName> {
     names::check_job(name).map_err(|error| InvalidName::new(name, &error))
 }

@@ -11,10 +11,9 @@ mod proto;
 mod state;
 mod text;
 
-pub(crate) use self::text::cut;
 pub use self::{
     extra::{Ending, Extra, UniqueUntil, Unknown},
-    id::{GroupName, InvalidName, QueueName, TaskId, check_type_name},
+    id::{GroupName, InvalidName, QueueName, TaskId},
     info::{Progress, TaskInfo},
     message::{Header, TaskMessage, UndecodableMessage},
     proto::{
@@ -22,3 +21,4 @@ pub use self::{
     },
     state::{ParseTaskStateError, TaskState},
 };
+pub(crate) use self::{id::check_type_name, text::cut};
