@@ -36,10 +36,7 @@ use std::{sync::OnceLock, time::Duration};
 use parking_lot::Mutex;
 
 use self::env::Settings;
-#[cfg(feature = "main")]
-pub use self::program::Program;
 pub use self::{error::AppError, set_up::SetUpFuture};
-pub use crate::censor::{usage_without_passwords, without_passwords};
 use crate::{
     client::Client,
     connect::{self, DEFAULT_URL},
@@ -286,7 +283,12 @@ partial_debug!(App { queues, states, .. });
 
 #[cfg(feature = "main")]
 #[doc(hidden)]
-pub use self::main_macro::{main_with, main_without};
+pub use self::{
+    main_macro::{main_with, main_without},
+    program::Program,
+};
+#[doc(hidden)]
+pub use crate::censor::{usage_without_passwords, without_passwords};
 
 #[cfg(all(test, feature = "sqlite"))]
 mod tests {

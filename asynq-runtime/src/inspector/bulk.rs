@@ -127,6 +127,7 @@ pub struct ArchiveRoom {
 impl ArchiveRoom {
     /// Returns how many archived tasks of a queue are kept: the smallest limit of those `servers` that serve the queue, or
     /// asynq's 10,000 if none does.
+    #[doc(hidden)]
     pub fn limit_of(servers: &[ServerState], queue: &QueueName) -> u64 {
         let serving = servers.iter().filter(|server| server.info.serves(queue));
         serving.map(|server| server.info.archive_limit(queue)).min().unwrap_or(ArchiveLimit::DEFAULT)

@@ -54,6 +54,7 @@ impl Inspector {
     /// # Errors
     ///
     /// The broker does not answer at all.
+    #[doc(hidden)]
     pub async fn read_queue(&self, name: QueueName) -> Result<QueueReading, InspectError> {
         let stats = self.broker.queue_stats(&name).await;
         if let Err(error) = &stats

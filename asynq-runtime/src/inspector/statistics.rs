@@ -99,11 +99,13 @@ pub struct UnreadableQueue {
 
 impl UnreadableQueue {
     /// Makes an entry for a queue that cannot be read, with the reason.
+    #[doc(hidden)]
     pub fn new(name: QueueName, error: impl Into<String>) -> Self {
         Self { name, error: error.into() }
     }
 
     /// Separates the queues that could be read from those that cannot, each in their order.
+    #[doc(hidden)]
     pub fn part(readings: impl IntoIterator<Item = QueueReading>) -> (Vec<QueueStats>, Vec<Self>) {
         let (mut queues, mut unreadable) = (Vec::new(), Vec::new());
         for QueueReading { name, stats } in readings {
@@ -117,6 +119,7 @@ impl UnreadableQueue {
 }
 
 /// Reads one count of a queue.
+#[doc(hidden)]
 pub type CountOf = fn(&QueueStats) -> u64;
 
 /// The numbers of all queues together.
@@ -168,6 +171,7 @@ impl Statistics {
 
     /// The counts of a queue as tables show them, with their headings; `RUNS TODAY` and `FAILED` are those of today
     /// (UTC).
+    #[doc(hidden)]
     pub const QUEUE_COLUMNS: [(&'static str, CountOf); 9] = [
         ("PENDING", |queue| queue.pending),
         ("ACTIVE", |queue| queue.active),
@@ -215,6 +219,7 @@ impl Statistics {
     }
 
     /// Returns one queue in the JSON form, for a program that reports a single one.
+    #[doc(hidden)]
     pub fn queue_to_json(queue: &QueueStats) -> Value {
         json!({
             "queue": queue.name.as_str(),
@@ -237,6 +242,7 @@ impl Statistics {
     }
 
     /// Returns one server in the JSON form, with `tasks` as those that it runs, for a program that reports servers alone.
+    #[doc(hidden)]
     pub fn server_to_json(info: &ServerInfo, tasks: impl IntoIterator<Item = Value>) -> Value {
         let weight = |q: &QueueWeight| (q.queue.clone().unwrap_or_default(), json!(q.weight.unwrap_or_default()));
         json!({
@@ -256,6 +262,7 @@ impl Statistics {
 
     /// Returns one task in the JSON form, without the fields whose form each program chooses: `payload` and `result`, and whether the
     /// task is an orphan, which is `orphan` of `asynq` and `is_orphan` of the dashboard. The dashboard cuts a long `last_error`.
+    #[doc(hidden)]
     pub fn task_to_json(task: &TaskInfo) -> Value {
         let header = |(key, value): &(String, String)| json!({ "key": key, "value": value });
         json!({

@@ -34,12 +34,13 @@ pub trait Aggregates: Job {
 }
 
 /// An aggregation with its types erased, as the inventory holds it and the server uses it.
+#[doc(hidden)]
 #[derive(Clone, Copy)]
 pub struct Aggregation {
     /// Name of the job whose tasks wait in a group.
-    pub of: &'static str,
+    pub(crate) of: &'static str,
     /// The job that is made of those tasks.
-    pub job: JobDescriptor,
+    pub(crate) job: JobDescriptor,
     /// The job whose tasks wait in a group, which need not be served here.
     pub(crate) of_job: JobDescriptor,
     make: fn(&[Arguments], Limits) -> Made,
@@ -90,7 +91,7 @@ impl Aggregation {
     }
 
     /// Returns every aggregation that is linked into this program; the order of linking means nothing.
-    pub fn linked() -> impl Iterator<Item = Self> {
+    pub(crate) fn linked() -> impl Iterator<Item = Self> {
         inventory::iter::<Self>().copied()
     }
 

@@ -23,6 +23,7 @@ use crate::panics::catch;
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// The outcome of an attempt: the encoded result (`None` for `()`), or the error with its policy.
+#[doc(hidden)]
 pub type RunResult = JobResult<Option<Bytes>>;
 
 /// An attempt, not yet polled, or the reason why the payload cannot be read.
@@ -103,6 +104,7 @@ impl JobDescriptor {
     /// # Errors
     ///
     /// The payload is not one of this job.
+    #[doc(hidden)]
     pub fn start(&self, payload: &[u8], ctx: JobContext) -> Result<BoxFuture<'static, RunResult>, PayloadError> {
         (self.start)(payload, ctx)
     }

@@ -76,6 +76,7 @@ impl StateKey {
     }
 
     /// Returns the number of keys in all lists.
+    #[doc(hidden)]
     pub const fn count(lists: &[&[Self]]) -> usize {
         let (mut n, mut at) = (0, 0);
         while at < lists.len() {
@@ -86,6 +87,7 @@ impl StateKey {
     }
 
     /// Returns the `N` keys ([`count`](Self::count)) of all lists in one; surplus places name no state, `()`.
+    #[doc(hidden)]
     pub const fn all<const N: usize>(lists: &[&[Self]]) -> [Self; N] {
         let mut all = [Self::of::<()>(); N];
         let (mut n, mut at) = (0, 0);

@@ -342,6 +342,7 @@ impl ServerBuilder {
     }
 
     /// Sets the values that the program was given for the flags of its services; default none.
+    #[doc(hidden)]
     pub fn flags(mut self, flags: Flags) -> Self {
         self.flags = flags;
         self

@@ -75,6 +75,7 @@ impl ServiceContext {
     }
 
     /// Returns a name for a service that asynq's tools list besides the server: `HOST:PID:UUID`, new at every call.
+    #[doc(hidden)]
     pub fn new_name(&self) -> ServerName {
         super::identity::new_name()
     }

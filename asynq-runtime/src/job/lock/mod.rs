@@ -106,6 +106,7 @@ impl JobsLock {
     /// Returns the shape of a waiting task of this type, if it is in the file; `None` says that a program which only knows
     /// these shapes cannot be trusted to read the task. JSON carries no shape: any JSON payload of a job in the file is
     /// found.
+    #[doc(hidden)]
     pub fn find(&self, r#type: &str, payload: &[u8]) -> Option<&LockedShape> {
         let fingerprint = Self::fingerprint_of(payload);
         let of_job = || self.0.iter().filter(|shape| shape.job == r#type);
@@ -116,6 +117,7 @@ impl JobsLock {
 
     /// Returns the fingerprint that a payload of the default codec carries, as [`LockedShape::fingerprint`] has it; `None`
     /// for any other payload.
+    #[doc(hidden)]
     pub fn fingerprint_of(payload: &[u8]) -> Option<String> {
         fingerprint_of(payload).map(|fingerprint| format!("{fingerprint:08x}"))
     }
