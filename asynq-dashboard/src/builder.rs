@@ -108,6 +108,7 @@ impl Dashboard {
 
     /// Sets the flag by which the user of this program allows a host name, such as `--allow-host`: the refusal of
     /// another name mentions the flag. Without a flag the refusal names [`allow_host`](Self::allow_host).
+    #[doc(hidden)]
     pub fn host_flag(mut self, flag: &'static str) -> Self {
         self.host_flag = Some(flag);
         self

@@ -15,20 +15,21 @@ use crate::{CronSpec, Missed};
 
 /// A periodic job that is linked into this program. Its functions are `const`, because the inventory is made of
 /// statics.
+#[doc(hidden)]
 #[derive(Debug, Clone, Copy)]
 pub struct PeriodicEntry {
     /// The job.
     pub job: JobDescriptor,
     /// The schedule as text.
-    pub spec: &'static str,
+    spec: &'static str,
     /// The time zone of the schedule; `None` means the zone in the text, or UTC.
-    pub zone: Option<Tz>,
+    zone: Option<Tz>,
     /// The policy for missed ticks.
-    pub missed: Missed,
+    missed: Missed,
     /// The policy for a tick while the previous task has not ended.
-    pub overlap: Overlap,
+    overlap: Overlap,
     /// The longest time by which a tick is deferred.
-    pub jitter: Duration,
+    jitter: Duration,
     task: fn() -> PreparedTask,
     linked: &'static Linked,
 }

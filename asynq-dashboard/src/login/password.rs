@@ -15,6 +15,7 @@ use crate::failure::{Failure, Kind};
 /// Most passwords that are checked at a time: each check takes 19 MiB for a moment, with argon2's default settings.
 const AT_ONCE: usize = 2;
 /// The longest password that is accepted, in bytes: a login with a longer one is refused without a check.
+#[doc(hidden)]
 pub const MAX_PASSWORD_BYTES: usize = 1024;
 
 /// Returns the argon2id hash of a password, for [`Dashboard::password_hash`](crate::Dashboard::password_hash): each call returns
@@ -22,7 +23,7 @@ pub const MAX_PASSWORD_BYTES: usize = 1024;
 ///
 /// # Errors
 ///
-/// The password is longer than [`MAX_PASSWORD_BYTES`], with which no login succeeds.
+/// The password is longer than 1024 bytes, with which no login succeeds.
 pub fn hash_password(password: &str) -> Result<String, BoxError> {
     if password.len() > MAX_PASSWORD_BYTES {
         return Err(
