@@ -3,15 +3,15 @@
 use std::{error::Error, fmt, ops::Range};
 
 /// The longest queue name, in bytes.
-pub const MAX_QUEUE_BYTES: usize = 200;
+const MAX_QUEUE_BYTES: usize = 200;
 /// The longest job name (asynq: task type), in bytes.
-pub const MAX_JOB_BYTES: usize = 512;
+const MAX_JOB_BYTES: usize = 512;
 /// The longest group name, in bytes.
-pub const MAX_GROUP_BYTES: usize = 512;
+const MAX_GROUP_BYTES: usize = 512;
 /// The longest task id, in bytes.
-pub const MAX_TASK_ID_BYTES: usize = 512;
+const MAX_TASK_ID_BYTES: usize = 512;
 
-/// Checks the name of a queue: not blank, no `{` or `}`, no control characters, at most [`MAX_QUEUE_BYTES`].
+/// Checks the name of a queue: not blank, no `{` or `}`, no control characters, at most 200 bytes.
 ///
 /// Braces are refused because asynq writes `asynq:{<queue>}:…`, and a Redis cluster hashes the text between them.
 ///
@@ -22,8 +22,7 @@ pub fn check_queue(name: &str) -> Result<(), NameError> {
     check(name, Named::Queue, MAX_QUEUE_BYTES)
 }
 
-/// Checks the name of a job, which is the task type on the wire: not blank, no control characters, at most
-/// [`MAX_JOB_BYTES`].
+/// Checks the name of a job, which is the task type on the wire: not blank, no control characters, at most 512 bytes.
 ///
 /// # Errors
 ///
@@ -32,8 +31,8 @@ pub fn check_job(name: &str) -> Result<(), NameError> {
     check(name, Named::Job, MAX_JOB_BYTES)
 }
 
-/// Checks the name of a group: not blank, no control characters, at most [`MAX_GROUP_BYTES`], and not ending in a colon
-/// and a UUID, which is how asynq names a set of tasks that was taken out of a group.
+/// Checks the name of a group: not blank, no control characters, at most 512 bytes, and not ending in a colon and a
+/// UUID, which is how asynq names a set of tasks that was taken out of a group.
 ///
 /// # Errors
 ///
@@ -56,7 +55,7 @@ fn is_uuid(text: &str) -> bool {
     lengths == [8, 4, 4, 4, 12] && parts.iter().all(|part| part.bytes().all(|b| b.is_ascii_hexdigit()))
 }
 
-/// Checks the id of a task: not blank, no control characters, at most [`MAX_TASK_ID_BYTES`].
+/// Checks the id of a task: not blank, no control characters, at most 512 bytes.
 ///
 /// # Errors
 ///
@@ -74,12 +73,6 @@ pub struct NameError {
 }
 
 impl NameError {
-    /// Returns the problem with the name.
-    #[must_use]
-    pub fn problem(&self) -> NameProblem {
-        self.problem
-    }
-
     /// Returns the range of the checked text that is wrong: one character, the colon and the UUID at the end, the bytes
     /// over the limit, or the whole blank text.
     #[must_use]
@@ -90,8 +83,7 @@ impl NameError {
 
 /// The problem with a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum NameProblem {
+enum NameProblem {
     /// The name is empty or has only white space.
     Blank,
     /// The name of a queue contains `{` or `}`.
@@ -192,7 +184,7 @@ mod tests {
     #[test]
     fn braces_are_refused_in_queues_only() {
         let error = check_queue("a{b}").expect_err("a brace");
-        assert_eq!((error.problem(), error.range()), (NameProblem::Brace('{'), 1..2));
+        assert_eq!((error.problem, error.range()), (NameProblem::Brace('{'), 1..2));
         assert_eq!(error.to_string(), "queue name must not contain `{`; leave the braces out");
         assert_eq!(check_job("a{b}"), Ok(()));
         assert_eq!(check_task_id("a{b}"), Ok(()));
@@ -201,19 +193,19 @@ mod tests {
     #[test]
     fn a_group_is_not_named_like_a_set_of_another() {
         let error = check_group("a:f81d4fae-7dec-11d0-a765-00a0c91e6bf6").expect_err("a set's name");
-        assert_eq!((error.problem(), error.range()), (NameProblem::SetName, 1..38));
+        assert_eq!((error.problem, error.range()), (NameProblem::SetName, 1..38));
         assert_eq!(error.to_string(), "group name must not end in a colon and a UUID; put something behind it");
         for good in ["f81d4fae-7dec-11d0-a765-00a0c91e6bf6", "user:42", "a:f81d4fae", "a{b}"] {
             assert_eq!(check_group(good), Ok(()), "{good}");
         }
-        assert_eq!(check_group(" ").expect_err("blank").problem(), NameProblem::Blank);
+        assert_eq!(check_group(" ").expect_err("blank").problem, NameProblem::Blank);
     }
 
     #[test]
     fn blank_names_are_refused() {
         for blank in ["", " ", "\t\n", "\u{3000}"] {
             let error = check_queue(blank).expect_err("blank");
-            assert_eq!((error.problem(), error.range()), (NameProblem::Blank, 0..blank.len()));
+            assert_eq!((error.problem, error.range()), (NameProblem::Blank, 0..blank.len()));
         }
         let texts = [check_queue(""), check_job(""), check_task_id("")].map(|r| r.expect_err("blank").to_string());
         assert_eq!(
@@ -229,7 +221,7 @@ mod tests {
     #[test]
     fn control_characters_are_refused_and_shown_escaped() {
         let error = check_task_id("a\nb").expect_err("a line break");
-        assert_eq!((error.problem(), error.range()), (NameProblem::Control('\n'), 1..2));
+        assert_eq!((error.problem, error.range()), (NameProblem::Control('\n'), 1..2));
         assert_eq!(error.to_string(), "task id must not contain the control character `\\n`; leave it out");
         assert_eq!(check_job("a\u{85}b").expect_err("NEL").range(), 1..3);
     }
@@ -246,7 +238,7 @@ mod tests {
         for (check, limit) in checks {
             assert_eq!(check(&"x".repeat(limit)), Ok(()));
             let error = check(&"x".repeat(limit + 1)).expect_err("too long");
-            assert_eq!(error.problem(), NameProblem::TooLong { bytes: limit + 1, limit });
+            assert_eq!(error.problem, NameProblem::TooLong { bytes: limit + 1, limit });
             assert_eq!(error.range(), limit..limit + 1);
         }
     }

@@ -72,7 +72,7 @@ pub fn days_in_month(year: i32, month: u32) -> u32 {
 
 /// Returns the weekday of a day, Sunday is 0 (Sakamoto's method).
 #[must_use]
-pub fn weekday(year: i32, month: u32, day: u32) -> u32 {
+pub(super) fn weekday(year: i32, month: u32, day: u32) -> u32 {
     const SHIFT: [i64; 12] = [0, 3, 2, 5, 0, 3, 5, 1, 4, 6, 2, 4];
     let year = i64::from(year) - i64::from(month < 3);
     let shift = SHIFT[(month.clamp(1, 12) - 1) as usize];

@@ -19,20 +19,18 @@ const UNITS: [(&str, u64); 8] = [
 
 /// Parses the interval at `range` of the text.
 pub(super) fn interval(text: &str, range: Range<usize>, mode: Mode) -> Result<Duration, CronError> {
-    let error = |message: String, at: Range<usize>| CronError::new(None, message, at);
+    let error = |message: &str, at: Range<usize>| Err(CronError::new(message, at));
     if range.is_empty() {
-        return Err(error("`@every` needs an interval, such as `@every 30s`".to_owned(), 0..text.len()));
+        return error("`@every` needs an interval, such as `@every 30s`", 0..text.len());
     }
     let (negative, nanos) = go_duration(&text[range.clone()], range.start)?;
     let interval = Duration::from_nanos(if negative { 0 } else { nanos });
     match mode {
         // robfig: at least a second, and no fraction of one.
         Mode::Compat => Ok(Duration::from_secs(interval.max(SECOND).as_secs())),
-        Mode::Default if negative => Err(error("the interval must not be negative".to_owned(), range)),
-        Mode::Default if interval < SECOND => Err(error("the interval must be at least 1s".to_owned(), range)),
-        Mode::Default if interval.subsec_nanos() > 0 => {
-            Err(error("the interval must be whole seconds".to_owned(), range))
-        }
+        Mode::Default if negative => error("the interval must not be negative", range),
+        Mode::Default if interval < SECOND => error("the interval must be at least 1s", range),
+        Mode::Default if interval.subsec_nanos() > 0 => error("the interval must be whole seconds", range),
         Mode::Default => Ok(interval),
     }
 }
@@ -41,7 +39,7 @@ pub(super) fn interval(text: &str, range: Range<usize>, mode: Mode) -> Result<Du
 /// `text` in the whole text.
 fn go_duration(text: &str, start: usize) -> Result<(bool, u64), CronError> {
     let whole = start..start + text.len();
-    let error = |message: String, range: Range<usize>| Err(CronError::new(None, message, range));
+    let error = |message: String, range: Range<usize>| Err(CronError::new(message, range));
     let (negative, mut rest) = match text.strip_prefix('-') {
         Some(rest) => (true, rest),
         None => (false, text.strip_prefix('+').unwrap_or(text)),

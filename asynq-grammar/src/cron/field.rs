@@ -82,7 +82,7 @@ impl Fields {
 
     /// Returns whether no date of the calendar matches, such as 30 February. Such a schedule never fires.
     #[must_use]
-    pub fn never_fires(&self) -> bool {
+    pub(super) fn never_fires(&self) -> bool {
         self.next_civil(Civil { hour: 23, minute: 59, second: 59, ..Civil::midnight(1999, 12, 31) }).is_none()
     }
 

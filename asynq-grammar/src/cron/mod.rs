@@ -12,8 +12,8 @@ mod parse;
 mod sentence;
 
 pub use self::{
-    civil::{Civil, days_in_month, weekday},
-    error::{CronError, Field},
+    civil::{Civil, days_in_month},
+    error::CronError,
     field::Fields,
     parse::parse,
 };

@@ -1,8 +1,11 @@
-//! Parses a cron text; every error has the field and the bytes that are wrong.
+//! Parses a cron text; every error has the bytes that are wrong.
+
+mod kind;
 
 use std::ops::Range;
 
-use super::{CronError, Field, Fields, Mode, Schedule, Spec, Zone, every, field::bit};
+use self::kind::Field;
+use super::{CronError, Fields, Mode, Schedule, Spec, Zone, every, field::bit};
 
 const MONTHS: [&str; 12] = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
 const WEEKDAYS: [&str; 7] = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
@@ -27,7 +30,7 @@ const FIELDS: [Field; 6] = [Field::Second, Field::Minute, Field::Hour, Field::Da
 /// The first mistake in the text. In [`Mode::Default`] a schedule that can never fire is a mistake.
 pub fn parse(text: &str, mode: Mode) -> Result<Spec, CronError> {
     if text.trim().is_empty() {
-        return Err(CronError::new(None, "the schedule is empty; write one such as `*/5 * * * *`", 0..text.len()));
+        return Err(CronError::new("the schedule is empty; write one such as `*/5 * * * *`", 0..text.len()));
     }
     let (zone, body) = zone(text, mode)?;
     let schedule = if text[body.clone()].starts_with('@') {
@@ -47,7 +50,7 @@ fn zone(text: &str, mode: Mode) -> Result<(Option<Zone>, Range<usize>), CronErro
     let ends = |c: char| if mode == Mode::Compat { c == ' ' } else { c.is_whitespace() };
     let Some(end) = text.find(ends) else {
         let message = format!("`{key}` needs a zone, a space and a schedule: `{key}Europe/Berlin 0 9 * * *`");
-        return Err(CronError::new(None, message, 0..text.len()));
+        return Err(CronError::new(message, 0..text.len()));
     };
     let range = key.len()..end;
     let start = text.len() - text[end..].trim_start().len();
@@ -72,7 +75,7 @@ fn descriptor(text: &str, range: Range<usize>, mode: Mode) -> Result<Schedule, C
             format!("unknown descriptor `{word}`; there are {} and @every", known.join(", "))
         }
     };
-    Err(CronError::new(None, message, range))
+    Err(CronError::new(message, range))
 }
 
 fn read_fields(text: &str, range: Range<usize>, mode: Mode) -> Result<Fields, CronError> {
@@ -81,12 +84,12 @@ fn read_fields(text: &str, range: Range<usize>, mode: Mode) -> Result<Fields, Cr
         (5, _) => &FIELDS[1..],
         (6, Mode::Default) => &FIELDS[..],
         (found, Mode::Compat) => {
-            return Err(CronError::new(None, format!("expected 5 fields, found {found}"), pointable(range, text)));
+            return Err(CronError::new(format!("expected 5 fields, found {found}"), pointable(range, text)));
         }
         (found, Mode::Default) => {
             let message =
                 format!("expected 5 fields (minute hour day month weekday), or 6 with the second first, found {found}");
-            return Err(CronError::new(None, message, pointable(range, text)));
+            return Err(CronError::new(message, pointable(range, text)));
         }
     };
     let mut fields = Fields::default();
@@ -98,7 +101,7 @@ fn read_fields(text: &str, range: Range<usize>, mode: Mode) -> Result<Fields, Cr
     }
     if mode == Mode::Default && fields.never_fires() {
         let days = words[words.len() - 3].start..words[words.len() - 1].end;
-        return Err(CronError::new(Some(Field::Day), "no date ever matches: this schedule would never fire", days));
+        return Err(CronError::new("no date ever matches: this schedule would never fire", days));
     }
     Ok(fields)
 }
@@ -346,7 +349,7 @@ impl Reader<'_> {
                 range.start - width..range.start
             }
         };
-        CronError::new(Some(self.kind), message, range)
+        CronError::new(message, range)
     }
 }
 

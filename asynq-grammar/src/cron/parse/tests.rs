@@ -52,39 +52,39 @@ fn zones_and_descriptors_are_read() {
 }
 
 #[test]
-fn a_mistake_names_its_field_its_bytes_and_what_to_write() {
-    for (text, field, wrong, message) in [
-        ("61 * * * *", Some(Field::Minute), "61", "minute must be 0–59, got 61"),
-        ("0 9-25 * * mon-fri", Some(Field::Hour), "25", "hour must be 0–23, got 25"),
-        ("* * * * 7", Some(Field::Weekday), "7", "Sunday is 0"),
-        ("* * * * monday", Some(Field::Weekday), "monday", "write `mon`"),
-        ("* * * january *", Some(Field::Month), "january", "write `jan`"),
-        ("*/0 * * * *", Some(Field::Minute), "0", "step of 0"),
-        ("5-1 * * * *", Some(Field::Minute), "5-1", "ends before it begins"),
-        ("1-5/99 * * * *", Some(Field::Minute), "99", "larger than"),
-        ("*-5 * * * *", Some(Field::Minute), "*-5", "a star has no end"),
-        ("1,,2 * * * *", Some(Field::Minute), ",", "leave the comma out"),
-        ("1, * * * *", Some(Field::Minute), ",", "leave the comma out"),
-        ("+5 * * * *", Some(Field::Minute), "+5", "must be a number"),
-        ("1-2-3 * * * *", Some(Field::Minute), "1-2-3", "more than one hyphen"),
-        ("-1 * * * *", Some(Field::Minute), "-", "lacks a number"),
-        ("* * * * mon-", Some(Field::Weekday), "-", "lacks a number"),
-        ("* * * * L", Some(Field::Weekday), "L", "friL"),
-        ("* * L-31 * *", Some(Field::Day), "L-31", "0 to 30"),
-        ("* * 32W * *", Some(Field::Day), "32", "1–31"),
-        ("* * * * 1#6", Some(Field::Weekday), "1#6", "1 to 5"),
-        ("0 0 30 2 *", Some(Field::Day), "30 2 *", "never fire"),
-        ("0 0 31 4,6,9,11 *", Some(Field::Day), "31 4,6,9,11 *", "never fire"),
-        ("* * * *", None, "* * * *", "found 4"),
-        ("@Daily", None, "@Daily", "write `@daily`"),
-        ("@reboot", None, "@reboot", "unknown descriptor"),
-        ("@every 1d", None, "d", "units are ms, s, m, h"),
-        ("TZ=Europe/Berlin", None, "TZ=Europe/Berlin", "needs a zone, a space"),
-        ("99999999999999999999 * * * *", Some(Field::Minute), "99999999999999999999", "0–59"),
-        ("٣ * * * *", Some(Field::Minute), "٣", "must be a number"),
+fn a_mistake_names_its_bytes_and_what_to_write() {
+    for (text, wrong, message) in [
+        ("61 * * * *", "61", "minute must be 0–59, got 61"),
+        ("0 9-25 * * mon-fri", "25", "hour must be 0–23, got 25"),
+        ("* * * * 7", "7", "Sunday is 0"),
+        ("* * * * monday", "monday", "write `mon`"),
+        ("* * * january *", "january", "write `jan`"),
+        ("*/0 * * * *", "0", "step of 0"),
+        ("5-1 * * * *", "5-1", "ends before it begins"),
+        ("1-5/99 * * * *", "99", "larger than"),
+        ("*-5 * * * *", "*-5", "a star has no end"),
+        ("1,,2 * * * *", ",", "leave the comma out"),
+        ("1, * * * *", ",", "leave the comma out"),
+        ("+5 * * * *", "+5", "must be a number"),
+        ("1-2-3 * * * *", "1-2-3", "more than one hyphen"),
+        ("-1 * * * *", "-", "lacks a number"),
+        ("* * * * mon-", "-", "lacks a number"),
+        ("* * * * L", "L", "friL"),
+        ("* * L-31 * *", "L-31", "0 to 30"),
+        ("* * 32W * *", "32", "1–31"),
+        ("* * * * 1#6", "1#6", "1 to 5"),
+        ("0 0 30 2 *", "30 2 *", "never fire"),
+        ("0 0 31 4,6,9,11 *", "31 4,6,9,11 *", "never fire"),
+        ("* * * *", "* * * *", "found 4"),
+        ("@Daily", "@Daily", "write `@daily`"),
+        ("@reboot", "@reboot", "unknown descriptor"),
+        ("@every 1d", "d", "units are ms, s, m, h"),
+        ("TZ=Europe/Berlin", "TZ=Europe/Berlin", "needs a zone, a space"),
+        ("99999999999999999999 * * * *", "99999999999999999999", "0–59"),
+        ("٣ * * * *", "٣", "must be a number"),
     ] {
         let error = parse(text, Mode::Default).expect_err(text);
-        assert_eq!((error.field(), &text[error.range()]), (field, wrong), "{text}: {error}");
+        assert_eq!(&text[error.range()], wrong, "{text}: {error}");
         assert!(error.to_string().contains(message), "{text}: {error}");
     }
     let error = parse("0 9-25 * * mon-fri", Mode::Default).expect_err("an hour");
