@@ -18,16 +18,12 @@ pub enum Missed {
     /// default.
     #[default]
     Once,
-    /// This many of the newest missed ticks are fired, the oldest first: at least 1, at most
-    /// [`MOST_REPLAYED`](Self::MOST_REPLAYED).
+    /// This many of the newest missed ticks are fired, the oldest first: at least 1, at most 10,000.
     All(u32),
 }
 
-impl Missed {
-    /// Most missed ticks that are fired one by one.
-    pub const MOST_REPLAYED: u32 = 10_000;
-}
-
+/// Most missed ticks that are fired one by one.
+const MOST_REPLAYED: u32 = 10_000;
 /// Most ticks that are counted; a larger number is reported as this one.
 const MOST_COUNTED: u64 = 10_000;
 /// A tick that is later than this was missed, however long its interval.
@@ -63,7 +59,7 @@ pub(crate) fn due(spec: &CronSpec, missed: Missed, last: DateTime<Utc>, now: Dat
     let most = match missed {
         Missed::Skip if !is_on_time(spec, newest, now) => 0,
         Missed::Skip | Missed::Once => 1,
-        Missed::All(n) => n.clamp(1, Missed::MOST_REPLAYED) as usize,
+        Missed::All(n) => n.clamp(1, MOST_REPLAYED) as usize,
     };
     let count = ticks(spec, first, newest).take(MOST_COUNTED as usize).count();
     let mut fires = match most {

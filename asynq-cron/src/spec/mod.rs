@@ -161,7 +161,7 @@ impl CronSpec {
     }
 
     /// Returns the zone of the wall clock; it has no effect on `@every`.
-    pub fn zone(&self) -> Tz {
+    pub(crate) fn zone(&self) -> Tz {
         self.zone
     }
 
