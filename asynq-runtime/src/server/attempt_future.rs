@@ -73,10 +73,11 @@ async fn interrupted<W: Future<Output = Ended>>(
 ) -> Attempted {
     stop.cancel().cancel();
     // A thread that noticed by itself may have returned since the attempt was polled, and a result that is there counts.
-    if let Poll::Ready(attempted) = poll_fn(|cx| Poll::Ready(Pin::new(&mut *attempt).poll(cx))).await {
+    let polled = poll_fn(|cx| Poll::Ready(Pin::new(&mut *attempt).poll(cx))).await;
+    blocking.give_up_queued();
+    if let Poll::Ready(attempted) = polled {
         return outlasted(stopped_by_itself(attempted, cause), stop, blocking, watch).await;
     }
-    blocking.give_up_queued();
     // An async job ends here, at its await; the caller drops it. A thread cannot be stopped: its attempt, its slot and its lease last
     // until it returns, unless its job lets it be given up or the server is leaving.
     if !blocking.owes_a_result() || stop.why() == Why::Leaving {
@@ -124,17 +125,13 @@ fn stopped_by_itself(attempted: Attempted, cause: Ended) -> Attempted {
 }
 
 /// Waits for the thread of an attempt that a layer, such as a timeout, may have ended before its thread: the thread is asked to
-/// stop, and the attempt lasts until the thread returns.
+/// stop, and the attempt lasts until the thread returns. Bodies that no thread has begun are given up before.
 async fn outlasted<W: Future<Output = Ended>>(
     attempted: Attempted,
     stop: &Stop,
     blocking: &BlockingPool,
     watch: impl FnOnce(Ended) -> W,
 ) -> Attempted {
-    blocking.give_up_queued();
-    if blocking.busy() == 0 {
-        return attempted;
-    }
     stop.cancel().cancel();
     tokio::select! {
         biased;
