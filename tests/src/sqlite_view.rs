@@ -247,60 +247,6 @@ asynq_test_support::delegate! {
         release_set(set: &TaskSet) -> Result<(), BrokerError>;
         reclaim_sets(queue: &QueueName) -> Result<usize, BrokerError>;
     }
-    Presence {
-        join(name: &ServerName, info: &ServerInfo) -> Result<Member, BrokerError>;
-        beat(member: &Member, info: &ServerInfo, workers: &[WorkerInfo]) -> Result<(), BrokerError>;
-        leave(member: &Member) -> Result<(), BrokerError>;
-        servers() -> Result<Vec<ServerState>, BrokerError>;
-        cancel(id: &TaskId) -> Result<(), BrokerError>;
-        cancellations() -> Result<Box<dyn Cancellations>, BrokerError>;
-    }
-    Inspect {
-        queues() -> Result<Vec<QueueName>, BrokerError>;
-        queue_stats(queue: &QueueName) -> Result<QueueStats, BrokerError>;
-        tasks(queue: &QueueName, state: TaskState, page: Page) -> Result<Vec<TaskInfo>, BrokerError>;
-        task(queue: &QueueName, id: &TaskId) -> Result<Option<TaskInfo>, BrokerError>;
-        group_tasks(queue: &QueueName, group: &GroupName, page: Page) -> Result<Vec<TaskInfo>, BrokerError>;
-        locks(queue: &QueueName, after: Option<&str>) -> Result<LockPage, BrokerError>;
-        failures(queue: &QueueName, id: &TaskId) -> Result<Vec<Failure>, BrokerError>;
-        history(queue: &QueueName, days: usize) -> Result<Vec<DayStats>, BrokerError>;
-        memory_usage(queue: &QueueName) -> Result<u64, BrokerError>;
-        pause(queue: &QueueName) -> Result<bool, BrokerError>;
-        resume(queue: &QueueName) -> Result<bool, BrokerError>;
-        queues_of(id: &TaskId) -> Result<Vec<QueueName>, BrokerError>;
-        wait_for_end(queue: &QueueName, id: &TaskId, limit: Duration) -> Result<TaskEnd, BrokerError>;
-        wait_until_idle(queues: &[QueueName], limit: Duration) -> Result<bool, BrokerError>;
-    }
-    Diagnose {
-        nodes() -> Result<Vec<Node>, BrokerError>;
-        examine(queue: &QueueName, limit: usize) -> Result<Examination, BrokerError>;
-    }
-    Repair {
-        change_task(queue: &QueueName, id: &TaskId, only: Option<TaskState>, action: BulkAction) -> Result<Changed, BrokerError>;
-        move_task(queue: &QueueName, id: &TaskId, to: &QueueName) -> Result<Changed, MoveError>;
-        edit_payload(queue: &QueueName, id: &TaskId, edit: &PayloadEdit) -> Result<Changed, EditError>;
-        end_orphan(queue: &QueueName, id: &TaskId, error: &str) -> Result<Changed, BrokerError>;
-        change_some(queue: &QueueName, chosen: &Chosen, action: BulkAction, n: usize) -> Result<BulkSlice, BrokerError>;
-        release_lock(queue: &QueueName, key: &str, holder: &TaskId, stuck: bool) -> Result<bool, BrokerError>;
-        delete_queue(queue: &QueueName) -> Result<QueueDeleted, BrokerError>;
-    }
-    Schedules {
-        tick(tick: &Tick) -> Result<Ticked, BrokerError>;
-        plan_entry(plan: &EntryPlan) -> Result<Planned, BrokerError>;
-        entry(queue: &QueueName, entry: &EntryId) -> Result<Option<EntryState>, BrokerError>;
-        pause_entry(queue: &QueueName, entry: &EntryId, paused: bool) -> Result<bool, BrokerError>;
-        forget_entry(queue: &QueueName, entry: &EntryId) -> Result<(), BrokerError>;
-        lead(candidate: &Candidate, ttl: Duration) -> Result<Lead, BrokerError>;
-        resign(candidate: &Candidate) -> Result<(), BrokerError>;
-        wait_for_lead(program: &str, limit: Duration) -> Result<(), BrokerError>;
-        show_entries(scheduler: &str, entries: &[SchedulerEntry], ttl: Duration) -> Result<(), BrokerError>;
-        withdraw_entries(scheduler: &str) -> Result<(), BrokerError>;
-        record_enqueue(entry: &str, event: &SchedulerEnqueueEvent) -> Result<(), BrokerError>;
-        scheduler_entries() -> Result<Vec<SchedulerEntry>, BrokerError>;
-        enqueue_history(entry: &str, page: Page) -> Result<Vec<SchedulerEnqueueEvent>, BrokerError>;
-    }
-    Semaphores {
-        acquire_token(scope: &str, max: usize, task: &TaskId, until: DateTime<Utc>) -> Result<bool, BrokerError>;
-        release_token(scope: &str, task: &TaskId, until: DateTime<Utc>) -> Result<bool, BrokerError>;
-    }
 }
+
+asynq_test_support::delegate_unchanged!(ByView: |self, _call| self.inner);
