@@ -31,7 +31,7 @@ impl Entry {
     }
 }
 
-/// Returns every entry once, by spec, type and id. An entry that cannot be read hides no other.
+/// Returns every entry once, by spec, type, id and queue. An entry that cannot be read hides no other.
 pub(crate) async fn entries(client: &Client) -> Result<Vec<Entry>, BrokerError> {
     let schedule = Schedule::new(client);
     let mut all = schedule.entries().await?;

@@ -36,7 +36,7 @@ pub(crate) enum CliError {
     /// Stopped by a signal between two steps, with how far it came.
     #[error("{0}")]
     Stopped(String),
-    /// A name that was not found, where the inspector has no error for it.
+    /// A name that was not found, or that several have, where the inspector has no error for it.
     #[error("{0}")]
     NotFound(String),
     /// Parts failed and were reported already; the exit code of the worst.

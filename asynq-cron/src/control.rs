@@ -31,8 +31,9 @@ impl Schedule {
         &self.client
     }
 
-    /// Returns the entries of all schedulers that live, those of this crate and Go's, by type and id. Replicas of a scheduler list the
-    /// same entries: each is returned once, with the latest tick.
+    /// Returns the entries of all schedulers that live, those of this crate and Go's, by type, id and queue. Replicas of a scheduler
+    /// list the same entries: each is returned once, with the latest tick. An entry that two versions of a program list in different
+    /// queues is returned once for each queue.
     ///
     /// # Errors
     ///
@@ -122,10 +123,12 @@ impl Schedule {
     }
 }
 
+/// Removes duplicates. The queue is not part of an id, and the broker keeps a state of the entry for each queue.
 fn each_once(mut listed: Vec<SchedulerEntry>) -> Vec<SchedulerEntry> {
+    let key = |entry: &SchedulerEntry| (entry.task_type.clone(), entry.id.clone(), Schedule::queue_of(entry));
     let last = |entry: &SchedulerEntry| Reverse(entry.prev_enqueue_time.and_then(Timestamp::to_datetime));
-    listed.sort_by(|a, b| (&a.task_type, &a.id, last(a)).cmp(&(&b.task_type, &b.id, last(b))));
-    listed.dedup_by(|a, b| (&a.task_type, &a.id) == (&b.task_type, &b.id));
+    listed.sort_by_cached_key(|entry| (key(entry), last(entry)));
+    listed.dedup_by(|a, b| key(a) == key(b));
     listed
 }
 
@@ -159,5 +162,18 @@ mod tests {
         ];
         let expected = [entry("mail", "a", Some(0)), entry("mail", "b", None), entry("report", "a", Some(3))];
         assert_eq!(each_once(listed), expected);
+    }
+
+    #[test]
+    fn an_entry_that_versions_list_in_different_queues_is_there_once_for_each_queue() {
+        let entry = |queue: &str, last: i64| SchedulerEntry {
+            id: "a".into(),
+            task_type: "report".into(),
+            enqueue_options: vec!["MaxRetry(3)".into(), format!("Queue(\"{queue}\")")],
+            prev_enqueue_time: DateTime::from_timestamp(last, 0).map(Timestamp::from),
+            ..SchedulerEntry::default()
+        };
+        let listed = vec![entry("old", 1), entry("new", 3), entry("old", 2), entry("new", 2)];
+        assert_eq!(each_once(listed), [entry("new", 3), entry("old", 2)]);
     }
 }

@@ -1,5 +1,7 @@
 //! One screen: its content, and which of its rows is chosen.
 
+use asynq_cron::Schedule;
+
 use super::load::{Content, Wanted};
 
 /// One screen with its content.
@@ -31,13 +33,13 @@ impl Screen {
             }
         }
         self.row = self.row.min(self.rows().saturating_sub(1));
-        self.chosen = self.name(self.row).map(str::to_owned);
+        self.chosen = self.name(self.row);
     }
 
     /// Chooses another row.
     pub(crate) fn move_by(&mut self, by: isize) {
         self.row = self.row.saturating_add_signed(by).min(self.rows().saturating_sub(1));
-        self.chosen = self.name(self.row).map(str::to_owned);
+        self.chosen = self.name(self.row);
         self.is_gone = false;
     }
 
@@ -64,13 +66,16 @@ impl Screen {
     }
 
     /// Returns what stands in a row, by a name that no other row of the screen has.
-    fn name(&self, row: usize) -> Option<&str> {
-        match self.content.as_ref()? {
-            Content::Queues(queues, _) => queues.get(row).map(|queue| queue.name.as_str()),
-            Content::Tasks { tasks, .. } => tasks.get(row).map(|task| task.id.as_str()),
-            Content::Servers(servers) => servers.get(row).map(|server| &*server.info.server_id),
-            Content::Periodic(entries) => entries.get(row).map(|entry| &*entry.listed.id),
-            Content::Task(_) => None,
-        }
+    fn name(&self, row: usize) -> Option<String> {
+        Some(match self.content.as_ref()? {
+            Content::Queues(queues, _) => queues.get(row)?.name.to_string(),
+            Content::Tasks { tasks, .. } => tasks.get(row)?.id.to_string(),
+            Content::Servers(servers) => servers.get(row)?.info.server_id.clone(),
+            Content::Periodic(entries) => {
+                let listed = &entries.get(row)?.listed;
+                format!("{} in {}", listed.id, Schedule::queue_of(listed))
+            }
+            Content::Task(_) => return None,
+        })
     }
 }

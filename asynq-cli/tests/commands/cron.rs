@@ -101,6 +101,31 @@ on_both_brokers! {
         assert!(table.contains("1h ago") && !table.contains("2h ago") && !table.contains("3h ago"), "{table}");
     }
 
+    async fn an_entry_that_is_listed_in_several_queues_is_asked_for_with_its_queue(cli) {
+        let entry = |queue: &str| SchedulerEntry {
+            id: "ours".into(),
+            spec: "@hourly".into(),
+            task_type: "report".into(),
+            enqueue_options: vec![format!("Queue(\"{queue}\")")],
+            ..SchedulerEntry::default()
+        };
+        for (scheduler, queue) in [("host-1:1:a", "old"), ("host-2:1:b", "new")] {
+            cli.t.broker().show_entries(scheduler, &[entry(queue)], Duration::from_secs(60)).await.unwrap();
+        }
+        let listed = cli.json("cron ls").await;
+        assert_eq!((&listed[0]["queue"], &listed[1]["queue"]), (&"new".into(), &"old".into()), "{listed}");
+        for command in ["run", "pause", "resume"] {
+            let answer = cli.run(&format!("cron {command} ours")).await;
+            let expected = "error: periodic entry `ours` is listed in several queues (`new`, `old`); choose one with --queue\n";
+            assert_eq!((answer.code, answer.err.as_str()), (1, expected), "{answer}");
+        }
+        let ran = cli.run("cron run ours -q old").await;
+        assert!(ran.code == 0 && ran.out.contains(" is in queue old"), "{ran}");
+        let nowhere = cli.run("cron run ours -q other").await;
+        assert!(nowhere.code == 1 && nowhere.err.contains("not found in queue `other`"), "{nowhere}");
+        assert_eq!(cli.run("cron history ours").await.code, 0, "a history has no queue");
+    }
+
     async fn a_type_in_place_of_an_id_leads_to_its_entries(cli) {
         seed(&cli).await;
         for command in ["run", "pause", "resume", "history"] {

@@ -1,5 +1,7 @@
 //! `cron run`, `cron pause`, `cron resume`.
 
+use std::collections::BTreeSet;
+
 use asynq_cron::{EntryId, Schedule};
 use asynq_runtime::task::{QueueName, SchedulerEntry};
 use clap::Args;
@@ -16,6 +18,9 @@ pub(crate) struct Run {
     /// Ids, as `cron ls` shows them in its first column
     #[arg(required = true, value_name = "ENTRY")]
     entries: Vec<String>,
+    /// The queue of entries that are listed in several
+    #[arg(short, long)]
+    queue: Option<String>,
 }
 
 #[derive(Debug, Args)]
@@ -23,7 +28,7 @@ pub(crate) struct Which {
     /// Ids, as `cron ls` shows them in its first column
     #[arg(required = true, value_name = "ENTRY")]
     entries: Vec<String>,
-    /// The queue of entries that no running scheduler lists
+    /// The queue of entries that are listed in several, or that no running scheduler lists
     #[arg(short, long)]
     queue: Option<String>,
 }
@@ -33,7 +38,7 @@ impl Run {
         let schedule = super::schedule(session).await?;
         let entries = schedule.entries().await?;
         Several::changing("entry").each(session, &self.entries, async |id| {
-            let entry = listed(&entries, id)?;
+            let entry = listed_in(&entries, id, self.queue.as_deref())?;
             let task = schedule.run_listed(entry).await?;
             let queue = Schedule::queue_of(entry);
             // The list of a scheduler of Go has fewer options than its ticks.
@@ -67,7 +72,7 @@ impl Which {
     ) -> Result<Done, CliError> {
         let queue = match &self.queue {
             Some(queue) => QueueName::from_wire(queue),
-            None => Schedule::queue_of(listed(entries, id)?),
+            None => Schedule::queue_of(listed_in(entries, id, None)?),
         };
         let entry = EntryId::from_wire(id);
         if schedule.entry(&queue, &entry).await?.is_none() {
@@ -86,4 +91,26 @@ impl Which {
         };
         Ok((json!({ "paused": paused, "changed": changed }), format!("entry {} {became}\n", clean(id))))
     }
+}
+
+/// Returns the listed entry of this id, in `queue` if that is given. Two versions of a program may list an entry in different queues.
+fn listed_in<'a>(entries: &'a [SchedulerEntry], id: &str, queue: Option<&str>) -> Result<&'a SchedulerEntry, CliError> {
+    let first = listed(entries, id)?;
+    let mut of_id = entries.iter().filter(|entry| entry.id == id);
+    if let Some(queue) = queue {
+        let found = of_id.find(|entry| Schedule::queue_of(entry).as_str() == queue);
+        return found.ok_or_else(|| {
+            CliError::NotFound(format!(
+                "periodic entry `{id}` was not found in queue `{queue}`: no running scheduler lists it there"
+            ))
+        });
+    }
+    let queues: BTreeSet<String> = of_id.map(|entry| format!("`{}`", Schedule::queue_of(entry))).collect();
+    if queues.len() == 1 {
+        return Ok(first);
+    }
+    let queues = queues.into_iter().collect::<Vec<_>>().join(", ");
+    Err(CliError::NotFound(format!(
+        "periodic entry `{id}` is listed in several queues ({queues}); choose one with --queue"
+    )))
 }

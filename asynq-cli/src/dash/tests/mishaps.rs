@@ -1,5 +1,7 @@
 //! Warnings before keys that delete, and keys on tasks that have moved.
 
+use std::time::Duration;
+
 use asynq_runtime::{
     broker::ServerName,
     task::{ArchiveLimit, QueueWeight, SchedulerEntry, ServerInfo},
@@ -103,6 +105,25 @@ async fn the_choice_follows_its_task_and_no_key_acts_on_another_in_its_place() {
     watcher.keys("dy").await;
     assert!(watcher.note() == "task c is deleted", "{}", watcher.note());
     assert!(inspector.task("default", "c").await.unwrap_err().is_not_found());
+}
+
+#[tokio::test]
+async fn the_choice_stays_on_the_entry_of_its_queue() {
+    let mut watcher = Watcher::start().await;
+    // This schedule is the last of the list.
+    let entry = |queue: &str| SchedulerEntry {
+        id: "both".into(),
+        spec: "TZ=UTC @yearly".into(),
+        task_type: "report".into(),
+        enqueue_options: vec![format!("Queue(\"{queue}\")")],
+        ..SchedulerEntry::default()
+    };
+    let both = [entry("first"), entry("second")];
+    watcher.client.broker().show_entries("mail-1:4711:both", &both, Duration::from_secs(60)).await.unwrap();
+    watcher.keys("3G").await;
+    watcher.follow(Step::Load).await;
+    watcher.keys("r").await;
+    assert!(watcher.note().ends_with("is in queue second"), "{}", watcher.note());
 }
 
 #[tokio::test]
