@@ -2,26 +2,15 @@
 
 use asynq_cron::{PeriodicError, Schedule, prelude::*};
 use asynq_runtime::{PreparedTask, prelude::*};
-use serde::{Deserialize, Serialize};
 
 /// A job that another program runs.
-#[derive(Serialize, Deserialize)]
-struct Resize {
-    width: u32,
-}
-
-impl Job for Resize {
-    const NAME: &'static str = "resize";
-    type Output = JobResult;
-    async fn run(self, _: &JobContext) -> JobResult {
-        Ok(())
-    }
-}
+#[job]
+async fn resize(width: u32) -> JobResult;
 
 #[tokio::test]
 async fn an_entry_that_is_run_now_leaves_the_shape_of_the_arguments_of_its_task() {
     let client = Client::connect("sqlite::memory:").await.expect("a broker");
-    let task = PreparedTask::from(Resize { width: 7 });
+    let task = PreparedTask::from(resize::job(7));
     let fingerprint = u32::from_le_bytes(task.payload()[1..5].try_into().expect("behind the format byte"));
     let entry = Periodic::new(CronSpec::parse("@yearly").expect("a spec"), task).expect("an entry").foreign();
     assert!(client.broker().shape("resize", Some(fingerprint)).await.expect("the broker answers").is_none());
@@ -32,7 +21,7 @@ async fn an_entry_that_is_run_now_leaves_the_shape_of_the_arguments_of_its_task(
 #[tokio::test]
 async fn an_entry_that_is_run_now_is_enqueued_before_the_shape_of_its_arguments_is_kept() {
     let client = Client::connect("sqlite::memory:").await.expect("a broker");
-    let task = PreparedTask::from(Resize { width: 7 });
+    let task = PreparedTask::from(resize::job(7));
     let fingerprint = u32::from_le_bytes(task.payload()[1..5].try_into().expect("behind the format byte"));
     let equal = RawTask::new("resize", task.payload().to_vec()).unique("1h");
     client.enqueue(equal).await.expect("a task");

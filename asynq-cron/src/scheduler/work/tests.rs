@@ -3,14 +3,13 @@
 mod provided;
 
 use asynq_runtime::{
-    Job, JobContext, JobResult, PreparedTask, RawTask,
+    JobResult, PreparedTask, RawTask,
     broker::{BrokerErrorKind, Page, PlanChange},
     job::BoxFuture,
     server::{Running, Server, Service},
 };
 use asynq_test_support::soon;
 use metrics_exporter_prometheus::PrometheusBuilder;
-use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
 use super::*;
@@ -204,23 +203,13 @@ async fn a_leader_looks_at_the_lists_within_a_third_of_a_lease_while_a_newer_ver
 }
 
 /// A job that another program runs.
-#[derive(Serialize, Deserialize)]
-struct Resize {
-    width: u32,
-}
-
-impl Job for Resize {
-    const NAME: &'static str = "resize";
-    type Output = JobResult;
-    async fn run(self, _: &JobContext) -> JobResult {
-        Ok(())
-    }
-}
+#[asynq_runtime::job]
+async fn resize(width: u32) -> JobResult;
 
 #[tokio::test]
 async fn a_tick_leaves_the_shape_of_the_arguments_of_its_task() {
     let (mut work, _, running) = work("@every 1h").await;
-    let task = PreparedTask::from(Resize { width: 7 });
+    let task = PreparedTask::from(resize::job(7));
     let fingerprint = u32::from_le_bytes(task.payload()[1..5].try_into().expect("behind the format byte"));
     let spec = CronSpec::parse("@every 1h").expect("a spec");
     let entry = Arc::new(Periodic::new(spec, task).expect("an entry").foreign());
