@@ -67,8 +67,9 @@ enum Event {
     /// The entries of this scheduler were listed or withdrawn, with the time when the list was due again as it began, whether it
     /// worked, and the entries to forget that are not on the list any more.
     ListingDone(Instant, bool, Vec<Arc<Periodic>>),
-    /// Entries were forgotten, except these, for which the broker failed.
-    Forgotten(Vec<Arc<Periodic>>),
+    /// The broker answered while entries are forgotten one after the other, with those that are still to be forgotten and those for
+    /// which it failed.
+    Forgetting(Vec<Arc<Periodic>>, Vec<Arc<Periodic>>),
     /// A background call has ended; its result is not used.
     Done,
 }
@@ -325,7 +326,7 @@ impl Work {
             Event::Listed(Ok(listed)) => self.listed(listed),
             Event::Listed(Err(error)) => tracing::debug!("cannot see what others schedule: {error}"),
             Event::ListingDone(renew, has_worked, gone) => self.shown(renew, has_worked, gone),
-            Event::Forgotten(left) => self.forgotten(left),
+            Event::Forgetting(gone, left) => self.forget_next(gone, left),
             Event::Done => {}
         }
     }

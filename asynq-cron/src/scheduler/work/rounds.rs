@@ -117,25 +117,45 @@ impl Work {
     /// lease after this one has ended, because no entry is planned while a list is due or under way. A list that was asked for
     /// meanwhile is still made. Where that failed, the list may still have the entries that are gone: they are forgotten after the
     /// next one.
-    pub(super) fn shown(&mut self, renew: Instant, has_worked: bool, mut gone: Vec<Arc<Periodic>>) {
+    pub(super) fn shown(&mut self, renew: Instant, has_worked: bool, gone: Vec<Arc<Periodic>>) {
         // The broker may still list the entries, or may have listed them before it failed.
         self.is_listed |= !has_worked;
-        // The provider may have returned an entry meanwhile.
-        gone.retain(|entry| !self.is_provided(entry));
         if !has_worked || gone.is_empty() {
             self.forgotten(gone);
         } else {
             let broker = Arc::clone(&self.broker);
-            self.calls.spawn(async move { Event::Forgotten(forget(&*broker, gone).await) });
+            self.calls.spawn(async move {
+                let (gone, left) = unlisted(&*broker, gone).await;
+                Event::Forgetting(gone, left)
+            });
         }
         if self.timers.show == renew {
             self.timers.show = Instant::now() + self.settings.ttl / 2;
         }
     }
 
-    /// Ends the change of the list, during which no entry is planned: an entry that the provider returns while it is being forgotten
-    /// is planned afterwards. Has the entries that are `left` forgotten after the next list, unless the provider has returned them.
-    pub(super) fn forgotten(&mut self, mut left: Vec<Arc<Periodic>>) {
+    /// Forgets the next of the entries that are `gone`, unless the provider has returned it meanwhile: the broker may have taken long
+    /// over the others. `left` are those for which the broker failed.
+    pub(super) fn forget_next(&mut self, mut gone: Vec<Arc<Periodic>>, mut left: Vec<Arc<Periodic>>) {
+        gone.retain(|entry| !self.is_provided(entry));
+        let Some(entry) = gone.pop() else {
+            self.forgotten(left);
+            return;
+        };
+        let broker = Arc::clone(&self.broker);
+        self.calls.spawn(async move {
+            if let Err(error) = broker.forget_entry(entry.queue(), entry.id()).await {
+                tracing::debug!("{entry} is forgotten later: {error}");
+                left.push(entry);
+            }
+            Event::Forgetting(gone, left)
+        });
+    }
+
+    /// Ends the change of the list, during which no entry is planned: an entry that the provider returns while the broker forgets it is
+    /// planned afterwards, as a new one. Has the entries that are `left` forgotten after the next list, unless the provider has returned
+    /// them.
+    fn forgotten(&mut self, mut left: Vec<Arc<Periodic>>) {
         self.showing = false;
         left.retain(|entry| !self.is_provided(entry));
         if self.leads {
@@ -218,25 +238,23 @@ impl Work {
     }
 }
 
-/// Forgets entries that are not on the list of this scheduler any more. An entry that a list still has is scheduled by another
-/// program too, which would lose its last tick, its pause and its history. Returns the entries for which the broker failed.
-async fn forget(broker: &dyn Broker, gone: Vec<Arc<Periodic>>) -> Vec<Arc<Periodic>> {
+/// Returns those of the entries that no scheduler lists, and those that are forgotten later because the broker failed. An entry that a
+/// list still has is scheduled by another program too, which would lose its last tick, its pause and its history.
+async fn unlisted(broker: &dyn Broker, mut gone: Vec<Arc<Periodic>>) -> (Vec<Arc<Periodic>>, Vec<Arc<Periodic>>) {
     let listed = match broker.scheduler_entries().await {
         Ok(listed) => listed,
         Err(error) => {
             tracing::debug!("entries that are gone are forgotten later: {error}");
-            return gone;
+            return (Vec::new(), gone);
         }
     };
-    let mut left = Vec::new();
-    for entry in gone {
+    gone.retain(|entry| {
         let is_same = |row: &SchedulerEntry| row.id == entry.id().as_str() && Schedule::queue_of(row) == *entry.queue();
-        if listed.iter().any(is_same) {
+        let is_listed = listed.iter().any(is_same);
+        if is_listed {
             tracing::info!("{entry} is not forgotten, because another scheduler lists it");
-        } else if let Err(error) = broker.forget_entry(entry.queue(), entry.id()).await {
-            tracing::debug!("{entry} is forgotten later: {error}");
-            left.push(entry);
         }
-    }
-    left
+        !is_listed
+    });
+    (gone, Vec::new())
 }

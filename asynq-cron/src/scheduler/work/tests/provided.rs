@@ -77,11 +77,14 @@ async fn a_list_and_a_withdrawal_follow_each_other() {
 #[tokio::test]
 async fn an_entry_that_the_provider_returns_before_it_is_forgotten_stays() {
     let (mut work, entry, running) = work("@yearly").await;
+    let (queue, id) = (entry.queue(), entry.id());
+    work.broker.plan_entry(&entry.plan(Utc::now(), 1)).await.expect("it is planned");
+    work.broker.pause_entry(queue, id, true).await.expect("it is paused");
     provide(&mut work, &entry);
     work.begin_round();
     work.timers.measure += Duration::from_secs(3_600);
     take_next(&mut work).await;
-    // The entry returns before the list without it is sent, valid or not, and after that.
+    // The entry returns before the list without it is sent, valid or not.
     for returns in [provide, provide_invalid] {
         work.provided(Ok(Vec::new()));
         assert_eq!(work.to_forget.len(), 1);
@@ -89,15 +92,25 @@ async fn an_entry_that_the_provider_returns_before_it_is_forgotten_stays() {
         assert!(work.to_forget.is_empty());
         provide(&mut work, &entry);
     }
+    // It returns while that list is under way, and while the broker is asked which entries others list.
     for returns in [provide, provide_invalid] {
-        work.provided(Ok(Vec::new()));
-        work.begin_round();
-        returns(&mut work, &entry);
-        take_next(&mut work).await;
-        assert!(work.calls.is_empty() && work.to_forget.is_empty());
-        provide(&mut work, &entry);
-        work.begin_round();
-        take_next(&mut work).await;
+        for answers in [0, 1] {
+            work.provided(Ok(Vec::new()));
+            work.begin_round();
+            for _ in 0..answers {
+                take_next(&mut work).await;
+            }
+            returns(&mut work, &entry);
+            while work.showing {
+                take_next(&mut work).await;
+            }
+            assert!(work.calls.is_empty() && work.to_forget.is_empty());
+            let state = work.broker.entry(queue, id).await.expect("the broker answers");
+            assert!(state.is_some_and(|state| state.paused), "after {answers} answers");
+            provide(&mut work, &entry);
+            work.begin_round();
+            take_next(&mut work).await;
+        }
     }
     running.shutdown().await.expect("it leaves");
 }
@@ -114,7 +127,7 @@ async fn an_entry_that_a_leader_could_not_forget_is_forgotten_after_the_next_lis
     let gone = std::mem::take(&mut work.to_forget);
     assert_eq!(gone.len(), 1);
     let renew = work.timers.show;
-    for failed in [Event::ListingDone(renew, false, gone.clone()), Event::Forgotten(gone)] {
+    for failed in [Event::ListingDone(renew, false, gone.clone()), Event::Forgetting(Vec::new(), gone)] {
         work.to_forget.clear();
         work.take(failed);
         assert!(work.calls.is_empty());
@@ -122,8 +135,9 @@ async fn an_entry_that_a_leader_could_not_forget_is_forgotten_after_the_next_lis
     }
     work.timers.show = Instant::now();
     work.begin_round();
-    take_next(&mut work).await;
-    take_next(&mut work).await;
+    while work.showing {
+        take_next(&mut work).await;
+    }
     assert!(work.to_forget.is_empty());
     let state = work.broker.entry(entry.queue(), entry.id()).await.expect("the broker answers");
     assert!(state.is_none(), "it is forgotten");
