@@ -25,7 +25,7 @@ pub enum Missed {
 /// Most missed ticks that are fired one by one.
 const MOST_REPLAYED: u32 = 10_000;
 /// Most ticks that are counted; a larger number is reported as this one.
-const MOST_COUNTED: u64 = 10_000;
+const MOST_COUNTED: usize = 10_000;
 /// A tick that is later than this was missed, however long its interval.
 const ON_TIME: TimeDelta = TimeDelta::seconds(60);
 
@@ -49,27 +49,32 @@ pub(crate) struct Due {
     pub(crate) passed_over: u64,
 }
 
+/// A function that returns the first tick after an instant.
+type Next<'a> = &'a dyn Fn(DateTime<Utc>) -> Option<DateTime<Utc>>;
+
 /// Decides about the ticks later than `last`, up to `now`.
 pub(crate) fn due(spec: &CronSpec, missed: Missed, last: DateTime<Utc>, now: DateTime<Utc>) -> Due {
-    let Some(first) = spec.next_after(last).filter(|&first| first <= now) else { return Due::default() };
-    let newest = match spec.next_after(first).filter(|&second| second <= now) {
-        None => first,
-        Some(second) => newest(spec, second, now),
-    };
+    due_by(&|after| spec.next_after(after), missed, last, now)
+}
+
+/// Decides as [`due`] does. Leases are extended on the same thread, so that `next` is called about three times for each tick that is
+/// counted or fired, however long the span is.
+fn due_by(next: Next<'_>, missed: Missed, last: DateTime<Utc>, now: DateTime<Utc>) -> Due {
+    let Some(first) = next(last).filter(|&first| first <= now) else { return Due::default() };
+    let newest = newest(next, first, now);
     let most = match missed {
-        Missed::Skip if !is_on_time(spec, newest, now) => 0,
+        Missed::Skip if !is_recent(newest, next(newest), now) => 0,
         Missed::Skip | Missed::Once => 1,
         Missed::All(n) => n.clamp(1, MOST_REPLAYED) as usize,
     };
-    let count = ticks(spec, first, newest).take(MOST_COUNTED as usize).count();
-    let mut fires = match most {
+    let mut counted: VecDeque<_> = ticks(next, first, newest).take(MOST_COUNTED).collect();
+    let count = counted.len();
+    let fired = match most {
         0 => VecDeque::new(),
-        _ if count < MOST_COUNTED as usize => {
-            let skipped = count.saturating_sub(most);
-            ticks(spec, first, newest).skip(skipped).map(|at| Fire { at, missed: 0 }).collect()
-        }
-        _ => newest_of(spec, first, newest, most),
+        _ if count < MOST_COUNTED => counted.split_off(count.saturating_sub(most)),
+        _ => newest_of(next, first, newest, most),
     };
+    let mut fires: VecDeque<_> = fired.into_iter().map(|at| Fire { at, missed: 0 }).collect();
     let left_out = count.saturating_sub(fires.len()) as u64;
     if let Some(oldest) = fires.front_mut() {
         oldest.missed = left_out;
@@ -80,33 +85,42 @@ pub(crate) fn due(spec: &CronSpec, missed: Missed, last: DateTime<Utc>, now: Dat
 
 /// Whether a tick that is sent now is on time.
 pub(crate) fn is_on_time(spec: &CronSpec, tick: DateTime<Utc>, now: DateTime<Utc>) -> bool {
-    let interval = spec.next_after(tick).map_or(TimeDelta::MAX, |next| next - tick);
+    is_recent(tick, spec.next_after(tick), now)
+}
+
+/// Whether a tick is on time, where `next` is the one after it.
+fn is_recent(tick: DateTime<Utc>, next: Option<DateTime<Utc>>, now: DateTime<Utc>) -> bool {
+    let interval = next.map_or(TimeDelta::MAX, |next| next - tick);
     now - tick < interval.min(ON_TIME)
 }
 
-fn ticks(spec: &CronSpec, first: DateTime<Utc>, newest: DateTime<Utc>) -> impl Iterator<Item = DateTime<Utc>> {
-    std::iter::successors(Some(first), |&at| spec.next_after(at)).take_while(move |&at| at <= newest)
+fn ticks(next: Next<'_>, first: DateTime<Utc>, newest: DateTime<Utc>) -> impl Iterator<Item = DateTime<Utc>> {
+    std::iter::successors(Some(first), move |&at| next(at)).take_while(move |&at| at <= newest)
 }
 
-/// The newest `n` ticks of a span too long to walk through, found from its end.
-fn newest_of(spec: &CronSpec, first: DateTime<Utc>, last: DateTime<Utc>, n: usize) -> VecDeque<Fire> {
-    let mut fires = VecDeque::new();
-    let mut at = last;
-    loop {
-        fires.push_front(Fire { at, missed: 0 });
-        if fires.len() >= n || at <= first {
-            return fires;
-        }
-        at = newest(spec, first, at - TimeDelta::seconds(1));
+/// The newest `n` ticks of a span too long to walk through, found from its end. Most ticks have the distance of the two after them, so
+/// the one before is looked for there first.
+fn newest_of(next: Next<'_>, first: DateTime<Utc>, last: DateTime<Utc>, n: usize) -> VecDeque<DateTime<Utc>> {
+    let second = TimeDelta::seconds(1);
+    let (mut found, mut at, mut distance) = (VecDeque::from([last]), last, second);
+    while found.len() < n && at > first {
+        let near = at.checked_sub_signed(distance + second).and_then(next);
+        let known = near.filter(|&near| first <= near && near < at).unwrap_or(first);
+        let before = newest(next, known, at - second);
+        distance = at - before;
+        at = before;
+        found.push_front(at);
     }
+    found
 }
 
 /// The last tick up to `now`, where `known` is one: bisected, because a week has 604,800 seconds.
-fn newest(spec: &CronSpec, known: DateTime<Utc>, now: DateTime<Utc>) -> DateTime<Utc> {
-    let (mut found, mut upper) = (known, now.timestamp());
+fn newest(next: Next<'_>, known: DateTime<Utc>, now: DateTime<Utc>) -> DateTime<Utc> {
+    let Some(second) = next(known).filter(|&second| second <= now) else { return known };
+    let (mut found, mut upper) = (second, now.timestamp());
     while found.timestamp() < upper {
         let middle = found.timestamp() + (upper - found.timestamp()) / 2;
-        let next = DateTime::from_timestamp(middle, 0).and_then(|middle| spec.next_after(middle));
+        let next = DateTime::from_timestamp(middle, 0).and_then(next);
         match next.filter(|&next| next <= now && next > found) {
             Some(next) => found = next,
             None => upper = middle,
@@ -117,6 +131,8 @@ fn newest(spec: &CronSpec, known: DateTime<Utc>, now: DateTime<Utc>) -> DateTime
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use asynq_test_support::eventually_blocking;
 
     use super::*;
@@ -192,15 +208,48 @@ mod tests {
         assert_eq!(all[3_600].0, "19T03:59:59");
         assert_eq!(fires(spec, Missed::Once, last, now)[0].0, "19T03:59:59");
         // The bisection agrees with a walk.
-        for spec in ["*/7 * * * *", "0 9 * * mon-fri", "TZ=Europe/Berlin 30 2 * * *", "0 0 L * *", "@every 37s"] {
+        for spec in [
+            "*/7 * * * *",
+            "0 9 * * mon-fri",
+            "TZ=Europe/Berlin 30 2 * * *",
+            "0 0 L * *",
+            "@every 37s",
+            "TZ=Europe/Berlin * * * * *",
+            "* 3 * * *",
+            "0,5 * * * *",
+        ] {
             let spec = CronSpec::parse(spec).expect(spec);
+            let next = |after| spec.next_after(after);
             let (last, now) = (at("2026-03-20T00:00:00Z"), at("2026-03-31T12:34:56Z"));
-            let walked: Vec<_> = ticks(&spec, spec.next_after(last).expect("a tick"), now).collect();
+            let walked: Vec<_> = ticks(&next, next(last).expect("a tick"), now).collect();
             let expected = walked.last().copied();
             assert_eq!(due(&spec, Missed::Once, last, now).newest, expected, "{spec}");
-            let bisected = newest_of(&spec, walked[0], walked[walked.len() - 1], walked.len().min(500));
-            let tail = &walked[walked.len() - bisected.len()..];
-            assert!(bisected.iter().map(|fire| fire.at).eq(tail.iter().copied()), "{spec}");
+            let n = walked.len().min(500);
+            let bisected = newest_of(&next, walked[0], walked[walked.len() - 1], n);
+            assert!(bisected.iter().eq(&walked[walked.len() - n..]), "{spec}");
+        }
+    }
+
+    #[test]
+    fn a_long_span_takes_a_few_steps_for_each_tick_that_is_counted_or_fired() {
+        let minutes = "TZ=Europe/Berlin * * * * *";
+        let (seconds, bursts) = ("TZ=Europe/Berlin * * * * * *", "TZ=Europe/Berlin * * 3 * * *");
+        for (spec, days, missed, fired, most) in [
+            (CronSpec::parse(minutes), 5, Missed::All(10_000), 7_200, 7_300),
+            (CronSpec::parse(seconds), 7, Missed::Once, 1, 10_100),
+            (CronSpec::parse(seconds), 7, Missed::All(10_000), 10_000, 30_100),
+            (CronSpec::parse(bursts), 7, Missed::All(10_000), 10_000, 30_300),
+            (CronSpec::parse_compat(minutes), 8, Missed::All(1_000), 1_000, 12_100),
+        ] {
+            let (spec, steps) = (spec.expect("a schedule"), Cell::new(0));
+            let next = |after| {
+                steps.set(steps.get() + 1);
+                spec.next_after(after)
+            };
+            let last = at("2026-03-01T00:00:00Z");
+            let due = due_by(&next, missed, last, last + TimeDelta::days(days));
+            assert_eq!(due.fires.len(), fired, "{spec} {missed:?}");
+            assert!(steps.get() <= most, "{spec} {missed:?}: {} steps", steps.get());
         }
     }
 
