@@ -102,6 +102,20 @@ async fn an_end_that_leaves_nothing_is_reported_as_such() {
     }
 }
 
+#[tokio::test]
+async fn a_wait_that_is_not_polled_delays_no_other() {
+    let t = Fixture::real_time().await;
+    let (first, second) = (t.start_run(awaited("t1")).await, t.start_run(awaited("t2")).await);
+    let (queue, id) = (default_queue(), task_id("t1"));
+    let mut unpolled = t.broker().wait_for_end(&queue, &id, LONG);
+    assert!(timeout(A_MOMENT, &mut unpolled).await.is_err(), "no worker has ended it yet");
+    let other = waiting(&t.shared(), "t2").await;
+    t.settle(&second, complete("2")).await;
+    assert_eq!(ended_task(ended(other).await).result.as_deref(), Some(&b"2"[..]));
+    t.settle(&first, complete("1")).await;
+    assert_eq!(ended_task(soon(unpolled).await.unwrap()).result.as_deref(), Some(&b"1"[..]));
+}
+
 /// Waits for the end of a task, and calls `change` as soon as the wait has most likely read the task.
 async fn during_a_wait<C: Future<Output = ()>>(broker: &dyn Broker, id: &str, change: impl FnOnce() -> C) -> TaskEnd {
     let (queue, id) = (default_queue(), task_id(id));

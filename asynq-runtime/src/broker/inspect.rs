@@ -92,7 +92,7 @@ pub trait Inspect {
     /// once, even if `limit` is zero. A task that waits for its next attempt has not ended.
     ///
     /// The call outlasts an outage of the broker. Any number of calls may wait at the same time; while nothing happens they cost
-    /// neither calls of the broker nor processor time. Dropping the future is safe.
+    /// neither calls of the broker nor processor time. Dropping the future is safe, and one that is not polled delays no other.
     ///
     /// # Errors
     ///

@@ -1,11 +1,11 @@
 //! Waits for the ends of tasks, and until queues have nothing left to do (contract: `broker/inspect.rs`).
 //!
-//! A commit does not say which tasks it ended, so every waiter would have to look after each commit. One waiter, the leader,
-//! looks for all of them instead, in one read, and notifies the waiters whose tasks have ended. When the leader leaves, another
-//! waiter leads.
+//! A commit does not say which tasks it ended, so every waiter would have to look after each commit. One tokio task per
+//! runtime looks for all waiters of that runtime instead, in one read, and notifies those whose tasks have ended. No waiter looks for
+//! others: its program may not poll it any more, or its runtime may stand still, and the others would wait for it.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashMap, hash_map::Entry},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -16,9 +16,11 @@ use std::{
 use parking_lot::Mutex;
 use rusqlite::params;
 use tokio::{
-    sync::{self, Notify},
+    runtime::{self, Handle},
+    sync::Notify,
     time::{sleep, sleep_until, timeout_at},
 };
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
     broker::{
@@ -49,8 +51,7 @@ const TOGETHER: Duration = Duration::from_millis(5);
 /// The waits for the ends of tasks.
 #[derive(Debug, Default)]
 pub(super) struct EndWaiters {
-    waiting: Mutex<Waiting>,
-    lead: sync::Mutex<Lead>,
+    waiting: Arc<Mutex<Waiting>>,
     /// Whether other programs know by now that this program waits.
     is_known: AtomicBool,
 }
@@ -58,42 +59,32 @@ pub(super) struct EndWaiters {
 #[derive(Debug, Default)]
 struct Waiting {
     last: u64,
+    by_runtime: HashMap<runtime::Id, RuntimeWaiters>,
+}
+
+/// The waiters of one runtime.
+#[derive(Debug, Default)]
+struct RuntimeWaiters {
     by_number: BTreeMap<u64, Arc<Waiter>>,
+    /// The tokio task that looks for them.
+    looks: Option<AbortOnDropHandle<()>>,
 }
 
 #[derive(Debug)]
 struct Waiter {
     queue: QueueName,
     id: TaskId,
-    /// Whether the task may have ended.
-    is_notified: AtomicBool,
+    /// When the task may have ended, for the first time since the waiter's last look.
+    notified_at: Mutex<Option<Instant>>,
     notification: Notify,
-    /// Time until which the task is known not to have changed.
-    unchanged_until: Mutex<Option<Instant>>,
-}
-
-/// State that a leader passes to the next one.
-#[derive(Debug, Default)]
-struct Lead {
-    /// Absent while no task is awaited: the file then needs no look.
-    notifier: Option<Listener>,
-    /// Whether a task may have ended since the last look.
-    is_behind: bool,
-    /// When the first notification since the last look was received.
-    notified_at: Option<Instant>,
 }
 
 /// A waiter's entry in the list; dropping it removes the entry.
 struct WaiterGuard<'a> {
     waiters: &'a EndWaiters,
+    runtime: runtime::Id,
     number: u64,
     waiter: Arc<Waiter>,
-}
-
-/// The right to look for all waiters; dropping this guard passes the right on.
-struct Leading<'a> {
-    waiters: &'a EndWaiters,
-    lead: sync::MutexGuard<'a, Lead>,
 }
 
 /// One wait for the end of a task.
@@ -105,7 +96,7 @@ struct OneWait<'a> {
 impl EndSource for OneWait<'_> {
     async fn look(&mut self) -> Result<Option<(TaskState, Extra)>, BrokerError> {
         let waiter = &self.guard.waiter;
-        waiter.is_notified.store(false, Ordering::Release);
+        *waiter.notified_at.lock() = None;
         Ok(look_at(&self.broker.store, vec![Arc::clone(waiter)]).await?.pop().flatten())
     }
 
@@ -114,12 +105,7 @@ impl EndSource for OneWait<'_> {
     }
 
     async fn changed(&mut self) -> Result<Option<Instant>, BrokerError> {
-        tokio::select! {
-            biased;
-            () = self.guard.notified() => {}
-            lead = self.broker.ends.lead() => lead.look_for_all(&self.broker.store, &self.guard).await?,
-        }
-        Ok(*self.guard.waiter.unchanged_until.lock())
+        Ok(Some(self.guard.waiter.notified().await))
     }
 
     fn name(&self) -> String {
@@ -135,7 +121,7 @@ impl SqliteBroker {
         id: &TaskId,
         limit: Duration,
     ) -> Result<TaskEnd, BrokerError> {
-        let guard = self.ends.join(queue, id);
+        let guard = self.ends.join(&self.store, queue, id);
         self.subscribe_to_other_programs().await;
         wait_for_end(OneWait { broker: self, guard }, far(limit).into_std()).await
     }
@@ -198,101 +184,85 @@ impl SqliteBroker {
 }
 
 impl EndWaiters {
-    fn join(&self, queue: &QueueName, id: &TaskId) -> WaiterGuard<'_> {
-        let waiter = Arc::new(Waiter {
-            queue: queue.clone(),
-            id: id.clone(),
-            is_notified: AtomicBool::new(false),
-            notification: Notify::new(),
-            unchanged_until: Mutex::default(),
-        });
-        let mut waiting = self.waiting.lock();
+    /// Adds a waiter, which is notified of each commit from now on that may have ended its task.
+    fn join(&self, store: &Arc<Store>, queue: &QueueName, id: &TaskId) -> WaiterGuard<'_> {
+        let (notified_at, notification) = (Mutex::default(), Notify::new());
+        let waiter = Arc::new(Waiter { queue: queue.clone(), id: id.clone(), notified_at, notification });
+        let handle = Handle::current();
+        let (runtime, mut waiting) = (handle.id(), self.waiting.lock());
         waiting.last += 1;
         let number = waiting.last;
-        waiting.by_number.insert(number, Arc::clone(&waiter));
-        WaiterGuard { waiters: self, number, waiter }
-    }
-
-    /// Waits until this waiter leads, and has to look for all.
-    async fn lead(&self) -> Leading<'_> {
-        Leading { waiters: self, lead: self.lead.lock().await }
-    }
-}
-
-impl Waiter {
-    fn notify(&self, notified_at: Option<Instant>) {
-        if notified_at.is_some() {
-            *self.unchanged_until.lock() = notified_at;
+        let waiters = waiting.by_runtime.entry(runtime).or_default();
+        waiters.by_number.insert(number, Arc::clone(&waiter));
+        // A runtime may have the id of one that has ended, some of whose waits were not dropped yet.
+        if waiters.looks.as_ref().is_none_or(AbortOnDropHandle::is_finished) {
+            let ends = store.common.notifier.ends();
+            let looks = look_for_all(Arc::clone(&self.waiting), runtime, Arc::clone(store), ends);
+            waiters.looks = Some(AbortOnDropHandle::new(handle.spawn(looks)));
         }
-        self.is_notified.store(true, Ordering::Release);
-        self.notification.notify_one();
-    }
-}
-
-impl WaiterGuard<'_> {
-    fn is_notified(&self) -> bool {
-        self.waiter.is_notified.load(Ordering::Acquire)
-    }
-
-    async fn notified(&self) {
-        while !self.is_notified() {
-            self.waiter.notification.notified().await;
-        }
+        WaiterGuard { waiters: self, runtime, number, waiter }
     }
 }
 
 impl Drop for WaiterGuard<'_> {
     fn drop(&mut self) {
-        self.waiters.waiting.lock().by_number.remove(&self.number);
-    }
-}
-
-impl Leading<'_> {
-    /// Looks for all waiters after each commit that ended a task, until the task of `own` may have ended. The future may be
-    /// dropped at any time; the next leader looks at the tasks that this leader did not.
-    ///
-    /// # Errors
-    ///
-    /// The file cannot be read; the next leader tries again.
-    async fn look_for_all(mut self, store: &Store, own: &WaiterGuard<'_>) -> Result<(), BrokerError> {
-        while !own.is_notified() {
-            let Lead { notifier, is_behind, notified_at } = &mut *self.lead;
-            let notifier = notifier.get_or_insert_with(|| {
-                // A commit before this moment may end a task that an earlier waiter looked at.
-                (*is_behind, *notified_at) = (true, None);
-                store.common.notifier.ends()
-            });
-            if !*is_behind {
-                notifier.notified().await;
-                (*is_behind, *notified_at) = (true, Some(Instant::now()));
-            }
-            let begun = Instant::now();
-            let notified_at = *notified_at;
-            let all: Vec<Arc<Waiter>> = self.waiters.waiting.lock().by_number.values().cloned().collect();
-            for slice in all.chunks(SLICE) {
-                let found = look_at(store, slice.to_vec()).await?;
-                for (waiter, found) in slice.iter().zip(found) {
-                    if found.is_none_or(|(state, _)| has_ended(state)) {
-                        waiter.notify(notified_at);
-                    }
-                }
-            }
-            self.lead.is_behind = false;
-            // Commits that come meanwhile are looked at together, so that waiters never take more than half of a reader's time.
-            let took = begun.elapsed();
-            if took > SHORT && !own.is_notified() {
-                sleep(took.min(LONGEST_PAUSE)).await;
+        if let Entry::Occupied(mut waiters) = self.waiters.waiting.lock().by_runtime.entry(self.runtime) {
+            waiters.get_mut().by_number.remove(&self.number);
+            if waiters.get().by_number.is_empty() {
+                waiters.remove();
             }
         }
-        Ok(())
     }
 }
 
-impl Drop for Leading<'_> {
-    fn drop(&mut self) {
-        // The list holds the leader itself.
-        if self.waiters.waiting.lock().by_number.len() <= 1 {
-            self.lead.notifier = None;
+impl Waiter {
+    fn notify(&self, at: Instant) {
+        // The waiter may look much later, and concludes from the first change when its task vanished at the earliest.
+        self.notified_at.lock().get_or_insert(at);
+        self.notification.notify_one();
+    }
+
+    fn is_notified(&self) -> bool {
+        self.notified_at.lock().is_some()
+    }
+
+    /// Waits until the task may have ended since the last look, and returns when it first did.
+    async fn notified(&self) -> Instant {
+        loop {
+            if let Some(at) = *self.notified_at.lock() {
+                return at;
+            }
+            self.notification.notified().await;
+        }
+    }
+}
+
+/// Looks for all waiters of a runtime after each commit that ended a task, until its handle is dropped with the last of them.
+async fn look_for_all(waiting: Arc<Mutex<Waiting>>, runtime: runtime::Id, store: Arc<Store>, mut ends: Listener) {
+    loop {
+        ends.notified().await;
+        let notified_at = Instant::now();
+        let unnotified = |waiters: &RuntimeWaiters| -> Vec<Arc<Waiter>> {
+            waiters.by_number.values().filter(|waiter| !waiter.is_notified()).cloned().collect()
+        };
+        let all = waiting.lock().by_runtime.get(&runtime).map(unnotified).unwrap_or_default();
+        for slice in all.chunks(SLICE) {
+            match look_at(&store, slice.to_vec()).await {
+                Ok(found) => {
+                    for (waiter, found) in slice.iter().zip(found) {
+                        if found.is_none_or(|(state, _)| has_ended(state)) {
+                            waiter.notify(notified_at);
+                        }
+                    }
+                }
+                // A waiter's own look returns the error to its caller, or is repeated until the file can be read.
+                Err(_) => slice.iter().for_each(|waiter| waiter.notify(notified_at)),
+            }
+        }
+        // Commits that come meanwhile are looked at together, so that these waiters never take more than half of a reader's time.
+        let took = notified_at.elapsed();
+        if took > SHORT {
+            sleep(took.min(LONGEST_PAUSE)).await;
         }
     }
 }
@@ -309,4 +279,48 @@ async fn look_at(store: &Store, tasks: Vec<Arc<Waiter>>) -> Result<Vec<Option<(T
         }))
     };
     store.read(move |view| tasks.iter().map(|task| look(view, task)).collect()).await
+}
+
+#[cfg(test)]
+mod tests {
+    use asynq_test_support::eventually;
+
+    use super::{super::SqliteOptions, *};
+
+    #[tokio::test]
+    async fn one_task_looks_for_all_waiters_of_a_runtime_and_ends_with_the_last() {
+        let broker = SqliteBroker::in_memory(SqliteOptions::default()).await.unwrap();
+        let is_watched = || broker.store.common.notifier.has_subscribers();
+        assert!(!is_watched());
+        let queue = QueueName::new("default").unwrap();
+        let join = |id: &str| broker.ends.join(&broker.store, &queue, &TaskId::new(id).unwrap());
+        let looks = || {
+            let waiting = broker.ends.waiting.lock();
+            waiting
+                .by_runtime
+                .values()
+                .map(|waiters| waiters.looks.as_ref().unwrap().abort_handle().id())
+                .collect::<Vec<_>>()
+        };
+        let first = join("t1");
+        let before = looks();
+        let second = join("t2");
+        drop(first);
+        assert_eq!((looks(), before.len()), (before, 1), "one task for both");
+        assert!(is_watched());
+        drop(second);
+        assert!(looks().is_empty());
+        eventually("nothing looks", async || (!is_watched()).then_some(())).await;
+    }
+
+    #[tokio::test]
+    async fn the_first_change_since_the_last_look_counts() {
+        let broker = SqliteBroker::in_memory(SqliteOptions::default()).await.unwrap();
+        let (queue, id) = (QueueName::new("default").unwrap(), TaskId::new("t1").unwrap());
+        let guard = broker.ends.join(&broker.store, &queue, &id);
+        let first = Instant::now();
+        guard.waiter.notify(first);
+        guard.waiter.notify(first + Duration::from_secs(3_600));
+        assert_eq!(guard.waiter.notified().await, first);
+    }
 }

@@ -1,10 +1,17 @@
-//! Waits for the ends of tasks: one waiter looks for all, and passes this on when it leaves.
+//! Waits for the ends of tasks: one look serves all waiters of a runtime, and none of them depends on another.
 
 use asynq_runtime::broker::{Broker, Inspect as _, TaskEnd};
 use asynq_test_support::{eventually, soon};
-use tokio::task::JoinHandle;
+use tokio::{
+    runtime::{Builder, Runtime},
+    task::JoinHandle,
+    time::timeout,
+};
 
 use super::*;
+
+/// A wait that outlasts this has most likely read its task.
+const A_MOMENT: Duration = Duration::from_millis(50);
 
 fn wait(broker: &Arc<SqliteBroker>, id: &str) -> JoinHandle<TaskEnd> {
     let (broker, id) = (Arc::clone(broker), TaskId::new(id).unwrap());
@@ -22,7 +29,7 @@ async fn complete(broker: &SqliteBroker, run: &Run) {
 }
 
 #[tokio::test]
-async fn when_the_waiter_that_looks_for_all_leaves_another_one_looks() {
+async fn waits_that_are_dropped_stop_no_others() {
     const TASKS: usize = 50;
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("jobs.db");
@@ -32,7 +39,7 @@ async fn when_the_waiter_that_looks_for_all_leaves_another_one_looks() {
     other.enqueue((0..TASKS).map(|n| retained(&format!("t{n:02}"))).collect()).await;
     let runs = dequeue(&other, &member, TASKS).await;
     let mut waiters: Vec<_> = runs.iter().map(|run| wait(&broker, run.key.id.as_str())).collect();
-    // The first waits are dropped, including the one that looks for the others; then tasks end one by one.
+    // The oldest wait is dropped each time before the next task ends.
     while waiters.len() > 1 {
         waiters.remove(0).abort();
         let run = &runs[TASKS - waiters.len()];
@@ -40,6 +47,38 @@ async fn when_the_waiter_that_looks_for_all_leaves_another_one_looks() {
         let ended = soon(waiters.remove(0)).await.unwrap();
         assert!(matches!(ended, TaskEnd::Stored(task) if task.id == run.key.id));
     }
+}
+
+#[test]
+fn a_runtime_that_stands_still_and_one_that_has_ended_stop_no_wait_on_another() {
+    let runtime = || Builder::new_current_thread().enable_all().build().unwrap();
+    let (running, still, ended) = (runtime(), runtime(), runtime());
+    let folder = tempfile::tempdir().unwrap();
+    let (broker, runs) = running.block_on(async {
+        let broker = Arc::new(open(&folder.path().join("jobs.db")).await);
+        let member = join(&broker).await;
+        for id in ["t1", "t2", "t3"] {
+            enqueue(&broker, retained(id)).await.unwrap();
+        }
+        let runs = dequeue(&broker, &member, 3).await;
+        (broker, runs)
+    });
+    let default = queue();
+    let begin = |runtime: &Runtime, run: usize| {
+        let mut wait = broker.wait_for_end(&default, &runs[run].key.id, HOUR);
+        runtime.block_on(async { assert!(timeout(A_MOMENT, &mut wait).await.is_err()) });
+        wait
+    };
+    let (stands_still, _has_ended) = (begin(&still, 0), begin(&ended, 1));
+    drop(ended);
+    running.block_on(async {
+        let other = wait(&broker, "t3");
+        complete(&broker, &runs[2]).await;
+        assert!(matches!(soon(other).await.unwrap(), TaskEnd::Stored(task) if task.id == runs[2].key.id));
+        complete(&broker, &runs[0]).await;
+    });
+    let end = still.block_on(async { soon(stands_still).await.unwrap() });
+    assert!(matches!(end, TaskEnd::Stored(task) if task.id == runs[0].key.id));
 }
 
 #[tokio::test]
