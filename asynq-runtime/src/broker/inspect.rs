@@ -88,8 +88,9 @@ pub trait Inspect {
     async fn queues_of(&self, id: &TaskId) -> Result<Vec<QueueName>, BrokerError>;
 
     /// Waits until the task is completed, archived or does not exist, and returns its end: at once if that is so already,
-    /// otherwise on the write of any program that makes it so, and at the latest after `limit`. The broker is asked at least
-    /// once, even if `limit` is zero. A task that waits for its next attempt has not ended.
+    /// otherwise on the write of any program that makes it so, and at the latest after `limit`. A `limit` of less than a second
+    /// leaves the broker a second to answer; one of zero asks once, as any call does. A task that waits for its next attempt has not
+    /// ended.
     ///
     /// The call outlasts an outage of the broker. Any number of calls may wait at the same time; while nothing happens they cost
     /// neither calls of the broker nor processor time. Dropping the future is safe, and one that is not polled delays no other.
@@ -100,7 +101,7 @@ pub trait Inspect {
     async fn wait_for_end(&self, queue: &QueueName, id: &TaskId, limit: Duration) -> Result<TaskEnd, BrokerError>;
 
     /// Waits until no task in any of `queues` is pending, active, scheduled, waiting for a retry or waiting in a group, all at
-    /// the same moment. Returns whether that happened before `limit`. The broker is asked at least once, even if `limit` is zero. Paused
+    /// the same moment. Returns whether that happened before `limit`, which holds as for [`wait_for_end`](Self::wait_for_end). Paused
     /// queues count as well. The call outlasts an outage of the broker. Dropping the future is safe.
     ///
     /// # Errors

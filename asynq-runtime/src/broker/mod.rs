@@ -48,7 +48,7 @@ use std::{fmt, time::Duration};
 
 use chrono::{DateTime, Utc};
 
-pub(crate) use self::{produce::due_ms, settle::shortened};
+pub(crate) use self::{produce::due_ms, settle::shortened, task_end::Retries};
 // Types that programs use: errors, and the results of the inspector.
 pub use self::{
     diagnose::{Examination, Fact, Node, Oddity, OddityKind, QueueSlot, SlowCall, WriteRefusal},

@@ -1,10 +1,12 @@
 //! The result of a wait for the end of a task.
 
+mod retries;
 #[cfg(any(feature = "redis", feature = "sqlite"))]
 mod waiter;
 
+pub(crate) use self::retries::Retries;
 #[cfg(any(feature = "redis", feature = "sqlite"))]
-pub(super) use self::waiter::{EndSource, Retries, wait_for_end};
+pub(super) use self::waiter::{EndSource, wait_for_end};
 use crate::task::{TaskInfo, TaskState};
 
 /// The result of a wait for the end of a task.

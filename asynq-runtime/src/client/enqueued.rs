@@ -1,6 +1,11 @@
 //! A task that was enqueued, with the type of its job: it can be awaited.
 
-use std::{fmt, marker::PhantomData, ops::Deref, time::Duration};
+use std::{
+    fmt,
+    marker::PhantomData,
+    ops::Deref,
+    time::{Duration, Instant},
+};
 
 use bytes::Bytes;
 
@@ -10,7 +15,7 @@ use super::{
     result::{ResultError, Value, read},
 };
 use crate::{
-    broker::TaskEnd,
+    broker::{Retries, TaskEnd},
     job::{BoxFuture, EnqueueError, IntoSpan, Job, JobBuilder, PreparedTask, ReadResult, is_named},
     task::{Ending, QueueName, TaskId, TaskInfo, TaskState},
 };
@@ -68,7 +73,8 @@ impl<J: Job> Enqueued<J> {
     /// be awaited at a time. Where the task has ended already, or `limit` is zero, the answer comes at once.
     ///
     /// Nothing is polled: the broker notifies of the end, whichever program ran the task. If the broker is unreachable
-    /// meanwhile, it is asked again when it is back.
+    /// meanwhile, it is asked again when it is back. A `limit` of less than a second leaves the broker a second to answer; one of
+    /// zero asks once.
     ///
     /// # Errors
     ///
@@ -145,7 +151,7 @@ impl Client {
     }
 
     /// Waits for the end of a task that is known by its id alone, such as the one that a web request names. The task is
-    /// looked for in the queue that the job `J` declares, and then in all others. See [`Enqueued::wait`].
+    /// looked for in the queue that the job `J` declares, and then in all others, within the same `limit`. See [`Enqueued::wait`].
     ///
     /// # Errors
     ///
@@ -160,11 +166,34 @@ impl Client {
     {
         let (id, limit) = (id.as_ref().to_owned(), span(limit));
         Box::pin(async move {
-            let limit = limit?;
-            let task = self.find::<J>(id).await?;
-            let end = self.broker.wait_for_end(&task.queue, &task.id, limit).await?;
+            let (limit, begun) = (limit?, Instant::now());
+            let task = self.find_within::<J>(&id, limit).await?;
+            let (state, left) = (task.state, limit.saturating_sub(begun.elapsed()));
+            let end = match state {
+                TaskState::Completed | TaskState::Archived => TaskEnd::Stored(Box::new(task.into_info())),
+                _ if left.is_zero() => TaskEnd::NotYet(state),
+                _ => self.broker.wait_for_end(&task.queue, &task.id, left).await?,
+            };
             outcome(end, read::<J>)
         })
+    }
+
+    /// Finds a task as [`find`](Self::find) does, and waits for a broker that is away until `limit` is over.
+    async fn find_within<J: Job>(&self, id: &str, limit: Duration) -> Result<Enqueued<J>, ResultError> {
+        let mut retries = Retries::within(limit);
+        loop {
+            let search = async {
+                match self.find::<J>(id).await {
+                    Err(ResultError::Broker(error)) => Err(error),
+                    found => Ok(found),
+                }
+            };
+            match retries.ask(search).await {
+                Some(Ok(found)) => return found,
+                Some(Err(error)) => retries.after(error).await?,
+                None => return Err(Retries::no_answer().into()),
+            }
+        }
     }
 
     /// Waits for the end of a task whose type has no job here, and returns its result as stored. See [`Enqueued::wait`].

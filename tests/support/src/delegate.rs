@@ -21,13 +21,22 @@ macro_rules! delegate {
     };
 }
 
-/// Implements the contracts of which no fake changes a call, as [`delegate!`] does: they are listed once, for all fakes. The names of
-/// the contracts and of their types must be in scope. Methods that have a default are not listed, so that the tests run the default.
+/// Implements the contracts of which at most one fake changes a call, as [`delegate!`] does: they are listed once, for all fakes. The
+/// names of the contracts and of their types must be in scope. Methods that have a default are not listed, so that the tests run the
+/// default. `Inspect::task` is passed on as well, unless the fake writes it itself after `; task`.
 #[macro_export]
 macro_rules! delegate_unchanged {
-    ($fake:ident: |$this:ident, $name:ident| $($inner:tt)*) => {
+    ($fake:ident: |$this:ident, $name:ident| $inner:expr) => {
+        $crate::delegate_unchanged!($fake: |$this, $name| $inner; task {
+            async fn task(&$this, queue: &QueueName, id: &TaskId) -> Result<Option<TaskInfo>, BrokerError> {
+                let $name = "task";
+                $inner.task(queue, id).await
+            }
+        });
+    };
+    ($fake:ident: |$this:ident, $name:ident| $inner:expr; task { $($task:tt)* }) => {
         $crate::delegate! {
-            $fake: |$this, $name| $($inner)*;
+            $fake: |$this, $name| $inner;
             Presence {
                 join(name: &ServerName, info: &ServerInfo) -> Result<Member, BrokerError>;
                 beat(member: &Member, info: &ServerInfo, workers: &[WorkerInfo]) -> Result<(), BrokerError>;
@@ -40,7 +49,6 @@ macro_rules! delegate_unchanged {
                 queues() -> Result<Vec<QueueName>, BrokerError>;
                 queue_stats(queue: &QueueName) -> Result<QueueStats, BrokerError>;
                 tasks(queue: &QueueName, state: TaskState, page: Page) -> Result<Vec<TaskInfo>, BrokerError>;
-                task(queue: &QueueName, id: &TaskId) -> Result<Option<TaskInfo>, BrokerError>;
                 group_tasks(queue: &QueueName, group: &GroupName, page: Page) -> Result<Vec<TaskInfo>, BrokerError>;
                 locks(queue: &QueueName, after: Option<&str>) -> Result<LockPage, BrokerError>;
                 failures(queue: &QueueName, id: &TaskId) -> Result<Vec<Failure>, BrokerError>;
@@ -51,7 +59,7 @@ macro_rules! delegate_unchanged {
                 queues_of(id: &TaskId) -> Result<Vec<QueueName>, BrokerError>;
                 wait_for_end(queue: &QueueName, id: &TaskId, limit: Duration) -> Result<TaskEnd, BrokerError>;
                 wait_until_idle(queues: &[QueueName], limit: Duration) -> Result<bool, BrokerError>;
-            }
+            } + { $($task)* }
             Diagnose {
                 nodes() -> Result<Vec<Node>, BrokerError>;
                 examine(queue: &QueueName, limit: usize) -> Result<Examination, BrokerError>;

@@ -85,7 +85,7 @@ impl RedisBroker {
         let key = Keys::new(queue).task(id.as_str());
         let listening = self.wake().waiters.listen(vec![key.clone()]);
         let wait = OneWait { broker: self, queue, id, key, listening, tracking: Tracking::Off };
-        wait_for_end(wait, end(limit)).await
+        wait_for_end(wait, limit).await
     }
 
     /// See [`Inspect::wait_until_idle`](crate::broker::Inspect::wait_until_idle).
@@ -102,7 +102,7 @@ impl RedisBroker {
         let sizes: Vec<(&str, String)> = keys.iter().flat_map(sizes).collect();
         let listening = self.wake().waiters.listen(sizes.iter().map(|(_, key)| key.clone()).collect());
         let calls: Vec<Call> = sizes.into_iter().map(|(command, key)| Call::plain(command).arg(key)).collect();
-        let (mut retries, mut is_first) = (Retries::default(), true);
+        let (mut retries, mut seen) = (Retries::within(limit), None);
         loop {
             listening.clear();
             // A task may move from one place to another between the reads of both, and be in neither answer. Redis
@@ -112,18 +112,17 @@ impl RedisBroker {
                 let is_idle = is_idle && self.look_for_tasks(&calls).await?.0;
                 Ok((is_idle, tracking))
             };
-            let looked = retries.ask(is_first, until, look).await;
-            is_first = false;
-            let tracking = match looked {
-                None => return Ok(false),
+            let tracking = match retries.ask(look).await {
+                None => return seen.ok_or_else(Retries::no_answer),
                 Some(Ok((true, _))) if listening.received_nothing() => return Ok(true),
                 Some(Ok((_, tracking))) => tracking,
                 Some(Err(error)) => {
-                    retries.after(error, until).await?;
+                    retries.after(error).await?;
                     continue;
                 }
             };
-            retries = Retries::default();
+            retries.answered();
+            seen = Some(false);
             if self.until_closed(timeout(left(until), received(&listening, tracking))).await?.is_err() {
                 return Ok(false);
             }

@@ -95,6 +95,7 @@ struct OneWait<'a> {
 
 impl EndSource for OneWait<'_> {
     async fn look(&mut self) -> Result<Option<(TaskState, Extra)>, BrokerError> {
+        self.broker.subscribe_to_other_programs().await?;
         let waiter = &self.guard.waiter;
         *waiter.notified_at.lock() = None;
         Ok(look_at(&self.broker.store, vec![Arc::clone(waiter)]).await?.pop().flatten())
@@ -122,8 +123,7 @@ impl SqliteBroker {
         limit: Duration,
     ) -> Result<TaskEnd, BrokerError> {
         let guard = self.ends.join(&self.store, queue, id);
-        self.subscribe_to_other_programs().await;
-        wait_for_end(OneWait { broker: self, guard }, far(limit).into_std()).await
+        wait_for_end(OneWait { broker: self, guard }, limit).await
     }
 
     /// See [`Inspect::wait_until_idle`](crate::broker::Inspect::wait_until_idle).
@@ -133,23 +133,24 @@ impl SqliteBroker {
         limit: Duration,
     ) -> Result<bool, BrokerError> {
         let (until, queues) = (far(limit), Arc::<[QueueName]>::from(queues));
-        let (mut retries, mut is_first) = (Retries::default(), true);
+        let (mut retries, mut seen) = (Retries::within(limit), None);
         let mut notifier = self.store.common.notifier.ends();
-        self.subscribe_to_other_programs().await;
         loop {
             let queues = Arc::clone(&queues);
-            let look = self.store.read(move |view| is_idle(view, &queues));
-            let looked = retries.ask(is_first, until.into_std(), look).await;
-            is_first = false;
-            match looked {
-                None => return Ok(false),
+            let look = async {
+                self.subscribe_to_other_programs().await?;
+                self.store.read(move |view| is_idle(view, &queues)).await
+            };
+            match retries.ask(look).await {
+                None => return seen.ok_or_else(Retries::no_answer),
                 Some(Ok(true)) => return Ok(true),
-                Some(Ok(false)) => retries = Retries::default(),
+                Some(Ok(false)) => retries.answered(),
                 Some(Err(error)) => {
-                    retries.after(error, until.into_std()).await?;
+                    retries.after(error).await?;
                     continue;
                 }
             }
+            seen = Some(false);
             if timeout_at(until, notifier.notified()).await.is_err() {
                 return Ok(false);
             }
@@ -163,23 +164,25 @@ impl SqliteBroker {
 
 impl SqliteBroker {
     /// Has other programs notify this one of commits that end tasks; without a notification the safety net finds them within
-    /// 100 ms.
-    async fn subscribe_to_other_programs(&self) {
-        if self.ends.is_known.load(Ordering::Acquire) {
-            return;
-        }
-        let common = Arc::clone(&self.store.common);
-        // A reader's thread runs `wait_for_ends`, because it creates files. If it cannot run, the look that follows reports the
-        // error, and the next waiter tries again; so it does if this one goes away before.
-        let known = self.store.read(move |_| {
-            if let Some(liveness) = &common.liveness {
-                liveness.wait_for_ends();
-            }
-            Ok(())
-        });
-        if known.await.is_ok() {
+    /// 100 ms. A waiter that is cut short, or goes away, before the answer leaves this to the next one.
+    ///
+    /// # Errors
+    ///
+    /// No reader has answered.
+    async fn subscribe_to_other_programs(&self) -> Result<(), BrokerError> {
+        if !self.ends.is_known.load(Ordering::Acquire) {
+            let common = Arc::clone(&self.store.common);
+            // A reader's thread runs `wait_for_ends`, because it creates files.
+            let known = self.store.read(move |_| {
+                if let Some(liveness) = &common.liveness {
+                    liveness.wait_for_ends();
+                }
+                Ok(())
+            });
+            known.await?;
             self.ends.is_known.store(true, Ordering::Release);
         }
+        Ok(())
     }
 }
 
@@ -283,9 +286,31 @@ async fn look_at(store: &Store, tasks: Vec<Arc<Waiter>>) -> Result<Vec<Option<(T
 
 #[cfg(test)]
 mod tests {
-    use asynq_test_support::eventually;
+    use std::{pin::pin, sync::mpsc};
+
+    use asynq_test_support::{PATIENCE, eventually, soon};
+    use futures_util::FutureExt as _;
 
     use super::{super::SqliteOptions, *};
+
+    #[tokio::test]
+    async fn waits_keep_their_limits_while_the_file_cannot_be_read() {
+        let options = SqliteOptions { call_timeout: PATIENCE, ..SqliteOptions::default() };
+        let broker = SqliteBroker::in_memory(options).await.unwrap();
+        let (release, held) = mpsc::channel::<()>();
+        let held = Mutex::new(held);
+        let mut held_up = pin!(broker.store.read(move |_| Ok(held.lock().recv().is_ok())));
+        assert!(held_up.as_mut().now_or_never().is_none());
+        let (queue, id) = (QueueName::new("default").unwrap(), TaskId::new("t1").unwrap());
+        let (queues, limit) = ([queue.clone()], Duration::from_millis(1));
+        let waits = async {
+            tokio::join!(broker.wait_for_task_end(&queue, &id, limit), broker.wait_for_idle_queues(&queues, limit))
+        };
+        let (end, is_idle) = soon(waits).await;
+        assert!(end.unwrap_err().is_unavailable() && is_idle.unwrap_err().is_unavailable());
+        drop(release);
+        assert!(!soon(held_up).await.unwrap());
+    }
 
     #[tokio::test]
     async fn one_task_looks_for_all_waiters_of_a_runtime_and_ends_with_the_last() {

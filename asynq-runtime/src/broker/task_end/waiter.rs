@@ -5,9 +5,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
-use super::{TaskEnd, has_ended};
+use super::{Retries, TaskEnd, has_ended};
 use crate::{
     broker::{BrokerError, BrokerErrorKind},
     task::{Extra, TaskInfo, TaskState},
@@ -33,43 +33,41 @@ pub(in super::super) trait EndSource {
 }
 
 /// Waits for the end of the task; see [`Inspect::wait_for_end`](crate::broker::Inspect::wait_for_end).
-pub(in super::super) async fn wait_for_end(mut source: impl EndSource, until: Instant) -> Result<TaskEnd, BrokerError> {
-    let (mut watch, mut retries, mut unread) = (EndWatch::default(), Retries::default(), 0);
+pub(in super::super) async fn wait_for_end(
+    mut source: impl EndSource,
+    limit: Duration,
+) -> Result<TaskEnd, BrokerError> {
+    let (mut watch, mut retries, mut unread) = (EndWatch::default(), Retries::within(limit), 0);
     loop {
-        let seen = watch.time_over();
-        let looked = match (retries.ask(seen.is_none(), until, source.look()).await, seen) {
-            (Some(looked), _) => looked,
-            (None, Some(seen)) => return Ok(seen),
-            (None, None) => continue,
-        };
-        let found = match looked {
-            Ok(found) => found,
-            Err(error) => {
-                retries.after(error, until).await?;
+        let found = match retries.ask(source.look()).await {
+            Some(Ok(found)) => found,
+            Some(Err(error)) => {
+                retries.after(error).await?;
                 continue;
             }
+            None => return watch.time_over().ok_or_else(Retries::no_answer),
         };
         match watch.looked(found, Instant::now()) {
-            AfterLook::Wait => retries = Retries::default(),
+            AfterLook::Wait => retries.answered(),
             AfterLook::Answer(answer) => return Ok(answer),
             AfterLook::Read => {
-                match source.read().await {
-                    Ok(Some(task)) if has_ended(task.state) => return Ok(TaskEnd::Stored(Box::new(task))),
+                match retries.ask(source.read()).await {
+                    Some(Ok(Some(task))) if has_ended(task.state) => return Ok(TaskEnd::Stored(Box::new(task))),
                     // The task was run again or removed since the look, or its message cannot be read.
-                    Ok(_) if unread < LOOKS => unread += 1,
-                    Ok(_) => {
+                    Some(Ok(_)) if unread < LOOKS => unread += 1,
+                    Some(Ok(_)) => {
                         let text = format!("{} has ended, but what is stored of it is not a task", source.name());
                         return Err(BrokerError::new(BrokerErrorKind::Corrupt, text));
                     }
-                    Err(error) => retries.after(error, until).await?,
+                    Some(Err(error)) => retries.after(error).await?,
+                    None => return Err(Retries::no_answer()),
                 }
                 continue;
             }
         }
-        let left = until.saturating_duration_since(Instant::now());
-        match timeout(left, source.changed()).await {
+        match timeout(retries.left(), source.changed()).await {
             Ok(Ok(at)) => at.into_iter().for_each(|at| watch.changed(at)),
-            Ok(Err(error)) => retries.after(error, until).await?,
+            Ok(Err(error)) => retries.after(error).await?,
             Err(_) => return Ok(watch.time_over().unwrap_or(TaskEnd::Gone)),
         }
     }
@@ -132,53 +130,49 @@ impl EndWatch {
     }
 }
 
-/// Shortest and longest pause before an unavailable broker is asked again.
-const AGAIN: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
-
-/// How often requests of a waiter failed since the broker last answered, and the last error.
-#[derive(Debug, Default)]
-pub(in super::super) struct Retries(Option<(u32, BrokerError)>);
-
-impl Retries {
-    /// Waits before the next request.
-    ///
-    /// # Errors
-    ///
-    /// The time is over, or another request would fail in the same way.
-    pub(in super::super) async fn after(&mut self, error: BrokerError, until: Instant) -> Result<(), BrokerError> {
-        let left = until.saturating_duration_since(Instant::now());
-        if !error.is_unavailable() || left.is_zero() {
-            return Err(error);
-        }
-        let times = self.0.take().map_or(0, |(times, _)| times);
-        self.0 = Some((times.saturating_add(1), error));
-        sleep(AGAIN.0.saturating_mul(1 << times.min(8)).min(AGAIN.1).min(left)).await;
-        Ok(())
-    }
-
-    /// Sends a request and cuts it short when the time is over: then it returns the last failure, or `None` if there was none.
-    /// The first request is not cut, because a wait of no time at all is one request.
-    pub(in super::super) async fn ask<T>(
-        &self,
-        is_first: bool,
-        until: Instant,
-        question: impl Future<Output = Result<T, BrokerError>>,
-    ) -> Option<Result<T, BrokerError>> {
-        if is_first && self.0.is_none() {
-            return Some(question.await);
-        }
-        let left = until.saturating_duration_since(Instant::now());
-        match (timeout(left, question).await, &self.0) {
-            (Ok(answer), _) => Some(answer),
-            (Err(_), Some((_, error))) => Some(Err(error.clone())),
-            (Err(_), None) => None,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::future::pending;
+
+    use asynq_test_support::soon;
+
     use super::*;
+
+    /// A broker that does not answer any more after looks that find these states.
+    struct StandsStill(Vec<TaskState>);
+
+    impl EndSource for StandsStill {
+        async fn look(&mut self) -> Result<Option<(TaskState, Extra)>, BrokerError> {
+            match self.0.pop() {
+                Some(state) => Ok(Some((state, Extra::default()))),
+                None => pending().await,
+            }
+        }
+
+        async fn read(&self) -> Result<Option<TaskInfo>, BrokerError> {
+            pending().await
+        }
+
+        async fn changed(&mut self) -> Result<Option<Instant>, BrokerError> {
+            Ok(None)
+        }
+
+        fn name(&self) -> String {
+            "a task".to_owned()
+        }
+    }
+
+    #[tokio::test]
+    async fn a_wait_is_over_at_its_limit_although_the_broker_does_not_answer() {
+        let end = |looks: &[TaskState]| wait_for_end(StandsStill(looks.to_vec()), Duration::from_millis(1));
+        let (nothing, pending, completed) =
+            soon(async { tokio::join!(end(&[]), end(&[TaskState::Pending]), end(&[TaskState::Completed])) }).await;
+        assert_eq!(pending.unwrap(), TaskEnd::NotYet(TaskState::Pending));
+        // A task that has ended cannot be reported without having been read.
+        for error in [nothing.unwrap_err(), completed.unwrap_err()] {
+            assert_eq!(error.kind(), BrokerErrorKind::Timeout);
+        }
+    }
 
     fn awaited(awaited: bool) -> Extra {
         Extra { awaited, ..Extra::default() }

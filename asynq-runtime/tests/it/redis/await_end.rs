@@ -15,7 +15,7 @@ use redis::{AsyncCommands, aio::MultiplexedConnection};
 use tokio::task::JoinHandle;
 
 use super::{
-    server::{BRIEF, Server, in_time, patient},
+    server::{BRIEF, Server, patient},
     tasks::*,
 };
 
@@ -107,14 +107,14 @@ async fn a_redis_that_comes_back_without_the_task_ends_the_wait() {
 #[tokio::test]
 async fn a_wait_is_over_at_its_limit_also_while_redis_stands_still() {
     let server = Server::start(&[]);
-    let broker = Arc::new(server.broker_with(in_time(BRIEF)).await);
+    let broker = Arc::new(server.broker().await);
     put(&broker, &["t1"]).await;
-    let waiter = wait(&broker, "t1", Duration::from_millis(200));
+    let waiter = wait(&broker, "t1", BRIEF);
     until_tracked(&mut server.foreign().await, 1).await;
     let stopped = server.stop();
     // The task was seen before, and no notification was received since.
     assert_eq!(soon(waiter).await.unwrap(), TaskEnd::NotYet(TaskState::Pending));
-    // Nothing is known of the task of this wait.
+    // Nothing is known of the task of this wait, which does not last as long as a call may.
     let unknown = soon(broker.wait_for_end(&queue(), &id("t1"), Duration::from_millis(200))).await;
     assert!(unknown.unwrap_err().is_unavailable());
     let unknown = soon(broker.wait_until_idle(&[queue()], Duration::from_millis(200))).await;

@@ -75,6 +75,8 @@ pub(crate) struct Flaky {
     pub(crate) away: Mutex<Vec<&'static str>>,
     /// No completed task, and no archived one because of its age, can be deleted: its page of the file is damaged.
     pub(crate) spoils_deletes: AtomicBool,
+    /// The number of looks at a task that fail.
+    pub(crate) refuse_looks: AtomicU32,
     /// The number of questions for shapes that fail.
     pub(crate) refuse_shapes: AtomicU32,
     /// The number of steps of walks over the groups of a queue.
@@ -137,6 +139,7 @@ impl Flaky {
             freed: Mutex::default(),
             away: Mutex::default(),
             spoils_deletes: AtomicBool::new(false),
+            refuse_looks: AtomicU32::new(0),
             refuse_shapes: AtomicU32::new(0),
             walks: AtomicU32::new(0),
             endless_walks: AtomicBool::new(false),

@@ -83,4 +83,12 @@ asynq_test_support::delegate! {
     }
 }
 
-asynq_test_support::delegate_unchanged!(Flaky: |self, call| self.pulse(call).await);
+asynq_test_support::delegate_unchanged!(Flaky: |self, call| self.pulse(call).await; task {
+    async fn task(&self, queue: &QueueName, id: &TaskId) -> Result<Option<TaskInfo>, BrokerError> {
+        self.pulse("task").await;
+        if counts_down(&self.refuse_looks) {
+            return Err(down());
+        }
+        self.inner.task(queue, id).await
+    }
+});
