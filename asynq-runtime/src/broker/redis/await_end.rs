@@ -10,7 +10,7 @@ use tokio::time::{sleep, timeout};
 use super::{
     super::{
         BrokerError, Inspect as _, TaskEnd,
-        task_end::{EndSource, Retries, wait_for_end},
+        task_end::{EndSource, Retries, has_ended, wait_for_end},
     },
     RedisBroker,
     key_waiters::{Change, Listening},
@@ -48,14 +48,26 @@ struct OneWait<'a> {
     key: String,
     listening: Listening,
     tracking: Tracking,
+    /// Whether Redis has announced a change of the task since the last look.
+    is_announced: bool,
 }
 
 impl EndSource for OneWait<'_> {
     async fn look(&mut self) -> Result<Option<(TaskState, Extra)>, BrokerError> {
+        let facts = Call::plain("HMGET").arg(self.key.as_str()).arg("state").arg("x");
         self.listening.clear();
-        let (found, tracking) = self.broker.look_at_end(&self.key).await?;
+        if self.is_announced {
+            // Redis tracks a key that was read there also if it does not exist, and the key of a task that is gone never changes.
+            // So another connection asks whether the task has ended.
+            let found = read_facts(self.broker.router.send_one(facts.clone()).await?)?;
+            self.is_announced = false;
+            if found.as_ref().is_none_or(|(state, _)| has_ended(*state)) {
+                return Ok(found);
+            }
+        }
+        let (mut answers, tracking) = self.broker.ask_tracking(&[facts]).await?;
         self.tracking = tracking;
-        Ok(found)
+        read_facts(answers.pop().ok_or_else(|| reply::unexpected("no answer"))??)
     }
 
     async fn read(&self) -> Result<Option<TaskInfo>, BrokerError> {
@@ -64,7 +76,10 @@ impl EndSource for OneWait<'_> {
 
     async fn changed(&mut self) -> Result<Option<Instant>, BrokerError> {
         match self.broker.until_closed(received(&self.listening, self.tracking)).await? {
-            Some(Change::Key(at)) => Ok(Some(at)),
+            Some(Change::Key(at)) => {
+                self.is_announced = true;
+                Ok(Some(at))
+            }
             _ => Ok(None),
         }
     }
@@ -84,7 +99,7 @@ impl RedisBroker {
     ) -> Result<TaskEnd, BrokerError> {
         let key = Keys::new(queue).task(id.as_str());
         let listening = self.wake().waiters.listen(vec![key.clone()]);
-        let wait = OneWait { broker: self, queue, id, key, listening, tracking: Tracking::Off };
+        let wait = OneWait { broker: self, queue, id, key, listening, tracking: Tracking::Off, is_announced: false };
         wait_for_end(wait, limit).await
     }
 
@@ -145,19 +160,6 @@ impl RedisBroker {
         Ok(found)
     }
 
-    /// Returns the state and the extra facts of a task; `None` if the task does not exist.
-    async fn look_at_end(&self, key: &str) -> Result<(Option<(TaskState, Extra)>, Tracking), BrokerError> {
-        let (mut answers, tracking) = self.ask_tracking(&[Call::plain("HMGET").arg(key).arg("state").arg("x")]).await?;
-        let answer = answers.pop().ok_or_else(|| reply::unexpected("no answer"))??;
-        let [state, extra] = <[Value; 2]>::try_from(reply::array(answer)?).map_err(|_| reply::unexpected("no task"))?;
-        let extra = reply::bytes(extra).map(|extra| Extra::from_bytes(&extra)).unwrap_or_default();
-        let state = match reply::text(state) {
-            None => None,
-            Some(state) => Some(state.parse().map_err(|_| reply::unexpected("an unknown state"))?),
-        };
-        Ok((state.map(|state| (state, extra)), tracking))
-    }
-
     /// Returns whether all places that `calls` count are empty.
     async fn look_for_tasks(&self, calls: &[Call]) -> Result<(bool, Tracking), BrokerError> {
         let (answers, tracking) = self.ask_tracking(calls).await?;
@@ -182,6 +184,17 @@ impl RedisBroker {
             None => Ok((self.router.send(calls.to_vec()).await?, Tracking::Off)),
         }
     }
+}
+
+/// Returns the state and the extra facts of a task from its hash; `None` if the task does not exist.
+fn read_facts(answer: Value) -> Result<Option<(TaskState, Extra)>, BrokerError> {
+    let [state, extra] = <[Value; 2]>::try_from(reply::array(answer)?).map_err(|_| reply::unexpected("no task"))?;
+    let extra = reply::bytes(extra).map(|extra| Extra::from_bytes(&extra)).unwrap_or_default();
+    let state = match reply::text(state) {
+        None => None,
+        Some(state) => Some(state.parse().map_err(|_| reply::unexpected("an unknown state"))?),
+    };
+    Ok(state.map(|state| (state, extra)))
 }
 
 /// Waits until a key that was read may have changed. Returns the change, or `None` if Redis has not announced one.

@@ -75,6 +75,23 @@ async fn thousands_of_waiters_cost_one_question_each_and_then_nothing() {
 }
 
 #[tokio::test]
+async fn a_task_that_is_deleted_during_a_wait_leaves_no_key_in_the_tracking_table() {
+    let server = Server::start(&[]);
+    let mut redis = server.foreign().await;
+    let broker = Arc::new(server.broker().await);
+    put(&broker, &["t1"]).await;
+    let waiter = wait(&broker, "t1", HOUR);
+    until_tracked(&mut redis, 1).await;
+    // After a change that is not the end, the next one is announced as well.
+    let () = redis.hset("asynq:{default}:t:t1", "state", "active").await.unwrap();
+    let has_looked = async || (calls(&mut redis, "hmget").await >= 3).then_some(());
+    eventually("both connections have looked", has_looked).await;
+    let () = redis.del("asynq:{default}:t:t1").await.unwrap();
+    assert_eq!(soon(waiter).await.unwrap(), TaskEnd::Gone);
+    assert_eq!(tracked_keys(&mut redis).await, 0);
+}
+
+#[tokio::test]
 async fn an_end_during_a_lost_connection_is_reported() {
     let server = Server::start(&[]);
     let mut redis = server.foreign().await;
