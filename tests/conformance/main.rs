@@ -44,7 +44,7 @@ macro_rules! cases {
 cases! {
     [
         await_end, bad_input, checkpoint, consume, debounce, diagnose, extremes, failures, fence, fence_writes, forward, go_groups, go_peers, groups,
-        inspect, locks, maintain, model, pause, presence, produce, races, recover, repair, repair_many, repair_move,
+        inspect, inspect_size, locks, maintain, model, pause, presence, produce, races, recover, repair, repair_many, repair_move,
         schedule, schedule_entry, schedule_overlap, schedule_provider, schedule_served, schedulers, semaphore,
         served, served_blocked, served_groups, sets, settle, settle_again, shapes, unique, wait_and_take, wake,
     ]
@@ -90,6 +90,7 @@ mod formatted {
     mod go_peers;
     mod groups;
     mod inspect;
+    mod inspect_size;
     mod locks;
     mod maintain;
     mod model;
