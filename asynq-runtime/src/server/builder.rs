@@ -119,10 +119,10 @@ impl ServerBuilder {
         queues.into_iter().fold(self, |builder, (name, weight)| builder.queue(name, weight))
     }
 
-    /// Takes from a queue only when all queues of greater weight are empty. While lower ones have work, a queue that was found
-    /// empty is asked again after 10 ms at the latest, so that a task may start so long after one of greater weight has come.
-    /// (With more queues than free slots, and more than 16, after nine times as long as the broker takes to say which have
-    /// work, where that is longer; at most 1 s.)
+    /// Takes from a queue only when all queues of greater weight are empty. Queues of equal weight take equal turns, and those of
+    /// a pattern share its turns. While lower ones have work, a queue that was found empty is asked again after 10 ms at the
+    /// latest, so that a task may start so long after one of greater weight has come. (With more queues than free slots, and more
+    /// than 16, after nine times as long as the broker takes to say which have work, where that is longer; at most 1 s.)
     pub fn strict_priority(mut self) -> Self {
         self.strict = true;
         self

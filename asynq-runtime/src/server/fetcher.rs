@@ -166,8 +166,9 @@ impl Fetcher {
         self.permit.is_some()
     }
 
-    /// Asks the queues by rank, each only for the slots that those above it left free. Returns how many tasks came. A queue that
-    /// cannot be asked keeps nothing from those below it, unless the broker as a whole is away: it may be back for those below.
+    /// Asks the queues by rank, each only for the slots that those above it left free. Queues of one rank share the slots by
+    /// weight, and are asked until they are empty. Returns how many tasks came. A queue that cannot be asked keeps nothing from
+    /// those beside and below it, unless the broker as a whole is away: it may be back for those below.
     ///
     /// # Errors
     ///
@@ -175,20 +176,30 @@ impl Fetcher {
     async fn fetch_by_rank(&mut self, room: usize) -> Result<usize, BrokerError> {
         let queues = Arc::clone(&self.queues);
         let (mut left, mut failed) = (room, None);
-        for equals in queues.ranked() {
-            // Slots that became free meanwhile are for the next pass, which starts at the top again.
-            if left == 0 || self.context.quiet.is_cancelled() {
-                break;
-            }
-            let open: Vec<Open> = self.open(equals.iter().copied()).collect();
-            let shares = queues.probe(left, &open, &mut self.random);
-            match self.fetch(&shares).await {
-                Ok(taken) => left = left.saturating_sub(taken),
-                Err(error) if error.is_unavailable() && !self.context.broker.has_parts() => {
-                    failed = Some(error);
+        'ranks: for equals in queues.ranked() {
+            let mut equals = equals.clone();
+            // Each call finds a queue empty, fills a slot, or fails.
+            loop {
+                let open: Vec<Open> = self.open(equals.iter().copied()).collect();
+                if open.is_empty() {
                     break;
                 }
-                Err(error) => failed = failed.or(Some(error)),
+                // Slots that became free meanwhile are for the next pass, which starts at the top again.
+                if left == 0 || self.context.quiet.is_cancelled() {
+                    break 'ranks;
+                }
+                let shares = queues.probe(left, &open, &mut self.random);
+                match self.fetch(&shares).await {
+                    Ok(taken) => left = left.saturating_sub(taken),
+                    Err(error) if error.is_unavailable() && !self.context.broker.has_parts() => {
+                        failed = Some(error);
+                        break 'ranks;
+                    }
+                    Err(error) => {
+                        failed = failed.or(Some(error));
+                        equals.retain(|queue| shares.iter().all(|(asked, _)| asked != queue));
+                    }
+                }
             }
         }
         failed.filter(|_| left == room).map_or(Ok(room - left), Err)

@@ -3,7 +3,10 @@
 //! A server serves *entries*: queues, and patterns that stand for all queues of such a name. The queues of a pattern share
 //! its weight, so that a thousand tenants do not drown the rest; its limit holds for each of them.
 
-use std::collections::{HashMap, HashSet};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, HashMap, HashSet},
+};
 
 use asynq_grammar::Pattern;
 
@@ -34,7 +37,7 @@ pub(crate) struct Queues {
     entries: Vec<Entry>,
     /// Per entry: its weight, divided by the greatest common divisor of all weights.
     weights: Vec<u64>,
-    /// The queues of each entry, by descending weight of the entries; entries of one weight stay as declared.
+    /// The queues of each weight, the greatest weight first.
     ranked: Vec<Vec<usize>>,
     strict: bool,
 }
@@ -67,11 +70,11 @@ impl Queues {
         let positions = names.iter().enumerate().map(|(queue, name)| (name.clone(), queue)).collect();
         let divisor = entries.iter().map(|entry| entry.weight).fold(0, gcd).max(1);
         let weights = entries.iter().map(|entry| u64::from(entry.weight / divisor)).collect();
-        let mut ranks: Vec<usize> = (0..entries.len()).collect();
-        ranks.sort_by_key(|&i| std::cmp::Reverse(entries[i].weight));
-        let mut queues_of: Vec<Vec<usize>> = vec![Vec::new(); entries.len()];
-        entry_of.iter().enumerate().for_each(|(queue, &entry)| queues_of[entry].push(queue));
-        let ranked = ranks.into_iter().map(|entry| std::mem::take(&mut queues_of[entry])).collect();
+        let mut ranks = BTreeMap::<_, Vec<usize>>::new();
+        for (queue, &entry) in entry_of.iter().enumerate() {
+            ranks.entry(Reverse(entries[entry].weight)).or_default().push(queue);
+        }
+        let ranked = ranks.into_values().collect();
         Self { ranked, names, positions, entry_of, entries: entries.to_vec(), weights, strict }
     }
 
@@ -97,7 +100,7 @@ impl Queues {
         self.entries[self.entry_of[queue]].limit
     }
 
-    /// Returns the queues by rank: queues of one entry have one rank.
+    /// Returns the queues by rank: queues of one weight have one rank.
     pub(crate) fn ranked(&self) -> &[Vec<usize>] {
         &self.ranked
     }

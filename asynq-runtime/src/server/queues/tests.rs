@@ -215,10 +215,10 @@ fn a_probe_asks_as_many_queues_as_it_can_for_exactly_the_free_slots() {
 }
 
 #[test]
-fn strict_rank_is_by_weight_and_then_as_declared() {
+fn strict_rank_is_by_weight_and_equal_weights_have_one_rank() {
     let queues = queues(&[1, 9, 5, 9], true);
     assert!(queues.is_strict());
-    assert_eq!(queues.ranked(), [vec![1], vec![3], vec![2], vec![0]]);
-    let entries = [entry("low", 1, None), entry("tenant:*", 5, None)];
-    assert_eq!(Queues::new(&entries, &tenants(3), true).ranked(), [vec![1, 2, 3], vec![0]]);
+    assert_eq!(queues.ranked(), [vec![1, 3], vec![2], vec![0]]);
+    let entries = [entry("low", 1, None), entry("tenant:*", 5, None), entry("mails", 5, None)];
+    assert_eq!(Queues::new(&entries, &tenants(3), true).ranked(), [vec![1, 2, 3, 4], vec![0]]);
 }

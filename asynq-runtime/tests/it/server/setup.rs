@@ -101,6 +101,42 @@ async fn by_strict_priority_the_first_queue_is_emptied_first() {
 }
 
 #[tokio::test]
+async fn by_strict_priority_queues_of_equal_weight_take_equal_turns() {
+    let broker = memory().await;
+    let client = Client::new(broker.clone());
+    for queue in ["first", "second"] {
+        client.enqueue_many((0..100).map(|_| named::job(queue).queue(queue))).await.unwrap();
+    }
+    let (builder, mut log) = server::<(named,)>(&broker);
+    let _running = start(builder.queues([("first", 2), ("second", 2)]).strict_priority().concurrency(1)).await;
+    let mut second = 0;
+    for _ in 0..100 {
+        second += u32::from(logged(&mut log).await == "second");
+    }
+    // The average is 50, and the bounds are five standard deviations wide.
+    assert!((25..=75).contains(&second), "{second}");
+}
+
+#[tokio::test]
+async fn by_strict_priority_a_queue_waits_until_all_of_greater_weight_are_empty() {
+    let broker = memory().await;
+    let client = Client::new(broker.clone());
+    let high: Vec<String> = (0..10).map(|i| format!("high:{i}")).collect();
+    for queue in high.iter().map(String::as_str).chain(["low", "low", "low"]) {
+        named::job(queue).queue(queue).enqueue(&client).await.unwrap();
+    }
+    let (builder, mut log) = server::<(named,)>(&broker);
+    let builder = builder.queue("low", 1).queues(high.iter().map(|queue| (queue, 9)));
+    let _running = start(builder.strict_priority().concurrency(1)).await;
+    let mut started = Vec::new();
+    for _ in 0..high.len() {
+        started.push(logged(&mut log).await);
+    }
+    started.sort();
+    assert_eq!(started, high);
+}
+
+#[tokio::test]
 async fn by_weight_every_queue_gets_its_share() {
     let broker = memory().await;
     let client = Client::new(broker.clone());
