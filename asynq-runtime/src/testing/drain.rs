@@ -112,21 +112,25 @@ impl Worker {
             for queue in &queues {
                 self.aggregate(queue, &mut drained).await;
             }
-            let wanted: Vec<Wanted> = queues.into_iter().map(|queue| Wanted { queue, n: 1 }).collect();
-            let runs = unwrap_answer(broker.dequeue(&member, &wanted).await);
-            if runs.is_empty() {
-                break;
+            let mut has_run = false;
+            for queue in &queues {
+                // A task that waits for its turn is pending, so that the one that runs can change it.
+                let wanted = [Wanted { queue: queue.clone(), n: 1 }];
+                for run in unwrap_answer(broker.dequeue(&member, &wanted).await) {
+                    has_run = true;
+                    let (settlement, is_revoked) = self.attempt(run, &mut *cancellations).await;
+                    drained.count(&settlement, is_revoked);
+                    let queue = &settlement.run.queue;
+                    if !self.queues.is_empty() && !self.queues.iter().any(|served| served.matches(queue.as_str())) {
+                        drained.unserved.push((queue.clone(), settlement.message.r#type.clone()));
+                    }
+                    for settled in broker.settle(std::slice::from_ref(&settlement)).await {
+                        unwrap_answer(settled);
+                    }
+                }
             }
-            for run in runs {
-                let (settlement, is_revoked) = self.attempt(run, &mut *cancellations).await;
-                drained.count(&settlement, is_revoked);
-                let queue = &settlement.run.queue;
-                if !self.queues.is_empty() && !self.queues.iter().any(|served| served.matches(queue.as_str())) {
-                    drained.unserved.push((queue.clone(), settlement.message.r#type.clone()));
-                }
-                for settled in broker.settle(std::slice::from_ref(&settlement)).await {
-                    unwrap_answer(settled);
-                }
+            if !has_run {
+                break;
             }
             let Drained { succeeded, revoked, failed, snoozed, requeued, .. } = drained;
             let attempts = succeeded + revoked + failed + snoozed + requeued;

@@ -1,5 +1,6 @@
 //! `TestApp`, with which users test their own jobs.
 
+mod neighbours;
 mod other_names;
 mod set_up;
 mod stopping;
