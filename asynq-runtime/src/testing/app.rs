@@ -37,6 +37,9 @@ const WAITING: [TaskState; 5] =
 ///
 /// The methods panic where a real program would report an error.
 ///
+/// The clock of tokio must not be paused (`start_paused`): the database works on a thread of its own, and a paused clock jumps to
+/// the time-out of the call meanwhile.
+///
 /// ```standalone_crate
 /// # use asynq_runtime::prelude::*;
 /// use asynq_runtime::testing::TestApp;
