@@ -207,7 +207,7 @@ mod tests {
             let listed = listing::entry(&(entry.clone().into(), None, None), listed_at);
             let plain = |mut task: NewTask| {
                 (task.message.id, task.id) = (String::new(), TaskId::from_wire(""));
-                format!("{task:?} {:?}", task.message.headers)
+                format!("{task:?} {:?}", task.message.payload)
             };
             let made = exact_task_of(&listed, at).expect("the listing has the task");
             assert!(!made.id.as_str().is_empty() && made.message.id == made.id.as_str());

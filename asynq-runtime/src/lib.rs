@@ -95,7 +95,7 @@ macro_rules! partial_debug {
         impl std::fmt::Debug for $type {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 f.debug_struct(stringify!($type))
-                    $(.field(stringify!($field), &$($shown)?(&self.$field)))*
+                    $(.field(stringify!($field).trim_start_matches("r#"), &$($shown)?(&self.$field)))*
                     .finish_non_exhaustive()
             }
         }

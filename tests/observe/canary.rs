@@ -33,7 +33,9 @@ async fn canary_number(n: u32, secret: Secret<u32>) -> JobResult {
 
 async fn serving(stage: &Stage) -> Running {
     let client = stage.client().await;
-    Server::builder(&stage.url).concurrency(2).state(client).build().await.unwrap().start().await.unwrap()
+    let server = Server::builder(&stage.url).concurrency(2).state(client);
+    let server = server.on_error(|task| async move { tracing::error!(?task, "the program logs a failed task") });
+    server.build().await.unwrap().start().await.unwrap()
 }
 
 on_both_brokers! {
@@ -42,7 +44,9 @@ on_both_brokers! {
         let client = &running.client();
         tracing::trace!("this level is looked at");
         let mut ids = Vec::new();
-        ids.push(canary_runs::enqueue(client, CANARY).await.unwrap().into_info().id);
+        let task = canary_runs::enqueue(client, CANARY).await.unwrap();
+        tracing::info!(?task, "the program logs what it enqueued");
+        ids.push(task.into_info().id);
         ids.push(canary_fails::enqueue(client, CANARY).await.unwrap().into_info().id);
         ids.push(canary_panics::enqueue(client, CANARY.to_owned().into()).await.unwrap().into_info().id);
         // Arguments that do not fit: their errors concern the payload itself.
@@ -62,6 +66,9 @@ on_both_brokers! {
             ((stats.completed, stats.archived, stats.retry) == (1, 3, 5)).then_some(())
         })
         .await;
+        let completed = client.inspector().task("default", &ids[0]).await.unwrap();
+        assert!(completed.result.is_some());
+        tracing::info!(?completed, "the program logs what it reads");
         // Every tool shows the stored errors.
         for state in [TaskState::Archived, TaskState::Retry] {
             for task in client.inspector().tasks("default", state).await.unwrap() {
@@ -72,7 +79,8 @@ on_both_brokers! {
         running.shutdown().await.unwrap();
 
         let lines = seen.lines();
-        for expected in ["archived: on purpose", "failed, will be retried: on purpose", "invalid type: string, expected u32", "this level is looked at"] {
+        for expected in ["archived: on purpose", "failed, will be retried: on purpose", "invalid type: string, expected u32", "this level is looked at",
+            "the program logs a failed task", "the program logs what it enqueued", "the program logs what it reads"] {
             assert!(lines.contains(expected), "it was not looked at: {expected} is missing");
         }
         assert!(ids.iter().all(|id| lines.contains(id.as_str())), "every task was reported");

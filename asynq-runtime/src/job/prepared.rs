@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     broker::When,
-    task::{GroupName, QueueName, TaskId, UniqueUntil},
+    task::{GroupName, QueueName, TaskId, UniqueUntil, length},
 };
 
 /// A task that is ready to be enqueued, as [`Client::enqueue_many`](crate::Client::enqueue_many) takes it. An option that is
@@ -158,15 +158,10 @@ impl PreparedTask {
     }
 }
 
-// The bytes of the payload may hold secrets, and a log line does not need them.
 partial_debug!(Prepared {
     name, payload as length, unique_bytes as length, queue, retry, timeout, deadline, expires, group, unique,
     unique_until, unique_extend, or_replace, debounce, debounce_max, retention, awaited, max_crashes, when, id, headers, ..
 });
-
-fn length(bytes: &Option<Bytes>) -> Option<String> {
-    bytes.as_ref().map(|bytes| format!("{} bytes", bytes.len()))
-}
 
 pub(super) fn option(option: &'static str, reason: impl fmt::Display) -> EnqueueError {
     EnqueueError::Option { option, reason: reason.to_string() }

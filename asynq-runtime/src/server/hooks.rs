@@ -14,7 +14,7 @@ use crate::{
     client::Client,
     job::{BoxError, BoxFuture, IntoJobResult, JobError},
     panics::Caught,
-    task::{Header, QueueName, TaskId},
+    task::{Header, QueueName, TaskId, length},
 };
 
 /// Longest time of a hook about a task. The task keeps its slot and its lease meanwhile, and its outcome waits,
@@ -22,7 +22,7 @@ use crate::{
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A failed attempt, as hooks receive it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FailedTask {
     /// Id of the task.
@@ -170,6 +170,9 @@ pub(crate) fn failed(attempt: &Attempt, action: &Action) -> Option<FailedTask> {
     })
 }
 
+partial_debug!(FailedTask {
+    id, queue, name, payload as length, headers, retried, max_retry, error, is_archived, ..
+});
 partial_debug!(LifecycleHooks { before_start as Vec::len, on_drain as Vec::len, .. });
 partial_debug!(Hooks { on_error as Vec::len, on_archive as Vec::len, is_failure as Option::is_some, .. });
 

@@ -24,6 +24,7 @@ use super::{batch_controller::BatchController, dispatcher::Dispatcher};
 use crate::{
     client::{Erased, Typed},
     job::{BoxError, BoxFuture, JobContext, JobError, RunResult},
+    task::length,
     until::until,
 };
 
@@ -56,7 +57,7 @@ impl JobRequest {
 }
 
 /// The response of an attempt that succeeded. A failed attempt is an error, with its [`Policy`](crate::Policy) inside.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct JobResponse {
     result: Option<Bytes>,
@@ -94,6 +95,7 @@ impl Service<JobRequest> for JobService {
     }
 }
 
+partial_debug!(JobResponse { result as length, .. });
 partial_debug!(JobService { .. });
 
 /// The service that the innermost layer wraps: it runs the job itself.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
 
-use super::{Ending, QueueName, TaskId, TaskMessage, TaskState};
+use super::{Ending, QueueName, TaskId, TaskMessage, TaskState, length};
 
 /// One task, as an enqueue or the inspector returns it.
 ///
@@ -19,7 +19,7 @@ use super::{Ending, QueueName, TaskId, TaskMessage, TaskState};
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Clone, PartialEq)]
 #[non_exhaustive]
 pub struct TaskInfo {
     /// Id of the task.
@@ -140,3 +140,9 @@ impl TaskInfo {
         }
     }
 }
+
+partial_debug!(TaskInfo {
+    id, queue, r#type, payload as length, state, ending, max_retry, retried, crashes, last_error, last_failed_at, timeout,
+    deadline, next_process_at, lease_until, retention, completed_at, result as length, progress, unique_key, group, headers,
+    replaced, ..
+});

@@ -10,6 +10,7 @@ use super::{QueueName, TaskId};
 /// Fields are in asynq.proto's order with its numbers; a zero or empty field is not written. Units are whole seconds and Unix
 /// seconds, as on the wire. Unknown fields are dropped when a message is written again, as in Go.
 #[derive(Clone, PartialEq, prost::Message)]
+#[prost(skip_debug)]
 pub struct TaskMessage {
     /// Name of the job that runs this task.
     #[prost(string, tag = "1")]
@@ -79,7 +80,7 @@ impl Header {
 }
 
 /// Bytes that are not a task message; they are kept so that nothing is lost.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[derive(Clone, PartialEq, thiserror::Error)]
 #[error("undecodable task message ({} bytes): {reason}", raw.len())]
 pub struct UndecodableMessage {
     /// The bytes as they were found.
@@ -126,3 +127,14 @@ impl TaskMessage {
         Some(found.value.as_deref().unwrap_or_default())
     }
 }
+
+/// Returns how long bytes are, for a `Debug`: arguments and results may hold secrets, and a log line does not need them.
+pub(crate) fn length<'a>(bytes: impl Into<Option<&'a Bytes>>) -> String {
+    bytes.into().map_or_else(|| "none".to_owned(), |bytes| format!("{} bytes", bytes.len()))
+}
+
+partial_debug!(UndecodableMessage { raw as length, reason, .. });
+partial_debug!(TaskMessage {
+    r#type, payload as length, id, queue, retry, retried, error_msg, timeout, deadline, unique_key, last_failed_at, retention,
+    completed_at, group_key, headers, ..
+});

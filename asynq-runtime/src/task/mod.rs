@@ -21,4 +21,4 @@ pub use self::{
     },
     state::{ParseTaskStateError, TaskState},
 };
-pub(crate) use self::{id::check_type_name, text::cut};
+pub(crate) use self::{id::check_type_name, message::length, text::cut};

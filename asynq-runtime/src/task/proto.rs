@@ -5,7 +5,7 @@ use asynq_grammar::pattern::matches;
 use bytes::Bytes;
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::QueueName;
+use super::{QueueName, length};
 
 /// `google.protobuf.Timestamp`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, prost::Message)]
@@ -130,6 +130,7 @@ pub struct QueueWeight {
 
 /// One task that a server runs now.
 #[derive(Clone, PartialEq, prost::Message)]
+#[prost(skip_debug)]
 pub struct WorkerInfo {
     /// Host name.
     #[prost(string, tag = "1")]
@@ -172,6 +173,10 @@ impl WorkerInfo {
         deadline.is_some_and(|deadline| now.signed_duration_since(deadline) > Self::STUCK_AFTER)
     }
 }
+
+partial_debug!(WorkerInfo {
+    host, pid, server_id, task_id, task_type, task_payload as length, queue, start_time, deadline, ..
+});
 
 /// A periodic entry as its scheduler shows it.
 #[derive(Clone, PartialEq, prost::Message)]
