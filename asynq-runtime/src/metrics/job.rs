@@ -207,10 +207,10 @@ impl AttemptMetrics {
         *self.started.get_or_init(Instant::now)
     }
 
-    /// Counts the outcome of the attempt.
-    pub(crate) fn end(self, outcome: Outcome) {
+    /// Counts the outcome of the attempt, and how long it took if its job `ran`: it may have waited for a thread, or been unknown.
+    pub(crate) fn end(self, outcome: Outcome, ran: bool) {
         let handles = self.job.handles();
-        if let Some(started) = self.started.get() {
+        if let Some(started) = self.started.get().filter(|_| ran) {
             handles.run.record(started.elapsed().as_secs_f64());
         }
         handles.outcomes[outcome as usize].increment(1);

@@ -30,9 +30,12 @@ fn a_run_is_in_flight_until_it_ends_and_then_an_outcome_with_its_times() {
         let under = job.begin(Some(Duration::from_millis(250)));
         under.start();
         assert!(recorded(|| drop(job.begin(None))).contains("asynq_job_in_flight{type=\"metrics:run\"} 1"));
-        under.end(Outcome::Retry);
-        // An attempt that never started has no time of its own, and a dropped one has no outcome.
-        job.begin(None).end(Outcome::Requeued);
+        under.end(Outcome::Retry, true);
+        // An attempt that never started has no time of its own, one whose job did not run neither, and a dropped one has no outcome.
+        job.begin(None).end(Outcome::Requeued, true);
+        let waits = job.begin(None);
+        waits.start();
+        waits.end(Outcome::Deferred, false);
         drop(job.begin(None));
     });
     has(&text, "asynq_job_in_flight{type=\"metrics:run\"} 0");
@@ -44,7 +47,7 @@ fn a_run_is_in_flight_until_it_ends_and_then_an_outcome_with_its_times() {
     has(&text, "asynq_job_wait_seconds_sum{type=\"metrics:run\"} 0.25");
     has(&text, "asynq_job_wait_seconds_count{type=\"metrics:run\"} 1");
     has(&text, "asynq_job_run_seconds_count{type=\"metrics:run\"} 1");
-    for (outcome, n) in [("retry", 1), ("requeued", 1), ("done", 0), ("archived", 0), ("revoked", 0), ("deferred", 0)] {
+    for (outcome, n) in [("retry", 1), ("requeued", 1), ("done", 0), ("archived", 0), ("revoked", 0), ("deferred", 1)] {
         has(&text, &format!("asynq_job_outcomes_total{{type=\"metrics:run\",outcome=\"{outcome}\"}} {n}"));
     }
 }
@@ -55,7 +58,7 @@ fn servers_of_one_program_share_the_metrics_of_a_job() {
     let text = recorded(|| {
         let first = one.get("metrics:shared").expect("named").begin(None);
         let _second = two.get("metrics:shared").expect("named").begin(None);
-        first.end(Outcome::Done);
+        first.end(Outcome::Done, true);
         has(
             &recorded(|| drop(one.get("metrics:shared").expect("named").begin(None))),
             "asynq_job_in_flight{type=\"metrics:shared\"} 1",
@@ -137,7 +140,7 @@ fn every_metric_is_described_once_to_each_recorder_and_named_for_its_kind() {
     let jobs = JobMetricsMap::new(["metrics:described"]);
     let text = recorded(|| {
         refresh();
-        jobs.get("metrics:described").expect("named").begin(None).end(Outcome::Done);
+        jobs.get("metrics:described").expect("named").begin(None).end(Outcome::Done, true);
         enqueued(&[Err(EnqueueError::TooLarge { size: 2, limit: 1 })]);
         broker_failed("fetcher", BrokerErrorKind::Timeout);
         fenced(2);
@@ -181,8 +184,8 @@ fn ticks_are_counted_by_outcome_and_the_last_one_has_its_time() {
 fn a_recorder_that_is_installed_later_gets_the_counts_from_then_on() {
     let jobs = JobMetricsMap::new(["metrics:late"]);
     let job = Arc::clone(jobs.get("metrics:late").expect("named"));
-    job.begin(None).end(Outcome::Done);
-    let text = recorded(|| job.begin(None).end(Outcome::Done));
+    job.begin(None).end(Outcome::Done, true);
+    let text = recorded(|| job.begin(None).end(Outcome::Done, true));
     has(&text, "asynq_job_outcomes_total{type=\"metrics:late\",outcome=\"done\"} 1");
 }
 
@@ -192,7 +195,7 @@ fn an_attempt_that_had_begun_when_the_recorder_was_installed_is_in_flight_and_th
     let under = jobs.get("metrics:early").expect("named").begin(None);
     under.start();
     has(&recorded(refresh), "asynq_job_in_flight{type=\"metrics:early\"} 1");
-    let text = recorded(|| under.end(Outcome::Done));
+    let text = recorded(|| under.end(Outcome::Done, true));
     has(&text, "asynq_job_in_flight{type=\"metrics:early\"} 0");
     has(&text, "asynq_job_run_seconds_count{type=\"metrics:early\"} 1");
     has(&text, "asynq_job_outcomes_total{type=\"metrics:early\",outcome=\"done\"} 1");
@@ -211,7 +214,7 @@ fn cost_of_each_metric() {
         for _ in 0..N {
             let under = jobs.get(std::hint::black_box("metrics:cost")).expect("named").begin(Some(Duration::ZERO));
             under.start();
-            under.end(Outcome::Done);
+            under.end(Outcome::Done, true);
         }
         let run = began.elapsed() / N;
         let began = std::time::Instant::now();

@@ -129,6 +129,7 @@ impl Executor {
             let Attempted { ended, error } = judged(attempted, self.0.parts.hooks.is_failure.as_ref(), &retry_delay);
             let is_revoked = matches!(ended, Ended::Failed { policy: Policy::Revoke, .. });
             let never_ran = matches!(ended, Ended::Unknown(_) | Ended::NeverBegan(_));
+            let ran = !never_ran && !matches!(ended, Ended::Deferred(..));
             let mut action = decide(
                 ended,
                 Facts {
@@ -147,7 +148,7 @@ impl Executor {
             }
             let outcome = Outcome::of(&action, is_revoked);
             tracing::Span::current().record("outcome", outcome.as_str());
-            attempt_metrics.end(outcome);
+            attempt_metrics.end(outcome, ran);
             log_action(&action);
             let hooks = if attempt.has_deadly_hooks() {
                 tracing::error!("no hook is called for this task: workers died twice when it was to be archived");
@@ -348,3 +349,6 @@ fn log_action(action: &Action) {
         Action::Requeue => tracing::debug!("requeued"),
     }
 }
+
+#[cfg(all(test, feature = "sqlite"))]
+mod tests;

@@ -1,0 +1,52 @@
+use std::time::Instant;
+
+use metrics_exporter_prometheus::PrometheusBuilder;
+
+use super::*;
+use crate::{
+    broker::{
+        RunKey, RunToken,
+        sqlite::{SqliteBroker, SqliteOptions},
+    },
+    server::{config::OnUnknown, handlers::Handlers},
+    task::{Extra, QueueName, TaskId},
+};
+
+/// Returns the metrics of an attempt at a task of a type that no job has.
+async fn counted(stop: &Stop) -> String {
+    let broker = SqliteBroker::in_memory(SqliteOptions::default()).await.unwrap();
+    let dispatcher = Dispatcher::new(Registry::only::<()>().unwrap(), Handlers::default(), OnUnknown::default());
+    let parts = ExecutorParts {
+        states: Arc::default(),
+        blocking: BlockingPool::default(),
+        broker: Arc::new(broker),
+        backoff: None,
+        hooks: Hooks::default(),
+        given_up: GivenUp::new(1),
+    };
+    let (queue, id) = (QueueName::from_wire("default"), TaskId::from_wire("i"));
+    let attempt = Attempt {
+        key: RunKey { queue, id, token: RunToken(1), server: 0, row: 0 },
+        message: Arc::new(TaskMessage { r#type: "nobody:knows".to_owned(), ..TaskMessage::default() }),
+        crashes: 0,
+        extra: Extra::default(),
+        waited: None,
+        asked: Instant::now(),
+        defect: None,
+    };
+    let recorder = Box::leak(Box::new(PrometheusBuilder::new().build_recorder()));
+    let _recording = metrics::set_default_local_recorder(recorder);
+    Executor::new(dispatcher, parts).attempt(&attempt, stop, None, drop).await;
+    recorder.handle().render()
+}
+
+fn has(text: &str, line: &str) -> bool {
+    text.lines().any(|found| found == line)
+}
+
+#[tokio::test]
+async fn an_attempt_whose_job_did_not_run_has_an_outcome_and_no_time() {
+    let text = counted(&Stop::new()).await;
+    assert!(has(&text, "asynq_job_outcomes_total{type=\"unknown\",outcome=\"deferred\"} 1"), "{text}");
+    assert!(!has(&text, "asynq_job_run_seconds_count{type=\"unknown\"} 1"), "{text}");
+}
