@@ -18,7 +18,7 @@ use super::{
     layer_stack::Permit,
     outcome::{Ended, Facts, decide},
     retry_delay::{RetryDelayRule, ServerBackoff},
-    stop::Stop,
+    stop::{Stop, Why},
     stuck::{self, GivenUp},
 };
 use crate::{
@@ -146,10 +146,14 @@ impl Executor {
             {
                 *delay = retry_delay(&JobError::fail(error.as_str())).unwrap_or(*delay);
             }
-            let outcome = Outcome::of(&action, is_revoked);
-            tracing::Span::current().record("outcome", outcome.as_str());
-            attempt_metrics.end(outcome, ran);
-            log_action(&action);
+            // Nothing is requeued where the task is another server's, or gone: that run has no outcome.
+            let is_lost = stop.why() == Why::Lost && action == Action::Requeue;
+            if !is_lost {
+                let outcome = Outcome::of(&action, is_revoked);
+                tracing::Span::current().record("outcome", outcome.as_str());
+                attempt_metrics.end(outcome, ran);
+                log_action(&action);
+            }
             let hooks = if attempt.has_deadly_hooks() {
                 tracing::error!("no hook is called for this task: workers died twice when it was to be archived");
                 None

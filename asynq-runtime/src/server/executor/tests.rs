@@ -50,3 +50,14 @@ async fn an_attempt_whose_job_did_not_run_has_an_outcome_and_no_time() {
     assert!(has(&text, "asynq_job_outcomes_total{type=\"unknown\",outcome=\"deferred\"} 1"), "{text}");
     assert!(!has(&text, "asynq_job_run_seconds_count{type=\"unknown\"} 1"), "{text}");
 }
+
+#[tokio::test]
+async fn a_run_that_was_lost_is_not_counted_as_requeued() {
+    for (why, n) in [(Why::Leaving, 1), (Why::Lost, 0)] {
+        let stop = Stop::new();
+        stop.stop(why);
+        let text = counted(&stop).await;
+        let line = format!("asynq_job_outcomes_total{{type=\"unknown\",outcome=\"requeued\"}} {n}");
+        assert!(has(&text, &line), "{why:?}: {text}");
+    }
+}
