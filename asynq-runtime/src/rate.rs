@@ -119,7 +119,8 @@ impl Semaphore {
     ///
     /// Returns `None` if `max` tokens are out. Return [`JobError::snooze`](crate::JobError::snooze) to try again later, or an
     /// error to spend a retry. A token that was released is unused until the next of these tasks comes back, so choose a snooze
-    /// of about the time for which a job holds its token. A task has at most one token of a scope.
+    /// of about the time for which a job holds its token. A task has at most one token of a scope. If the future is dropped, or the
+    /// answer is lost, a token that was taken meanwhile is released in the background.
     ///
     /// # Errors
     ///
@@ -128,8 +129,13 @@ impl Semaphore {
         let id = ctx.id().clone();
         let Some(until) = ctx.deadline() else { return Err(SemaphoreError::NoDeadline { id }) };
         let broker = Arc::clone(ctx.client()?.broker());
-        let got = broker.acquire_token(&self.scope, self.max, &id, until).await?;
-        Ok(got.then(|| Token { origin: Some((Arc::clone(&self.scope), broker)), id, until }))
+        // Made before the answer, because the call may have taken a token although its caller leaves or its answer is lost.
+        let mut token = Token { origin: Some((Arc::clone(&self.scope), Arc::clone(&broker))), id, until };
+        let given = broker.acquire_token(&self.scope, self.max, &token.id, until).await?;
+        if !given {
+            token.origin = None;
+        }
+        Ok(given.then_some(token))
     }
 
     /// Returns the name of the scope.

@@ -247,6 +247,10 @@ asynq_test_support::delegate! {
         release_set(set: &TaskSet) -> Result<(), BrokerError>;
         reclaim_sets(queue: &QueueName) -> Result<usize, BrokerError>;
     }
+    Semaphores {
+        acquire_token(scope: &str, max: usize, task: &TaskId, until: DateTime<Utc>) -> Result<bool, BrokerError>;
+        release_token(scope: &str, task: &TaskId, until: DateTime<Utc>) -> Result<bool, BrokerError>;
+    }
 }
 
 asynq_test_support::delegate_unchanged!(ByView: |self, _call| self.inner);

@@ -21,9 +21,9 @@ macro_rules! delegate {
     };
 }
 
-/// Implements the contracts of which at most one fake changes a call, as [`delegate!`] does: they are listed once, for all fakes. The
-/// names of the contracts and of their types must be in scope. Methods that have a default are not listed, so that the tests run the
-/// default. `Inspect::task` is passed on as well, unless the fake writes it itself after `; task`.
+/// Implements the contracts of which no fake changes a call, as [`delegate!`] does: they are listed once, for all fakes. The names of
+/// the contracts and of their types must be in scope. Methods that have a default are not listed, so that the tests run the default.
+/// `Inspect::task` alone may be written by the fake, after `; task`.
 #[macro_export]
 macro_rules! delegate_unchanged {
     ($fake:ident: |$this:ident, $name:ident| $inner:expr) => {
@@ -87,10 +87,6 @@ macro_rules! delegate_unchanged {
                 record_enqueue(entry: &str, event: &SchedulerEnqueueEvent) -> Result<(), BrokerError>;
                 scheduler_entries() -> Result<Vec<SchedulerEntry>, BrokerError>;
                 enqueue_history(entry: &str, page: Page) -> Result<Vec<SchedulerEnqueueEvent>, BrokerError>;
-            }
-            Semaphores {
-                acquire_token(scope: &str, max: usize, task: &TaskId, until: DateTime<Utc>) -> Result<bool, BrokerError>;
-                release_token(scope: &str, task: &TaskId, until: DateTime<Utc>) -> Result<bool, BrokerError>;
             }
         }
     };

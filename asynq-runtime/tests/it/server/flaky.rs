@@ -102,6 +102,8 @@ pub(crate) struct Flaky {
     pub(crate) extended: Mutex<Vec<String>>,
     /// The next extension of locks waits for this.
     pub(crate) extends_locks_after: Mutex<Option<oneshot::Receiver<()>>>,
+    /// Told when a token was given whose answer then never comes.
+    pub(crate) withholds_token: Mutex<Option<oneshot::Sender<()>>>,
     lease: Duration,
     /// Ids of tasks in the order in which they were settled, with their settlements.
     pub(crate) settled: Mutex<Vec<(String, Settlement)>>,
@@ -153,6 +155,7 @@ impl Flaky {
             most_extended: AtomicUsize::new(0),
             extended: Mutex::default(),
             extends_locks_after: Mutex::default(),
+            withholds_token: Mutex::default(),
             lease,
             settled: Mutex::default(),
         })

@@ -20,6 +20,7 @@ pub(crate) mod signals;
 mod stopping;
 pub(crate) mod stuck;
 mod timing;
+mod tokens;
 mod waits;
 
 use std::{

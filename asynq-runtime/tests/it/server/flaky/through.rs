@@ -81,6 +81,25 @@ asynq_test_support::delegate! {
             Ok(set)
         }
     }
+    Semaphores {
+        release_token(scope: &str, task: &TaskId, until: DateTime<Utc>) -> Result<bool, BrokerError>;
+    } + {
+        async fn acquire_token(
+            &self,
+            scope: &str,
+            max: usize,
+            task: &TaskId,
+            until: DateTime<Utc>,
+        ) -> Result<bool, BrokerError> {
+            let given = self.pulse("acquire_token").await.acquire_token(scope, max, task, until).await?;
+            let withholds = self.withholds_token.lock().unwrap().take();
+            if let Some(is_given) = withholds {
+                is_given.send(()).unwrap();
+                std::future::pending::<()>().await;
+            }
+            Ok(given)
+        }
+    }
 }
 
 asynq_test_support::delegate_unchanged!(Flaky: |self, call| self.pulse(call).await; task {
