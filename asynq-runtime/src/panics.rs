@@ -34,6 +34,8 @@ struct Noted {
     /// `FILE:LINE`.
     place: Option<String>,
     backtrace: Backtrace,
+    /// The panic's value as text, by which a panic that was resumed, and called no hook, is told from it.
+    value: String,
 }
 
 /// Notes from now on where panics happen. A hook that is set later and does not call this one hides the places.
@@ -42,7 +44,7 @@ pub(crate) fn note_places() {
         let next = take_hook();
         set_hook(Box::new(move |info| {
             let place = info.location().map(|at| format!("{}:{}", at.file(), at.line()));
-            let noted = Noted { place, backtrace: Backtrace::capture() };
+            let noted = Noted { place, backtrace: Backtrace::capture(), value: shown(info.payload()).to_owned() };
             // A thread that is ending may have dropped its thread-local storage already.
             let _ = LAST.try_with(|last| last.replace(Some(noted)));
             next(info);
@@ -111,14 +113,8 @@ fn text(panic: Box<dyn Any + Send>) -> String {
         Ok(rendered) => return rendered.0,
         Err(panic) => panic,
     };
-    let value = if let Some(text) = panic.downcast_ref::<&str>() {
-        text
-    } else if let Some(text) = panic.downcast_ref::<String>() {
-        text.as_str()
-    } else {
-        "a value that is not text"
-    };
-    let noted = LAST.try_with(RefCell::take).ok().flatten();
+    let value = shown(&*panic);
+    let noted = LAST.try_with(RefCell::take).ok().flatten().filter(|noted| noted.value == value);
     let (place, backtrace) = noted.map_or((None, None), |noted| (noted.place, Some(noted.backtrace)));
     let mut text = match place {
         Some(place) => format!("panic [{place}]: {value}"),
@@ -131,6 +127,14 @@ fn text(panic: Box<dyn Any + Send>) -> String {
     // The value's own drop may panic too; such a panic has nothing to add.
     let _ = catch_unwind(AssertUnwindSafe(|| drop(panic)));
     text
+}
+
+/// Returns the value of a panic as text.
+fn shown(value: &(dyn Any + Send)) -> &str {
+    match value.downcast_ref::<&str>() {
+        Some(text) => text,
+        None => value.downcast_ref::<String>().map_or("a value that is not text", String::as_str),
+    }
 }
 
 /// Returns the frames of the program in a backtrace that the standard library printed: without the frames of the panic itself
@@ -227,6 +231,15 @@ mod tests {
         let panic = thread.join().unwrap().unwrap_err();
         let text = catch(|| resume_unwind(panic)).unwrap_err();
         assert_eq!(first_line(&text), format!("panic [{}:{line}]: over there", file!()));
+    }
+
+    /// So does a job with the panic of a tokio task, out of its `JoinError`.
+    #[test]
+    fn a_panic_that_is_resumed_does_not_get_the_place_of_another() {
+        note_places();
+        assert!(catch_unwind(|| panic!("caught elsewhere")).is_err());
+        let text = catch(|| resume_unwind(Box::new("of a task"))).unwrap_err();
+        assert_eq!(text, "panic: of a task");
     }
 
     #[test]
