@@ -105,12 +105,12 @@ impl Worker {
         // Each drain joins as a new server, because any time may pass on the clock between two drains.
         let member = unwrap_answer(broker.join(&name(), &ServerInfo::default()).await);
         let mut cancellations = unwrap_answer(broker.cancellations().await);
-        let mut drained = Drained::default();
+        let (mut drained, mut left_alone) = (Drained::default(), HashSet::new());
         loop {
             let queues = unwrap_answer(broker.queues().await);
             self.make_due(&queues).await;
             for queue in &queues {
-                self.aggregate(queue, &mut drained).await;
+                self.aggregate(queue, &mut drained, &mut left_alone).await;
             }
             let mut has_run = false;
             for queue in &queues {
@@ -180,17 +180,26 @@ impl Worker {
         }
     }
 
-    /// Aggregates the ripe groups of a queue, as a server's aggregator does.
-    async fn aggregate(&self, queue: &QueueName, drained: &mut Drained) {
+    /// Aggregates the ripe groups of a queue, as a server's aggregator does. A group that cannot be aggregated is left alone for the
+    /// rest of the drain.
+    async fn aggregate(
+        &self,
+        queue: &QueueName,
+        drained: &mut Drained,
+        left_alone: &mut HashSet<(QueueName, GroupName)>,
+    ) {
         let Self { broker, aggregations, executor, .. } = self;
         if aggregations.is_empty() {
             return;
         }
-        let failed: HashSet<GroupName> = drained.unaggregated.iter().map(|(group, _)| group.clone()).collect();
         let mut after = None;
         loop {
             let page = unwrap_answer(broker.groups(queue, after.as_ref(), 100).await);
-            for group in page.groups.into_iter().map(|stats| stats.group).filter(|group| !failed.contains(group)) {
+            for group in page.groups.into_iter().map(|stats| stats.group) {
+                let place = (queue.clone(), group.clone());
+                if left_alone.contains(&place) {
+                    continue;
+                }
                 while let Some(set) = unwrap_answer(broker.claim_set(queue, &group, &aggregations.rules).await) {
                     let ended = match aggregations.aggregate(&set, broker, executor.dispatcher(), &[]).await {
                         Ok(outcome) => broker.finish_set(&set, &outcome).await.map_err(|error| error.to_string()),
@@ -198,6 +207,7 @@ impl Worker {
                     };
                     if let Err(why) = ended {
                         unwrap_answer(broker.release_set(&set).await);
+                        left_alone.insert(place);
                         drained.unaggregated.push((group, why));
                         break;
                     }

@@ -268,6 +268,23 @@ async fn a_function_that_fails_leaves_the_tasks_in_their_group() {
     assert_eq!(states(&app, "of Go").await, vec![(TaskState::Aggregating, None); 3]);
 }
 
+#[tokio::test]
+async fn a_group_that_cannot_be_aggregated_leaves_those_of_its_name_in_other_queues() {
+    let (app, _) = app().await;
+    let app =
+        app.server(|server| {
+            server.aggregate("shared", |_, tasks| {
+                if tasks[0].queue == "a" { Err("no idea") } else { Ok(RawTask::new("made", "")) }
+            })
+        });
+    for queue in ["a", "b", "b"] {
+        app.client().enqueue(RawTask::new("of Go", "x").queue(queue).group("shared")).await.unwrap();
+    }
+    app.advance("1m").await;
+    let drained = app.drain().await;
+    assert_eq!((drained.unaggregated.len(), drained.aggregated), (1, 2), "{drained:?}");
+}
+
 /// A job that is written by hand, and is in no inventory.
 #[derive(Serialize, Deserialize)]
 struct Bundle {
