@@ -14,9 +14,9 @@ use std::{
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use super::error::ServerError;
+use super::{error::ServerError, retry_backoff::BETWEEN_LINES};
 use crate::{
-    broker::{Action, BrokerError, BrokerErrorKind, Settled, Settlement},
+    broker::{Action, BrokerError, BrokerErrorKind, RunKey, Settled, Settlement},
     metrics::{self, Share},
     task::QueueName,
     until::until,
@@ -63,6 +63,8 @@ struct Items {
     /// Outcomes that were refused while others of their call were taken, with the time of the next try. The broker answers, so
     /// they must not delay the rest.
     deferred: Vec<(Instant, Item)>,
+    /// When the last line about refused outcomes was logged.
+    last_line: Option<Instant>,
     gauge: Option<Share>,
 }
 
@@ -159,7 +161,7 @@ impl Outbox {
         let before = items.len();
         let (sent, history) = items.sent.take().unwrap_or_default();
         let all_failed = answers.iter().all(Result::is_err);
-        let (mut error, mut done, mut lost) = (None, 0, 0);
+        let (mut error, mut first_refusal, mut done, mut lost) = (None, None, 0, 0);
         let (mut unanswered, mut from_behind) = (VecDeque::new(), Vec::new());
         for ((settlement, history), answer) in sent.iter().zip(history).zip(answers).rev() {
             let key = &settlement.run;
@@ -179,15 +181,18 @@ impl Outbox {
                     items.waiting.push_front(again(SendHistory { is_sent_alone: true, ..history }));
                 }
                 Err(failed) => {
-                    tracing::warn!(id = %key.id, queue = %key.queue, "an outcome was refused, will try again: {failed}");
                     let (refused, is_sent_alone) = (history.refused.saturating_add(1), is_about_items(&failed));
                     from_behind
                         .push(again(SendHistory { refused, is_sent_alone: history.is_sent_alone || is_sent_alone }));
+                    first_refusal = Some((key, failed));
                 }
             }
         }
         items.resend(unanswered);
         items.defer(from_behind.into_iter().rev(), Instant::now());
+        if let Some((key, failed)) = first_refusal {
+            items.note_refusal(key, &failed);
+        }
         let is_empty = items.len() == 0;
         items.update_gauge();
         drop(items);
@@ -223,6 +228,16 @@ impl Items {
     fn defer(&mut self, refused: impl Iterator<Item = Item>, now: Instant) {
         let pause = |refused: u32| FIRST_REFUSAL.saturating_mul(1 << refused.min(10)).min(LONGEST_REFUSAL);
         self.deferred.extend(refused.map(|item| (now + pause(item.history.refused), item)));
+    }
+
+    /// Counts a call of which outcomes were refused, and logs it now and then: they may be refused for ever.
+    fn note_refusal(&mut self, key: &RunKey, failed: &BrokerError) {
+        metrics::broker_failed("settler", failed.kind());
+        if self.last_line.is_none_or(|at| at.elapsed() >= BETWEEN_LINES) {
+            self.last_line = Some(Instant::now());
+            let refused = self.deferred.len();
+            tracing::warn!(refused, id = %key.id, queue = %key.queue, "outcomes were refused, will try again; that of this task: {failed}");
+        }
     }
 
     /// Shows in the metrics how many outcomes there are.
@@ -271,11 +286,11 @@ fn far_off() -> Instant {
 
 #[cfg(test)]
 mod tests {
+    use asynq_test_support::Log;
+    use metrics_exporter_prometheus::PrometheusBuilder;
+
     use super::*;
-    use crate::{
-        broker::{RunKey, RunToken},
-        task::TaskId,
-    };
+    use crate::{broker::RunToken, task::TaskId};
 
     fn item(id: &str) -> Item {
         item_of("q", id)
@@ -345,6 +360,23 @@ mod tests {
         let answered = outbox.answered(vec![Err(away.clone()), Err(away)]);
         assert!(answered.error.is_some() && answered.before == 6);
         assert_eq!(ids(&outbox.items.lock()), ["b1", "b2", "a1", "a2", "a3", "a4"]);
+    }
+
+    #[test]
+    fn a_call_of_which_outcomes_are_refused_is_an_error_of_the_broker_and_one_line() {
+        let (outbox, log) = (Outbox::default(), Log::keep());
+        outbox.items.lock().waiting = ["a", "b", "c"].map(item).into();
+        outbox.items.lock().next(Instant::now());
+        let damaged = || Err(BrokerError::new(BrokerErrorKind::Corrupt, "a damaged page"));
+        let recorder = Box::leak(Box::new(PrometheusBuilder::new().build_recorder()));
+        let answers = vec![damaged(), Ok(Settled::Ok), damaged()];
+        let answered = ::metrics::with_local_recorder(recorder, || outbox.answered(answers));
+        assert!(answered.error.is_none() && answered.done == 1);
+        let text = recorder.handle().render();
+        let counted = "asynq_broker_errors_total{component=\"settler\",kind=\"corrupt\"} 1";
+        assert!(text.lines().any(|line| line == counted), "{text}");
+        let lines = log.with("a damaged page");
+        assert!(lines.len() == 1 && lines[0].contains("refused=2 id=a"), "{lines:?}");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use super::backoff::Backoff;
 use crate::{broker::BrokerError, job::with_causes};
 
 /// asynq's limit: one line per 3 s and component.
-const BETWEEN_LINES: Duration = Duration::from_secs(3);
+pub(super) const BETWEEN_LINES: Duration = Duration::from_secs(3);
 /// A wait that ends sooner than this counts as ended at once.
 const AT_ONCE: Duration = Duration::from_millis(2);
 /// So many waits in a row may end at once without work, before pauses begin.
