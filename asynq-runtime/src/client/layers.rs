@@ -17,6 +17,7 @@ use super::{
 };
 use crate::{
     job::{BoxError, BoxFuture, EnqueueError, PreparedTask},
+    metrics,
     task::TaskInfo,
 };
 
@@ -174,10 +175,15 @@ impl Layered {
     }
 }
 
-/// Unwraps an [`EnqueueError`] that came through the layers.
+/// Unwraps an [`EnqueueError`] that came through the layers. The error of a layer is counted here, because no client below the layers
+/// has seen it.
 fn error_of(error: BoxError) -> EnqueueError {
     match error.downcast::<EnqueueError>() {
         Ok(own) => *own,
-        Err(other) => EnqueueError::Layer(other.into()),
+        Err(other) => {
+            let refused = EnqueueError::Layer(other.into());
+            metrics::not_enqueued(&refused);
+            refused
+        }
     }
 }

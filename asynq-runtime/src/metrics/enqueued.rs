@@ -43,6 +43,11 @@ pub(crate) fn enqueue_failed(error: &BrokerError, tasks: usize) {
     failed(broker_reason(error), u64::try_from(tasks).unwrap_or(u64::MAX));
 }
 
+/// Counts a task that its client did not send.
+pub(crate) fn not_enqueued(error: &EnqueueError) {
+    failed(reason(error), 1);
+}
+
 fn failed(reason: &'static str, tasks: u64) {
     if tasks > 0 {
         names::describe_once();
@@ -83,6 +88,7 @@ fn reason(error: &EnqueueError) -> &'static str {
         EnqueueError::Broker(error) => broker_reason(error),
         EnqueueError::Duplicate { .. } => "duplicate",
         EnqueueError::IdConflict { .. } => "id_conflict",
+        EnqueueError::Layer(_) => "layer",
         _ => "invalid",
     }
 }

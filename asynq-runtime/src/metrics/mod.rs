@@ -23,7 +23,7 @@ pub use self::{
     names::{Described, Kind, described},
 };
 pub(crate) use self::{
-    enqueued::{enqueue_failed, enqueued},
+    enqueued::{enqueue_failed, enqueued, not_enqueued},
     job::{AttemptMetrics, JobMetrics, JobMetricsMap, Outcome},
     total::OUTBOX,
 };

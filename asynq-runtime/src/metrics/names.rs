@@ -72,7 +72,7 @@ declare! {
     ENQUEUED, "asynq_enqueued_total", Counter, ["type"],
         "Tasks that were enqueued.";
     ENQUEUE_FAILURES, "asynq_enqueue_failures_total", Counter, ["reason"],
-        "Tasks that were not enqueued: invalid, duplicate, id_conflict, full or broker.";
+        "Tasks that were not enqueued: invalid, duplicate, id_conflict, layer, full or broker.";
     BROKER_ERRORS, "asynq_broker_errors_total", Counter, ["component", "kind"],
         "Calls to the broker that failed, by the component of the worker, or the scheduler, that made them.";
 }

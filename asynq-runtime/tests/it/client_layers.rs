@@ -10,6 +10,7 @@ use std::{
 
 use asynq_runtime::{EnqueueService, PreparedTask, broker::sqlite::SqliteBroker, prelude::*};
 use asynq_test_support::soon;
+use metrics_exporter_prometheus::PrometheusBuilder;
 use tower::{Layer, Service, layer::layer_fn, util::MapRequestLayer};
 
 use crate::sqlite::patient;
@@ -91,6 +92,16 @@ async fn the_first_layer_is_the_outermost_and_each_sees_the_changes_of_the_outer
         "outer gets Some(\"pending\")",
     ];
     assert_eq!(*lines.lock().unwrap(), expected);
+}
+
+#[tokio::test]
+async fn a_task_that_a_layer_refuses_is_counted() {
+    let recorder = Box::leak(Box::new(PrometheusBuilder::new().build_recorder()));
+    let _recording = metrics::set_default_local_recorder(recorder);
+    let client = client().await.layer(Notes("only", Lines::default()));
+    mail::enqueue(&client, "bad").await.unwrap_err();
+    let text = recorder.handle().render();
+    assert!(text.contains("asynq_enqueue_failures_total{reason=\"layer\"} 1"), "{text}");
 }
 
 #[tokio::test]
