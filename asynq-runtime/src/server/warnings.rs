@@ -1,11 +1,13 @@
 //! Warns at the start of a server of settings that do not go with its jobs, with other servers or with the tasks that wait.
 
-use std::{collections::HashSet, sync::Arc};
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
-use super::{Server, server_context::ServerContext};
+use super::{Server, retry_backoff::RetryBackoff, server_context::ServerContext};
 
 /// Most queues of one server that are asked for groups.
 const MOST_ASKED: usize = 100;
+/// Longest pause before queues are asked again that could not be asked.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 /// Warns of jobs whose tasks this server does not take, or whose groups it leaves to others.
 pub(super) fn unserved_jobs(server: &Server) {
@@ -42,13 +44,25 @@ pub(super) async fn gos_archive(context: &ServerContext) {
 }
 
 /// Warns of tasks that wait in groups where this server aggregates nothing: a version of the program without the aggregation may be
-/// the only one that is left. Asks each queue once, also those that a pattern finds later, until it is dropped.
+/// the only one that is left. Asks each queue until it answers once, also those that a pattern finds later, until it is dropped.
 pub(super) async fn left_groups(context: Arc<ServerContext>) {
     let mut asked = HashSet::new();
+    let mut retry_backoff = RetryBackoff::new("warnings", LONGEST_PAUSE);
     while context.aggregations.is_empty() && asked.len() < MOST_ASKED {
         let queues = context.queues.now();
+        let (mut unanswered, mut pause) = (Vec::new(), None);
         for queue in queues.names().iter().filter(|queue| asked.insert((*queue).clone())).take(MOST_ASKED) {
-            let Ok(page) = context.answer(context.broker.groups(queue, None, 1)).await else { return };
+            let page = match context.answer(context.broker.groups(queue, None, 1)).await {
+                Ok(page) => page,
+                Err(error) => {
+                    // Any other error would come again.
+                    if error.is_unavailable() {
+                        pause = Some(retry_backoff.on_error(&error));
+                        unanswered.push(queue);
+                    }
+                    continue;
+                }
+            };
             if let Some(first) = page.groups.first() {
                 tracing::warn!(
                     %queue,
@@ -58,6 +72,17 @@ pub(super) async fn left_groups(context: Arc<ServerContext>) {
                 );
             }
         }
-        context.queues.changed(&queues).await;
+        for queue in unanswered {
+            asked.remove(queue);
+        }
+        let Some(pause) = pause else {
+            retry_backoff.on_success();
+            context.queues.changed(&queues).await;
+            continue;
+        };
+        tokio::select! {
+            () = context.queues.changed(&queues) => {}
+            () = tokio::time::sleep(pause) => {}
+        }
     }
 }

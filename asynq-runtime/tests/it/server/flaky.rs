@@ -79,6 +79,8 @@ pub(crate) struct Flaky {
     pub(crate) refuse_looks: AtomicU32,
     /// The number of questions for shapes that fail.
     pub(crate) refuse_shapes: AtomicU32,
+    /// The number of lists of groups that fail.
+    pub(crate) refuse_groups: AtomicU32,
     /// The number of steps of walks over the groups of a queue.
     pub(crate) walks: AtomicU32,
     /// Every step of a walk over groups is followed by another.
@@ -143,6 +145,7 @@ impl Flaky {
             spoils_deletes: AtomicBool::new(false),
             refuse_looks: AtomicU32::new(0),
             refuse_shapes: AtomicU32::new(0),
+            refuse_groups: AtomicU32::new(0),
             walks: AtomicU32::new(0),
             endless_walks: AtomicBool::new(false),
             claims: Mutex::default(),

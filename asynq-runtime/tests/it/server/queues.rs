@@ -271,3 +271,18 @@ async fn tasks_in_groups_that_a_server_does_not_aggregate_are_warned_of() {
         soon(running.shutdown()).await.unwrap();
     }
 }
+
+#[tokio::test]
+async fn tasks_in_groups_are_warned_of_although_the_broker_was_away_at_the_start() {
+    #[job(group = "digest")]
+    async fn note() {}
+    let flaky = Flaky::new(memory().await);
+    let broker: Arc<dyn Broker> = flaky.clone();
+    note::enqueue(&Client::new(broker.clone())).await.unwrap();
+    flaky.refuse_groups.store(1, SeqCst);
+    let log = Log::keep();
+    let running = start(server::<(quick,)>(&broker).0.queue("default", 1)).await;
+    eventually("the server warns", async || log.with("-s aggregating").pop()).await;
+    assert_eq!(flaky.refuse_groups.load(SeqCst), 0);
+    soon(running.shutdown()).await.unwrap();
+}

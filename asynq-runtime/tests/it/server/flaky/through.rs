@@ -35,13 +35,24 @@ impl Shapes for Flaky {
 asynq_test_support::delegate! {
     Flaky: |self, call| self.pulse(call).await;
     Groups {
-        groups(queue: &QueueName, after: Option<&GroupStep>, limit: usize) -> Result<GroupPage, BrokerError>;
         group(queue: &QueueName, group: &GroupName) -> Result<Option<GroupStats>, BrokerError>;
         worth_aggregating(queues: &[QueueName]) -> Result<Vec<QueueName>, BrokerError>;
         finish_set(set: &TaskSet, outcome: &SetOutcome) -> Result<(), SetError>;
         release_set(set: &TaskSet) -> Result<(), BrokerError>;
         reclaim_sets(queue: &QueueName) -> Result<usize, BrokerError>;
     } + {
+        async fn groups(
+            &self,
+            queue: &QueueName,
+            after: Option<&GroupStep>,
+            limit: usize,
+        ) -> Result<GroupPage, BrokerError> {
+            if counts_down(&self.refuse_groups) {
+                return Err(down());
+            }
+            self.pulse("groups").await.groups(queue, after, limit).await
+        }
+
         async fn ripe_groups(
             &self,
             queue: &QueueName,
