@@ -119,7 +119,7 @@ impl PreparedTask {
                 queue: Some(QueueName::new(queue)?),
                 retry: times("retry", retry)?,
                 timeout: timeout.map(|timeout| span("timeout", timeout)).transpose()?,
-                deadline: deadline.map(Until::In),
+                deadline: deadline.map(|deadline| until("deadline", deadline)).transpose()?,
                 expires: expires.map(|expires| until("expires", expires)).transpose()?,
                 group: group.map(GroupName::new).transpose()?,
                 unique: unique.map(|ttl| span("unique", ttl)).transpose()?,
