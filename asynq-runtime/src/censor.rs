@@ -1,7 +1,7 @@
 //! Hides passwords in text that quotes user input.
 
 /// Returns the text without passwords of URLs: the part between a colon and an at sign behind a `://`, and the value of any
-/// `…pass=` or `…password=`. Messages that quote user input need it, because a URL may be in the wrong place. An id such as
+/// `…pass=` or `…password=`, in any case. Messages that quote user input need it, because a URL may be in the wrong place. An id such as
 /// `welcome:ann@example.com` is kept.
 pub fn without_passwords(text: &str) -> String {
     let mut clean = String::with_capacity(text.len());
@@ -37,13 +37,13 @@ fn of_url(text: &str) -> String {
     text
 }
 
-/// Hides the values of parameters that hold passwords.
+/// Hides the values of parameters that hold passwords, in whatever case their names are.
 fn of_parameters(word: &str) -> String {
     let mut word = word.to_owned();
     let mut from = 0;
-    while let Some(found) = ["pass=", "password=", "PASS=", "PASSWORD="]
+    while let Some(found) = ["pass=", "password="]
         .iter()
-        .filter_map(|key| word[from..].find(key).map(|at| from + at + key.len()))
+        .filter_map(|key| word[from..].to_ascii_lowercase().find(key).map(|at| from + at + key.len()))
         .min()
     {
         let end = word[found..].find(|c: char| c == '&' || is_end(c)).map_or(word.len(), |end| found + end);
@@ -71,6 +71,7 @@ mod tests {
             ("x?sentinel_pass=a&password=b'", "x?sentinel_pass=***&password=***'"),
             ("--queues: \"redis://u:p@h\"", "--queues: \"redis://u:***@h\""),
             ("pass= password=", "pass=*** password=***"),
+            ("x?Password=a&passWord=b&REDIS_PASS=c", "x?Password=***&passWord=***&REDIS_PASS=***"),
             // Other text is kept.
             ("mail to ann@example.com", "mail to ann@example.com"),
             ("redis://127.0.0.1:6379/0", "redis://127.0.0.1:6379/0"),
