@@ -152,7 +152,8 @@ impl Semaphore {
 /// A token of a [`Semaphore`], for one attempt.
 ///
 /// A token that is dropped, at the end of the job or because the attempt failed by `?`, panicked, was cancelled or timed out, is released
-/// in the background, once. Where that fails, or the process dies, the token is out until the attempt's deadline.
+/// in the background, once. Where that fails, or the process dies, the token is out until the attempt's deadline, and for as much
+/// longer as the broker's clock is set back meanwhile.
 /// [`release`](Self::release) waits for the answer.
 #[must_use = "a token that is dropped goes back at once"]
 pub struct Token {
