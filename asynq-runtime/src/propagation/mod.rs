@@ -2,11 +2,11 @@
 //!
 //! With the feature `otel`, and a subscriber that has a layer of tracing-opentelemetry, an enqueue writes the context of the
 //! current span into the headers `traceparent` and `tracestate`, and the span of every run of the task has it as its parent:
-//! retries, ticks of periodic jobs and all tasks that a job enqueues are in the same trace. Go programs that keep headers
-//! carry the trace on.
+//! retries and all tasks that a job enqueues are in the same trace. A tick of a periodic job begins a trace of its own, and so
+//! does each run of the new task of a group, which is enqueued in no span. Go programs that keep headers carry the trace on.
 //!
 //! Without either, a program forwards the trace: the headers stay with the task, and tasks that its job enqueues get them
-//! unchanged.
+//! unchanged, except in futures that the job spawns.
 //!
 //! A task that was given a `traceparent` keeps it. At most these two headers are added. A header that is not a trace context,
 //! or is longer than the standard allows, stays with its task and is not forwarded.
