@@ -113,6 +113,11 @@ on_both_brokers! {
         for name in ["asynq_job_run_seconds", "asynq_job_wait_seconds"] {
             let count = after[name].samples.iter().find(|s| s.name.ends_with("_count") && s.labels["type"] == "measured");
             assert!(count.is_some_and(|count| count.value >= 4.0), "{name}: {:#?}", after[name]);
+            // The default timeout of a job and the run of one that takes hours have buckets of their own.
+            for bound in ["1800", "21600"] {
+                let has_bound = after[name].samples.iter().any(|s| s.labels.get("le").is_some_and(|le| le == bound));
+                assert!(has_bound, "{name}: {:#?}", after[name]);
+            }
         }
         for name in ["asynq_outbox_length", "asynq_outcomes_fenced_total", "asynq_leases_lost_total", "asynq_leader"] {
             assert!(has(&after, name, &[]), "no {name}");

@@ -4,9 +4,12 @@ use std::{sync::OnceLock, thread, time::Duration};
 
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 
-/// Upper bounds of the histogram buckets, in seconds: from a wait of milliseconds to a job of hours.
-const BUCKETS: [f64; 16] =
-    [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 600.0, 3600.0];
+/// Upper bounds of the histogram buckets, in seconds: from a wait of milliseconds over the default timeout of 30 minutes to a job of
+/// hours.
+const BUCKETS: [f64; 19] = [
+    0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 600.0, 1800.0, 3600.0,
+    21_600.0,
+];
 /// How often recorded samples are put into their buckets, so that they take no memory where nothing scrapes.
 const UPKEEP: Duration = Duration::from_secs(5);
 
