@@ -11,6 +11,17 @@ use crate::{
 pub const URL_VARIABLE: &str = "ASYNQ_URL";
 /// The URL of the broker of a program that names none.
 pub const DEFAULT_URL: &str = "sqlite://asynq.db";
+/// The schemes of the URLs of Redis.
+const REDIS_SCHEMES: [&str; 8] = [
+    "redis",
+    "redis+unix",
+    "redis-socket",
+    "rediss",
+    "redis-cluster",
+    "rediss-cluster",
+    "redis-sentinel",
+    "rediss-sentinel",
+];
 
 /// Returns the URL in `ASYNQ_URL`, or [`DEFAULT_URL`].
 ///
@@ -80,13 +91,11 @@ pub(crate) async fn connect_on(thread: Option<Thread>, url: &str) -> Result<Arc<
     #[cfg(not(feature = "redis"))]
     let _ = thread;
     let scheme = url.split(':').next().unwrap_or_default();
-    #[allow(unreachable_patterns)] // with both features on, no scheme is left without its broker
     match scheme {
         #[cfg(feature = "sqlite")]
         "sqlite" => Ok(Arc::new(crate::broker::sqlite::SqliteBroker::open(url, Default::default()).await?)),
         #[cfg(feature = "redis")]
-        "redis" | "redis+unix" | "redis-socket" | "rediss" | "redis-cluster" | "rediss-cluster" | "redis-sentinel"
-        | "rediss-sentinel" => {
+        _ if REDIS_SCHEMES.contains(&scheme) => {
             use crate::broker::redis::RedisBroker;
             Ok(Arc::new(match thread {
                 Some(thread) => RedisBroker::connect_on(thread, url, Default::default()).await?,
@@ -94,8 +103,7 @@ pub(crate) async fn connect_on(thread: Option<Thread>, url: &str) -> Result<Arc<
             }))
         }
         // The URL itself is not shown: there may be a password in it.
-        "sqlite" | "redis" | "redis+unix" | "redis-socket" | "rediss" | "redis-cluster" | "rediss-cluster"
-        | "redis-sentinel" | "rediss-sentinel" => Err(BrokerError::new(
+        _ if scheme == "sqlite" || REDIS_SCHEMES.contains(&scheme) => Err(BrokerError::new(
             BrokerErrorKind::Config,
             format!("this program was built without the broker for {scheme}:// (a feature of asynq-runtime)"),
         )),
