@@ -133,13 +133,17 @@ impl JobMetrics {
 
     /// Returns the handles of the recorder of this moment: an attempt may have begun before there was one.
     fn handles(&self) -> Arc<Handles> {
-        self.handles.get(|recorder| Handles::of(&self.name, recorder))
+        self.handles.get(|recorder| {
+            let handles = Handles::of(&self.name, recorder);
+            // A job of which no thread was ever stuck has the gauge too.
+            add(&self.stuck, 0, &handles.stuck);
+            handles
+        })
     }
 
-    /// Adds to what is under way, and shows both gauges.
+    /// Adds to what is under way, and shows it.
     fn count(&self, handles: &Handles, by: i64) {
         add(&self.in_flight, by, &handles.in_flight);
-        add(&self.stuck, 0, &handles.stuck);
     }
 
     fn count_stuck(&self, by: i64) {
