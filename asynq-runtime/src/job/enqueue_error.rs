@@ -1,8 +1,6 @@
 //! Why a task was not enqueued.
 
-use std::sync::Arc;
-
-use super::CodecError;
+use super::{CodecError, SharedError};
 use crate::{
     broker::{BrokerError, Refused},
     task::{InvalidName, QueueName, TaskId},
@@ -51,9 +49,10 @@ pub enum EnqueueError {
         /// The task that holds the lock, if the broker could tell.
         holder: Option<TaskId>,
     },
-    /// A layer of the client refused the task.
+    /// A layer of the client refused the task or gave up on it. The task may be stored: a layer can give up after it has passed the
+    /// task on.
     #[error("{0}")]
-    Layer(#[source] Arc<dyn std::error::Error + Send + Sync>),
+    Layer(#[source] SharedError),
     /// The client has layers, which are asynchronous: a transaction cannot wait for them.
     #[cfg(feature = "sqlite")]
     #[error(
@@ -91,9 +90,14 @@ impl EnqueueError {
     }
 
     /// Returns whether the task may be stored although the call failed: the broker did not answer in time, was closed before it
-    /// answered, or refused the repeat of a send that it had not answered.
+    /// answered, or refused the repeat of a send that it had not answered. So it is with every error of a layer: the layer may have
+    /// passed the task on before it gave up.
     pub fn is_ambiguous(&self) -> bool {
-        matches!(self, Self::Broker(error) if error.is_ambiguous())
+        match self {
+            Self::Broker(error) => error.is_ambiguous(),
+            Self::Layer(_) => true,
+            _ => false,
+        }
     }
 
     pub(crate) fn refused(refused: Refused, queue: QueueName, id: TaskId) -> Self {

@@ -50,6 +50,7 @@ mod run_blocking;
 mod secret;
 pub(crate) mod shape;
 mod shape_cache;
+mod shared_error;
 mod state;
 #[cfg(test)]
 mod test_jobs;
@@ -88,6 +89,7 @@ pub use self::{
     registry::{JobSet, Registry, RegistryError},
     results::{ResultTooLarge, WriteResultError},
     secret::Secret,
+    shared_error::SharedError,
     state::{Shared, State, StateKey, StateMap},
     times::{IntoInstant, IntoSpan, IntoUntil, InvalidInstant, InvalidSpan, InvalidUntil, Until},
     upgrade::{Earlier, Upgrade},

@@ -1,10 +1,8 @@
 //! Why a server cannot be built, started or kept running.
 
-use std::{error::Error, fmt, ops::Deref, sync::Arc};
-
 use crate::{
     broker::BrokerError,
-    job::{BoxError, RegistryError},
+    job::{BoxError, RegistryError, SharedError},
     task::InvalidName,
 };
 
@@ -68,32 +66,6 @@ pub enum ServerError {
     /// The server's own thread ended, which happens only while the program ends.
     #[error("the server's I/O thread has ended")]
     Gone,
-}
-
-/// The error of a service, shared by all calls that return it. It displays and downcasts as the error itself.
-#[derive(Debug, Clone)]
-pub struct SharedError(Arc<dyn Error + Send + Sync>);
-
-// `SharedError` does not implement `Error`: otherwise it, and not the error of the service, would be the source of a
-// `ServerError`.
-impl Deref for SharedError {
-    type Target = dyn Error + Send + Sync;
-
-    fn deref(&self) -> &Self::Target {
-        &*self.0
-    }
-}
-
-impl fmt::Display for SharedError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-impl From<BoxError> for SharedError {
-    fn from(error: BoxError) -> Self {
-        Self(error.into())
-    }
 }
 
 impl ServerError {

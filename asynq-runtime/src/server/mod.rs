@@ -102,7 +102,7 @@ pub(crate) use self::{
 pub use self::{
     builder::ServerBuilder,
     config::{OnUnknown, ParseOnUnknownError},
-    error::{ServerError, SharedError},
+    error::ServerError,
     flags::{Flag, Flags},
     hooks::FailedTask,
     into_aggregated::{AtOnce, IntoAggregated, Later},
@@ -111,6 +111,7 @@ pub use self::{
     service::{Service, ServiceContext, ServiceEntry, ServiceRow},
     signals::{Signal, Signals},
 };
+pub use crate::job::SharedError;
 use crate::{broker::Broker, client::Client, job::Registry};
 
 /// A server that is checked and connected, and not started yet.

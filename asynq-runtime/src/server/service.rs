@@ -11,14 +11,14 @@ use tokio_util::sync::CancellationToken;
 use tracing::{Dispatch, instrument::WithSubscriber as _, subscriber::NoSubscriber};
 
 use super::{
-    error::{ServerError, SharedError},
+    error::ServerError,
     flags::{Flag, Flags},
 };
 use crate::{
     broker::ServerName,
     censor::usage_without_passwords,
     client::Client,
-    job::{BoxError, BoxFuture, Registry},
+    job::{BoxError, BoxFuture, Registry, SharedError},
     panics::{Caught, catch},
 };
 

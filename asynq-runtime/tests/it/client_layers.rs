@@ -123,6 +123,53 @@ async fn each_of_many_tasks_has_its_own_outcome_through_the_layers() {
     assert_eq!(outcomes.iter().filter(|outcome| outcome.is_ok()).count(), 600);
 }
 
+/// Passes a task on and then answers with an error of its own, as a layer with a time limit does.
+struct GivesUpLate(EnqueueService, fn() -> BoxError);
+
+impl Service<PreparedTask> for GivesUpLate {
+    type Response = TaskInfo;
+    type Error = BoxError;
+    type Future = Pin<Box<dyn Future<Output = Result<TaskInfo, BoxError>> + Send>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.0.poll_ready(cx)
+    }
+
+    fn call(&mut self, task: PreparedTask) -> Self::Future {
+        let (sent, error) = (self.0.call(task), self.1);
+        Box::pin(async move {
+            sent.await?;
+            Err(error())
+        })
+    }
+}
+
+async fn client_that_gives_up_late(error: fn() -> BoxError) -> Client {
+    client().await.layer(layer_fn(move |inner| GivesUpLate(inner, error)))
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("no answer in time")]
+struct TooLate;
+
+#[tokio::test]
+async fn a_task_may_be_stored_when_a_layer_gives_up() {
+    let client = client_that_gives_up_late(|| Box::new(TooLate)).await;
+    let error = mail::enqueue(&client, "ann").await.unwrap_err();
+    assert_eq!(client.inspector().queue("mails").await.unwrap().pending, 1);
+    assert!(error.is_ambiguous() && !error.is_duplicate(), "{error:?}");
+    // The source is the layer's own error, which a caller can downcast.
+    let source = std::error::Error::source(&error).unwrap();
+    assert!(source.is::<TooLate>() && error.to_string() == "no answer in time", "{error:?}");
+}
+
+#[tokio::test]
+async fn a_job_follows_the_policy_in_an_error_of_a_layer() {
+    let client = client_that_gives_up_late(|| JobError::snooze("5m").into_error()).await;
+    let error = JobError::from(mail::enqueue(&client, "ann").await.unwrap_err());
+    assert_eq!(error.policy(), Policy::Snooze(Duration::from_secs(300)));
+}
+
 #[tokio::test]
 async fn a_limit_that_is_set_after_the_layers_holds_inside_them() {
     let client = client().await.layer(Notes("only", Lines::default())).payload_limit(8);
