@@ -6,7 +6,7 @@ use asynq_runtime::{
     Inspector, TaskState,
     inspector::{InspectError, TaskChange},
 };
-use asynq_tests::{Build as _, lock_key, queue, retry, task};
+use asynq_tests::{Build as _, eventually, lock_key, polled, queue, retry, task};
 
 use super::Fixture;
 
@@ -121,6 +121,18 @@ async fn a_task_moves_to_another_queue_in_its_state() {
             assert_eq!(inspector.task("other", from.as_str()).await.unwrap().state, from);
         }
     }
+}
+
+#[tokio::test]
+async fn a_move_goes_on_although_its_caller_stops_waiting() {
+    let t = Fixture::start().await;
+    let inspector = Inspector::new(t.shared());
+    t.enqueue(task("t1")).await;
+    let answer = polled(inspector.move_to("default", "t1", "other"), 1).await;
+    assert!(answer.is_none(), "the caller is gone before the broker has answered: {answer:?}");
+    let moved = async || inspector.task("other", "t1").await.ok().filter(|task| task.state == TaskState::Pending);
+    eventually("the task has moved", moved).await;
+    assert_eq!(state(&inspector, "t1").await, None, "the old queue has no copy");
 }
 
 #[tokio::test]
