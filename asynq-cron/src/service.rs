@@ -1,6 +1,6 @@
 //! The scheduler as a service of a server, beside its jobs.
 
-use std::{future::Future, sync::Arc, time::Duration};
+use std::{ffi::OsString, future::Future, sync::Arc, time::Duration};
 
 use asynq_runtime::{
     BoxError,
@@ -28,7 +28,8 @@ const LONGEST: Duration = Duration::from_secs(365 * 86_400);
 /// No program needs to call this for its `#[periodic]` jobs. Every server schedules them, of `main!()` or of `Server::builder`,
 /// unless it leaves linked services out
 /// ([`without_linked_services`](asynq_runtime::server::ServerBuilder::without_linked_services)) or was given its registry. A
-/// server to which a scheduler is passed has no other one.
+/// scheduler that is passed to a server takes the place of that one. Pass one with all entries: of several one leads, and entries that
+/// only the others have are not fired.
 ///
 /// ```no_run
 /// use asynq_cron::prelude::*;
@@ -62,7 +63,8 @@ pub struct SchedulerService {
     election: bool,
     program: Option<String>,
     release: Option<u64>,
-    sync_every: Result<Duration, InvalidSpan>,
+    /// The interval of the provider, or the first mistake about providers.
+    sync_every: Result<Duration, String>,
 }
 
 impl SchedulerService {
@@ -98,14 +100,17 @@ impl SchedulerService {
     /// changes nothing either. Ticks do not wait for it; only a scheduler that gets the lead asks for the entries before it plans
     /// them, and plans the known ones after an error or 30 s.
     ///
-    /// A text that is not a duration stops the server with an error.
+    /// A scheduler has one provider. A second one stops the server with an error, and so does a text that is not a duration.
     pub fn provider<F, R>(mut self, every: impl IntoSpan, entries: F) -> Self
     where
         F: Fn() -> R + Send + Sync + 'static,
         R: Future<Output = Result<Vec<Periodic>, BoxError>> + Send + 'static,
     {
-        self.provider = Some(Provider(Arc::new(move || Box::pin(entries()))));
-        self.sync_every = every.into_span().map(|every| every.clamp(Duration::from_secs(1), LONGEST));
+        let every = every.into_span().map_err(|error| format!("invalid interval of the provider: {error}"));
+        self.sync_every = match self.provider.replace(Provider(Arc::new(move || Box::pin(entries())))) {
+            None => every.map(|every| every.clamp(Duration::from_secs(1), LONGEST)),
+            Some(_) => Err("`provider` is given twice: give one provider that returns the entries of both".to_owned()),
+        };
         self
     }
 
@@ -150,7 +155,7 @@ impl SchedulerService {
     async fn schedule(mut self, cx: ServiceContext) -> Result<(), BoxError> {
         let revision = match self.release {
             Some(release) => release,
-            None => release(std::env::var(RELEASE).ok())?,
+            None => release(std::env::var_os(RELEASE))?,
         };
         let mut entries = Vec::new();
         if self.linked {
@@ -162,9 +167,9 @@ impl SchedulerService {
         let settings = Settings {
             ttl: self.ttl.map_err(|error| format!("invalid option `leader_ttl`: {error}"))?,
             election: self.election,
-            program: self.program.unwrap_or_else(|| program(std::env::var(PROGRAM).ok())),
+            program: self.program.map_or_else(|| program(std::env::var_os(PROGRAM)), Ok)?,
             revision,
-            sync_every: self.sync_every.map_err(|error| format!("invalid interval of the provider: {error}"))?,
+            sync_every: self.sync_every?,
         };
         Ok(scheduler::run(settings, entries, self.provider, cx).await?)
     }
@@ -190,21 +195,28 @@ impl Service for SchedulerService {
     }
 }
 
+/// The trimmed value of a variable; `None` for a blank one.
+fn text(variable: &str, value: Option<OsString>) -> Result<Option<String>, BoxError> {
+    let not_text = |_| format!("{variable}: its value is not UTF-8 text");
+    let text = value.unwrap_or_default().into_string().map_err(not_text)?;
+    Ok(Some(text.trim().to_owned()).filter(|text| !text.is_empty()))
+}
+
 /// The name of the program: the variable, or the name of its file. Linux adds a suffix to the path of a file that a deploy has
 /// replaced.
-fn program(variable: Option<String>) -> String {
-    if let Some(name) = variable.filter(|name| !name.is_empty()) {
-        return name;
+fn program(variable: Option<OsString>) -> Result<String, BoxError> {
+    if let Some(name) = text(PROGRAM, variable)? {
+        return Ok(name);
     }
     let path = std::env::current_exe().unwrap_or_default();
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    name.strip_suffix(" (deleted)").unwrap_or(&name).to_owned()
+    Ok(name.strip_suffix(" (deleted)").unwrap_or(&name).to_owned())
 }
 
 /// The release: the variable, or the modification time of the program's file.
-fn release(variable: Option<String>) -> Result<u64, BoxError> {
-    match variable.filter(|text| !text.is_empty()) {
-        Some(text) => text.trim().parse().map_err(|_| {
+fn release(variable: Option<OsString>) -> Result<u64, BoxError> {
+    match text(RELEASE, variable)? {
+        Some(text) => text.parse().map_err(|_| {
             format!("{RELEASE} is `{text}`; it must be a whole number, such as the Unix seconds of the build").into()
         }),
         None => {
@@ -258,15 +270,27 @@ mod tests {
         assert!(release(Some("v2".into())).expect_err("no number").to_string().contains("ASYNQ_RELEASE is `v2`"));
         // The file of this test was written after this line.
         assert!(release(None).expect("a time") > 1_700_000_000);
-        assert_eq!(release(Some(String::new())).expect("a time"), release(None).expect("a time"));
+        assert_eq!(release(Some(" ".into())).expect("a time"), release(None).expect("a time"));
     }
 
     #[test]
     fn a_program_has_the_name_of_its_file_or_the_one_that_it_was_given() {
-        assert_eq!(program(Some("shop".into())), "shop");
+        let program = |variable| program(variable).expect("a name");
+        assert_eq!(program(Some(" shop ".into())), "shop");
         // The file of this test is asynq_cron-HASH.
         assert!(program(None).starts_with("asynq_cron-"), "{}", program(None));
-        assert_eq!(program(Some(String::new())), program(None));
+        assert_eq!(program(Some(" ".into())), program(None));
+    }
+
+    #[test]
+    fn a_variable_that_is_not_text_is_not_taken_for_unset() {
+        use std::os::unix::ffi::OsStringExt as _;
+
+        let garbled = || Some(OsString::from_vec(b"shop\xff".to_vec()));
+        let error = program(garbled()).expect_err("not text").to_string();
+        assert_eq!(error, "ASYNQ_PROGRAM: its value is not UTF-8 text");
+        let error = release(garbled()).expect_err("not text").to_string();
+        assert_eq!(error, "ASYNQ_RELEASE: its value is not UTF-8 text");
     }
 
     #[test]

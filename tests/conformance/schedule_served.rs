@@ -366,6 +366,12 @@ async fn an_entry_that_cannot_be_stops_the_server_with_the_reason() {
             scheduler("shop", 1, [twice()]).provider("soon", || async { Ok(Vec::new()) }),
             "invalid interval of the provider: invalid duration \"soon\"",
         ),
+        (
+            scheduler("shop", 1, [twice()])
+                .provider("1m", || async { Ok(Vec::new()) })
+                .provider("1h", || async { Ok(Vec::new()) }),
+            "`provider` is given twice: give one provider that returns the entries of both",
+        ),
         (scheduler("shop", 1, [unknown]), "no job `reprot` in this program; register it, or say `foreign()`"),
         (scheduler("shop", 1, [twice(), twice()]), "`report` is scheduled twice under the same key"),
     ] {
