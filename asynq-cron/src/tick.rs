@@ -11,7 +11,7 @@ pub(crate) const MISSED: &str = "asynq-cron-missed";
 
 /// The tick that a periodic job runs for: an argument of a `#[periodic]` function.
 ///
-/// Every attempt at a task has the same tick, however late it runs.
+/// Every attempt at a task of a schedule has the same tick, however late it runs.
 ///
 /// ```
 /// use asynq_cron::{Tick, periodic};
@@ -39,9 +39,12 @@ impl Tick {
         Self { missed, ..self }
     }
 
-    /// Returns the tick of a task. A task that no schedule enqueued has the time of this call.
+    /// Returns the tick of a task. A task that no schedule enqueued has the broker's time of this call, so each of its attempts has
+    /// another tick.
     pub fn of(ctx: &JobContext) -> Self {
-        Self::read(ctx.header(AT), ctx.header(MISSED)).unwrap_or_else(|| Self::new(Utc::now()))
+        // The clock of a `TestApp` is that of its broker; a detached context has no broker.
+        let now = || ctx.client().map_or_else(|_| Utc::now(), |client| client.broker().now());
+        Self::read(ctx.header(AT), ctx.header(MISSED)).unwrap_or_else(|| Self::new(now()))
     }
 
     /// Returns when the tick was due: a time of the schedule, without the jitter.

@@ -71,3 +71,17 @@ async fn a_tick_is_left_out_while_the_task_of_the_last_one_waits() {
     app.advance("1h").await;
     assert_eq!(app.drain().await.succeeded, 1);
 }
+
+#[periodic("@monthly")]
+async fn test_app_moment(tick: Tick) -> JobResult<i64> {
+    Ok(tick.scheduled_at().timestamp())
+}
+
+#[tokio::test]
+async fn a_task_that_no_schedule_enqueued_has_the_time_of_the_applications_clock() {
+    let start = "2026-03-28T12:00:00Z".parse().expect("a time");
+    let only = Registry::only::<(test_app_moment,)>().expect("a registry");
+    let app = TestApp::new().await.starting_at(start).server(|server| server.registry(only));
+    let task = test_app_moment::job().awaited().enqueue(app.client()).await.expect("a task");
+    assert_eq!(app.wait(&task, "1m").await.done().expect("a result"), start.timestamp());
+}
