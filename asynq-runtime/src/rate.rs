@@ -127,8 +127,8 @@ impl Semaphore {
     /// The attempt has no deadline, the context is [detached](JobContext::detached), or the broker failed.
     pub async fn acquire(&self, ctx: &JobContext) -> Result<Option<Token>, SemaphoreError> {
         let id = ctx.id().clone();
-        let Some(until) = ctx.deadline() else { return Err(SemaphoreError::NoDeadline { id }) };
         let broker = Arc::clone(ctx.client()?.broker());
+        let Some(until) = ctx.deadline() else { return Err(SemaphoreError::NoDeadline { id }) };
         // Made before the answer, because the call may have taken a token although its caller leaves or its answer is lost.
         let mut token = Token { origin: Some((Arc::clone(&self.scope), Arc::clone(&broker))), id, until };
         let given = broker.acquire_token(&self.scope, self.max, &token.id, until).await?;

@@ -128,8 +128,11 @@ async fn an_impossible_semaphore_is_an_error() {
     assert!(matches!(Semaphore::new("partner", 0), Err(SemaphoreError::NoTokens)));
     let endless = semaphore(1).acquire(&attempt(Some(t.shared()), "t1", None)).await.unwrap_err();
     assert!(matches!(&endless, SemaphoreError::NoDeadline { id } if id == "t1"), "{endless}");
-    let detached = semaphore(1).acquire(&attempt(None, "t1", Some(t.now()))).await.unwrap_err();
-    assert!(detached.to_string().contains("belongs to no broker"), "{detached}");
+    // A detached context has neither a broker nor a deadline; the missing broker is what is wrong with it.
+    for context in [attempt(None, "t1", Some(t.now())), JobContext::detached()] {
+        let detached = semaphore(1).acquire(&context).await.unwrap_err();
+        assert!(detached.to_string().contains("belongs to no broker"), "{detached}");
+    }
     let broker = t.another_broker().await;
     let (partner, ctx) = (semaphore(1), minute_of(broker.clone(), &t, "t1"));
     let token = partner.acquire(&ctx).await.unwrap().unwrap();
