@@ -61,9 +61,6 @@ impl Web {
 
 pub(super) async fn hash_password(session: &mut Session) -> Result<(), CliError> {
     let password = session.read_secret("Password: ", MAX_PASSWORD_BYTES).await?;
-    if password.is_empty() || password.len() > MAX_PASSWORD_BYTES {
-        return Err(CliError::Usage(format!("a password has 1 to {MAX_PASSWORD_BYTES} bytes")));
-    }
     let hash = asynq_dashboard::hash_password(&password)
         .map_err(|error| CliError::Usage(format!("the password cannot be hashed: {error}")))?;
     session.answer(&json!({ "hash": hash }), |_| format!("{hash}\n"))

@@ -163,11 +163,9 @@ async fn a_password_is_typed_without_echo_and_never_a_flag() {
     assert!(differing.err.contains("the two lines differ") && !differing.err.contains("password 0"), "{differing}");
     let stopped = typing(|| Box::pin(ready(Err(std::io::ErrorKind::Interrupted.into())))).await;
     assert!(stopped.code == 130 && stopped.out.is_empty(), "{stopped}");
-    assert_eq!(
-        fixture::run(None, Setting::default(), &["hash-password"]).await.code,
-        2,
-        "an empty text is not a password"
-    );
+    let empty = fixture::run(None, Setting::default(), &["hash-password"]).await;
+    assert_eq!((empty.code, empty.out.as_str()), (2, ""), "an empty text is not a password: {empty}");
+    assert!(empty.err.contains("a password has 1 to 1024 bytes"), "{empty}");
     for (length, code) in [(asynq_dashboard::MAX_PASSWORD_BYTES, 0), (asynq_dashboard::MAX_PASSWORD_BYTES + 1, 2)] {
         let piped = [&vec![b'x'; length][..], b"\n"].concat();
         let hashed = fixture::run(None, Setting { piped: &piped, ..Setting::default() }, &["hash-password"]).await;
