@@ -100,7 +100,8 @@ impl Dashboard {
         self
     }
 
-    /// Answers to this host name too, besides the names of this machine. May be called several times.
+    /// Answers to this host name too, besides the names of this machine. May be called several times; a pattern with a `*` is an
+    /// error.
     pub fn allow_host(mut self, host: impl Into<String>) -> Self {
         self.hosts.push(host.into());
         self
@@ -246,7 +247,9 @@ impl Dashboard {
         let header = header.transpose()?.map(|name| Trusted { name, proxies: self.proxies });
         let mount = mount(&self.mount)?;
         let login = Login::new(password, token, header, Cookie::new(port, &mount));
-        let hosts = self.hosts.into_iter().map(|host| host::name_of(&host).ok_or(DashboardError::Host { host }));
+        // A host of a request is compared as a whole, so a pattern would match none.
+        let name_of = |host: &str| host::name_of(host).filter(|name| !name.contains('*'));
+        let hosts = self.hosts.into_iter().map(|host| name_of(&host).ok_or(DashboardError::Host { host }));
         let hosts = hosts.collect::<Result<_, _>>()?;
         let config = Config {
             title: self.title,

@@ -40,7 +40,9 @@ pub enum DashboardError {
         name: String,
     },
     /// The host is not valid.
-    #[error("`{host}` is not a host: write a name or an address without scheme and path, such as jobs.example.com")]
+    #[error(
+        "`{host}` is not a host: write each name or address by itself, without scheme and path, such as jobs.example.com"
+    )]
     Host {
         /// The given host.
         host: String,

@@ -45,6 +45,7 @@ async fn an_invalid_setting_is_refused_with_a_valid_example() {
         (new().bearer_token("a".repeat(32)), "8 of them different"),
         (new().trusted_header("x y"), "`x y`"),
         (new().allow_host("https://jobs.example.com/"), "jobs.example.com"),
+        (new().allow_host("*.example.com"), "each name or address by itself"),
         (new().mount("jobs"), "/jobs"),
     ] {
         let error = dashboard.clone().bind("127.0.0.1:0").await.unwrap_err().to_string();
