@@ -18,7 +18,7 @@ pub enum Missed {
     /// default.
     #[default]
     Once,
-    /// This many of the newest missed ticks are fired, the oldest first: at least 1, at most 10,000.
+    /// This many of the newest missed ticks are fired, the oldest first: at most 10,000, and one for 0, which the attribute refuses.
     All(u32),
 }
 

@@ -26,7 +26,7 @@ enum Kind {
 }
 
 impl Backoff {
-    /// Returns a back-off with the same pause before every retry.
+    /// Returns a back-off with the same pause before every retry; zero, which the attribute refuses, retries at once.
     pub const fn constant(delay: Duration) -> Self {
         Self(Kind::Declared(backoff::Backoff::Constant(delay)))
     }
@@ -36,7 +36,8 @@ impl Backoff {
         Self(Kind::Declared(backoff::Backoff::Linear(step)))
     }
 
-    /// Returns a back-off whose pause doubles each time, from `first` up to `most`.
+    /// Returns a back-off whose pause doubles each time, from `first` up to `most`; a `most` below `first`, which the attribute
+    /// refuses, is the pause every time.
     pub const fn exponential(first: Duration, most: Duration) -> Self {
         Self(Kind::Declared(backoff::Backoff::Exponential { first, most }))
     }

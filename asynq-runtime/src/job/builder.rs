@@ -6,7 +6,7 @@ use chrono::{DateTime, Utc};
 
 use super::{
     EnqueueError, IntoInstant, IntoSpan, IntoUntil, Job, RawTask,
-    prepared::{PreparedTask, bounded, exact, option, span, times, until},
+    prepared::{PreparedTask, bounded, crashes, exact, option, span, times, until},
 };
 use crate::{
     broker::When,
@@ -148,13 +148,7 @@ macro_rules! option_methods {
 
         /// Sets how often a worker may die while it runs the task before the task is archived; at least 1.
         pub fn max_crashes(mut self, max_crashes: u32) -> Self {
-            self$(.$task)?.set(|p| match max_crashes {
-                0 => Err(option("max_crashes", "it must be at least 1")),
-                n => {
-                    p.max_crashes = Some(n);
-                    Ok(())
-                }
-            });
+            self$(.$task)?.set(|p| crashes(max_crashes).map(|most| p.max_crashes = Some(most)));
             self
         }
 

@@ -17,7 +17,7 @@ pub struct JobOptions {
     pub retry: u32,
     /// Longest time one attempt may take, whole seconds; default 30 minutes if there is no deadline either.
     pub timeout: Option<Duration>,
-    /// The time from the enqueue on after which no attempt may run. Default none.
+    /// The time from the enqueue on after which no attempt may run; longer than zero. Default none.
     pub deadline: Option<Duration>,
     /// The time from the enqueue on after which no attempt begins: the task is archived instead. Default none.
     pub expires: Option<Duration>,
@@ -36,7 +36,7 @@ pub struct JobOptions {
     pub unique_extend: bool,
     /// How long a task is kept after success, with its result; default not at all.
     pub retention: Option<Duration>,
-    /// How often a worker may die while it runs a task before the task is archived; default 3.
+    /// How often a worker may die while it runs a task before the task is archived; at least 1, default 3.
     pub max_crashes: Option<u32>,
     /// How long after its timeout or its cancellation a blocking job is given up if its thread has not returned: the job
     /// fails, and the thread is abandoned. Default never.

@@ -128,7 +128,7 @@ impl PreparedTask {
                 debounce: debounce.map(|quiet| exact("debounce", quiet)).transpose()?,
                 debounce_max: debounce_max.map(|most| exact("debounce_max", most)).transpose()?,
                 retention: retention.map(|retention| span("retention", retention)).transpose()?,
-                max_crashes,
+                max_crashes: max_crashes.map(crashes).transpose()?,
                 shape: Some(ArgumentShape::of::<J>()),
                 ..Prepared::default()
             })
@@ -169,6 +169,10 @@ pub(super) fn option(option: &'static str, reason: impl fmt::Display) -> Enqueue
 
 pub(super) fn times(name: &'static str, times: u32) -> Result<i32, EnqueueError> {
     i32::try_from(times).map_err(|_| option(name, "it must be at most 2147483647"))
+}
+
+pub(super) fn crashes(most: u32) -> Result<u32, EnqueueError> {
+    if most > 0 { Ok(most) } else { Err(option("max_crashes", "it must be at least 1")) }
 }
 
 pub(super) fn until(name: &'static str, end: impl IntoUntil) -> Result<Until, EnqueueError> {

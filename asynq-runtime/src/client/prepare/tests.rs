@@ -295,6 +295,29 @@ fn the_error_of_an_invalid_task_says_what_to_write() {
     }
 }
 
+/// A job written by hand, whose options no attribute has checked.
+#[derive(Serialize, Deserialize)]
+struct ByHand<const DEADLINE: u64, const CRASHES: u32> {}
+
+impl<const DEADLINE: u64, const CRASHES: u32> Job for ByHand<DEADLINE, CRASHES> {
+    const NAME: &'static str = "by hand";
+    const OPTIONS: JobOptions = JobOptions::new().deadline(Duration::from_secs(DEADLINE)).max_crashes(CRASHES);
+    type Output = JobResult;
+
+    async fn run(self, _: &JobContext) -> JobResult {
+        Ok(())
+    }
+}
+
+#[test]
+fn an_option_of_a_job_written_by_hand_is_checked_as_that_of_a_builder() {
+    let deadline = refused(JobBuilder::new(ByHand::<0, 1> {}));
+    assert_eq!(deadline, "invalid option `deadline`: it must be longer than zero");
+    let crashes = refused(JobBuilder::new(ByHand::<1, 0> {}));
+    assert_eq!(crashes, "invalid option `max_crashes`: it must be at least 1");
+    assert_eq!(new(JobBuilder::new(ByHand::<1, 1> {})).extra.max_crashes, Some(1));
+}
+
 #[test]
 fn a_payload_over_the_limit_is_refused_with_both_sizes() {
     assert_eq!(new(RawTask::new("report", vec![0; LIMIT])).message.payload.len(), LIMIT);
