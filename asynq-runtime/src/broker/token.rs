@@ -6,6 +6,10 @@ use chrono::{DateTime, Utc};
 
 use super::RunToken;
 
+/// The latest time of a token in nanoseconds, in March 2262. It is 11 days before the largest number of 64 bits, which leaves room for
+/// tokens of later times, as a test may set its clock to.
+const LATEST: i64 = i64::MAX - 1_000_000_000_000_000;
+
 /// The source of one broker's run tokens. Each token is larger than the last, whatever the clock does.
 #[derive(Debug)]
 pub(crate) struct TokenSource {
@@ -21,7 +25,7 @@ impl TokenSource {
 
     /// Draws a token that was never drawn before.
     pub(crate) fn draw(&self, now: DateTime<Utc>) -> RunToken {
-        let now = now.timestamp_nanos_opt().unwrap_or(if now.timestamp() < 0 { i64::MIN } else { i64::MAX });
+        let now = now.timestamp_nanos_opt().unwrap_or(if now.timestamp() < 0 { 0 } else { LATEST }).clamp(0, LATEST);
         let mut last = self.last.load(Ordering::Relaxed);
         loop {
             let next = next_token(last, now, self.nonce);
@@ -61,5 +65,13 @@ mod tests {
         let second = tokens.draw(now - chrono::TimeDelta::hours(1));
         assert_eq!(second.0, first + 1_000);
         assert_eq!(second.to_string().len(), 19);
+    }
+
+    #[test]
+    fn tokens_grow_at_the_ends_of_time() {
+        let tokens = TokenSource { last: AtomicI64::new(0), nonce: 999 };
+        let drawn = [DateTime::<Utc>::MIN_UTC, DateTime::<Utc>::MAX_UTC, DateTime::<Utc>::MAX_UTC];
+        let [early, late, later] = drawn.map(|now| tokens.draw(now).0);
+        assert!(0 < early && early < late && later == late + 1_000, "{early} {late} {later}");
     }
 }

@@ -10,6 +10,7 @@ use asynq_runtime::{
     task::{GroupName, QueueName, TaskState},
 };
 use asynq_test_support::soon;
+use chrono::{DateTime, Utc};
 use redis::AsyncCommands;
 
 use super::{server::Server, tasks::*};
@@ -179,4 +180,18 @@ async fn a_group_of_two_hundred_thousand_is_taken_in_slices() {
         let cost = commands(&mut redis).await - before;
         assert!(cost < 2 * TaskSet::MOST as u64, "{cost} commands for {} members", TaskSet::MOST);
     }
+}
+
+#[tokio::test]
+async fn a_lock_that_never_ends_is_listed() {
+    let server = Server::start(&[]);
+    let (broker, mut redis) = (server.broker().await, server.foreign().await);
+    put(&broker, &["t1"]).await;
+    // That is longer than chrono's years.
+    let mut set = redis::cmd("SET");
+    set.arg("asynq:{default}:unique:email:x").arg("t1").arg("PX").arg(9_000_000_000_000_000_i64);
+    let () = set.query_async(&mut redis).await.unwrap();
+    let page = broker.locks(&queue(), None).await.unwrap();
+    let until: Vec<_> = page.locks.iter().map(|lock| lock.until).collect();
+    assert_eq!(until, [Some(DateTime::<Utc>::MAX_UTC)]);
 }

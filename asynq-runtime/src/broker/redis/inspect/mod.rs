@@ -6,7 +6,7 @@ mod tasks;
 
 use std::time::Duration;
 
-use chrono::{DateTime, Days, Utc};
+use chrono::{DateTime, Days, TimeDelta, Utc};
 use redis::Value;
 
 use self::{
@@ -131,7 +131,9 @@ impl Inspect for RedisBroker {
             key,
             holder: TaskId::from_wire(&holder),
             state: state.ok().and_then(reply::text).and_then(|state| state.parse().ok()),
-            until: left.map(|left| now + Duration::from_millis(left.unsigned_abs())),
+            // Another program may have let the key live beyond the last year that chrono knows.
+            until: left
+                .map(|left| now.checked_add_signed(TimeDelta::milliseconds(left)).unwrap_or(DateTime::<Utc>::MAX_UTC)),
         });
         Ok(LockPage { locks: locks.collect(), next: (next != "0").then_some(next) })
     }
