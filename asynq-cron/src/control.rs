@@ -90,7 +90,8 @@ impl Schedule {
         self.client.broker().forget_entry(queue, entry).await
     }
 
-    /// Enqueues the task of an entry once, now, beside its schedule and whatever its overlap policy; returns the task's id.
+    /// Enqueues the task of an entry once, now, beside its schedule and whatever its overlap policy; returns the task's id. As with
+    /// its ticks, the layers and the payload limit of the client do not apply.
     ///
     /// # Errors
     ///

@@ -1,14 +1,14 @@
 //! Runs an entry that is only known from the list of entries, of another program of this crate or of Go.
 
 use asynq_runtime::{
-    RawTask, TaskId,
+    Client, PreparedTask, RawTask, TaskId,
     broker::{EntryId, NewTask, UniqueLock, When},
     task::{Extra, GroupName, Header, QueueName, SchedulerEntry, TaskMessage},
 };
 use chrono::{DateTime, NaiveDateTime, Utc};
 use std::time::Duration;
 
-use crate::{PeriodicError, Schedule, Tick, control::record_enqueue};
+use crate::{PeriodicError, Schedule, Tick};
 
 impl Schedule {
     /// Returns the queue of the tasks of a listed entry.
@@ -20,19 +20,19 @@ impl Schedule {
     /// Enqueues the task of a listed entry once, now, beside its schedule and whatever its overlap policy; returns the task's id.
     /// The task equals that of a tick of the entry. The list of Go's scheduler has only those options that were given to its
     /// `Register`, so a task of its entry has no others: options that its program gave to `NewTask` (a queue, too) are not listed.
+    /// As with [`run_now`](Self::run_now), the layers and the payload limit of the client do not apply.
     ///
     /// # Errors
     ///
     /// An option of the entry cannot be read, the task was refused, or the broker failed.
     pub async fn run_listed(&self, entry: &SchedulerEntry) -> Result<TaskId, PeriodicError> {
         let now = self.client().broker().now();
-        if let Some(task) = exact_task_of(entry, now) {
-            return self.enqueue_beside(&EntryId::from_wire(&entry.id), task, now).await;
-        }
-        let task = task_of(entry, Tick::new(now))?;
-        let id = self.client().enqueue(task).await?.id;
-        record_enqueue(&**self.client().broker(), &EntryId::from_wire(&entry.id), &id, now).await;
-        Ok(id)
+        let task = match exact_task_of(entry, now) {
+            Some(task) => task,
+            // As with an entry of this crate, neither the layers nor the limit of the client see the task.
+            None => PreparedTask::from(task_of(entry, Tick::new(now))?).bind(now, Client::MAX_PAYLOAD_LIMIT)?,
+        };
+        self.enqueue_beside(&EntryId::from_wire(&entry.id), task, now).await
     }
 }
 

@@ -1,7 +1,7 @@
 //! Entries that are run now, beside their schedule.
 
 use asynq_cron::{PeriodicError, Schedule, prelude::*};
-use asynq_runtime::{PreparedTask, prelude::*};
+use asynq_runtime::{PreparedTask, prelude::*, task::SchedulerEntry};
 
 /// A job that another program runs.
 #[job]
@@ -30,4 +30,15 @@ async fn an_entry_that_is_run_now_is_enqueued_before_the_shape_of_its_arguments_
     let refused = Schedule::new(&client).run_now(&entry).await.expect_err("an equal task has the lock");
     assert!(matches!(refused, PeriodicError::Refused { .. }), "{refused}");
     assert!(client.broker().shape("resize", Some(fingerprint)).await.expect("the broker answers").is_none());
+}
+
+/// An entry of this crate lists its task, one of Go's scheduler its options: both go past what the client does to tasks of its own.
+#[tokio::test]
+async fn the_limit_of_the_client_is_not_that_of_a_listed_entry() {
+    let client = Client::connect("sqlite::memory:").await.expect("a broker").payload_limit(1);
+    let (task_type, task_payload) = ("report".to_owned(), "of a Go program".into());
+    let listed = SchedulerEntry { id: "gos".into(), task_type, task_payload, ..SchedulerEntry::default() };
+    let id = Schedule::new(&client).run_listed(&listed).await.expect("a task");
+    let task = client.inspector().task("default", &id).await.expect("it is stored");
+    assert_eq!((task.r#type.as_str(), &task.payload[..]), ("report", b"of a Go program".as_slice()));
 }

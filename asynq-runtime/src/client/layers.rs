@@ -93,8 +93,8 @@ impl Client {
     /// `enqueue_in_tx` and `row` of a client with layers refuse every task (`EnqueueError::LayersInTransaction`): a
     /// transaction cannot wait for a layer. [`without_layers`](Self::without_layers) is the client for them.
     ///
-    /// No layer sees a task that no client enqueues: the tick of a periodic entry and its `run_now`, the task that the
-    /// aggregation of a group makes, and tasks of other programs such as the command line.
+    /// No layer sees a task that no client enqueues: the tick of a periodic entry, its `run_now` and `run_listed`, the task that
+    /// the aggregation of a group makes, and tasks of other programs such as the command line.
     ///
     /// The service is one for all clones and need not be `Clone`; each task waits for its readiness. Tasks of one
     /// [`enqueue_many`](Self::enqueue_many) go through it side by side, each with an outcome of its own. An error of a
