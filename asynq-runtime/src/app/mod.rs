@@ -229,7 +229,8 @@ impl App {
         Ok(self.into_builder()?.build().await?)
     }
 
-    /// Makes the server as [`build`](Self::build) does, then works until it is asked to stop.
+    /// Makes the server as [`build`](Self::build) does, then works until it is asked to stop. A future that is dropped is a crash of
+    /// all that runs: see [`Server::run`].
     ///
     /// # Errors
     ///

@@ -286,6 +286,9 @@ impl Server {
     /// returned. Threads of the server's own act on signals, so that jobs which block every thread of their runtime do not delay them. A
     /// TERM or INT while no server runs, between two of a loop, is for the next one, which returns at once.
     ///
+    /// A future that is dropped ends the server at once, as a crash does: each task that runs has one crash more. To stop the server by
+    /// a signal of your own, [`start`](Self::start) it and call [`Running::shutdown`].
+    ///
     /// # Errors
     ///
     /// The server cannot start, a service failed, the broker is broken for good ([`Broker::broken`]), too many blocking jobs

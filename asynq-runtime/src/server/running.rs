@@ -11,8 +11,8 @@ use super::{
 };
 use crate::{broker::Broker, client::Client};
 
-/// A running server. Dropping it ends everything at once: tasks that were running run again when their leases are over.
-/// [`shutdown`](Self::shutdown) leaves in order instead.
+/// A running server. Dropping it ends everything at once, as a crash does: tasks that were running run again when their leases are
+/// over, with one crash more. [`shutdown`](Self::shutdown) leaves in order instead.
 ///
 /// ```
 /// # use asynq_runtime::prelude::*;
@@ -82,6 +82,8 @@ impl Running {
     /// the heads of their queues without spending a retry, and takes the server off the list. Returns at most a
     /// second after the timeout, even if the broker is dead or a blocking job does not return: the thread of such a job holds
     /// neither this call nor the end of a multi-thread runtime. A current-thread runtime waits for the thread when it is dropped.
+    ///
+    /// A future that is dropped ends the server at once, as dropping the value does.
     ///
     /// # Errors
     ///

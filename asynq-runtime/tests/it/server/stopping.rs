@@ -10,16 +10,18 @@ use std::{
 
 use asynq_runtime::{
     BoxError, Client, State, TaskState,
-    broker::Broker,
+    broker::{Broker, sqlite::SqliteBroker},
+    clock::ManualClock,
     job::BoxFuture,
     prelude::*,
     server::{JobResponse, Running, Service, ServiceContext},
 };
-use asynq_test_support::eventually_blocking;
+use asynq_test_support::{eventually, eventually_blocking};
 use tokio::sync::{Notify, mpsc::UnboundedReceiver};
 use tower::util::MapFutureLayer;
 
-use super::{Log, flaky::Flaky, ids, leaves_in_time, leaves_with, logged, memory, server, soon, start, task};
+use super::{Log, flaky::Flaky, ids, leaves_in_time, leaves_with, logged, memory, queue, server, soon, start, task};
+use crate::sqlite::with_clock;
 
 type Gate = Arc<tokio::sync::Semaphore>;
 
@@ -294,8 +296,9 @@ async fn jobs_that_block_their_runtime_cost_no_lease_and_are_requeued() {
 }
 
 #[tokio::test]
-async fn dropping_a_running_server_drops_its_jobs() {
-    let broker = memory().await;
+async fn dropping_a_running_server_drops_its_jobs_and_is_a_crash_of_their_tasks() {
+    let clock = ManualClock::default();
+    let broker: Arc<dyn Broker> = Arc::new(SqliteBroker::in_memory(with_clock(clock.clone())).await.unwrap());
     let (builder, mut log) = server::<(waits,)>(&broker);
     let gate = Gate::new(tokio::sync::Semaphore::new(0));
     let running = start(builder.state(gate.clone())).await;
@@ -306,6 +309,12 @@ async fn dropping_a_running_server_drops_its_jobs() {
     assert!(soon(log.recv()).await.is_none());
     assert_eq!(gate.available_permits(), 0);
     assert_eq!(task(&broker, "a").await.unwrap().state, TaskState::Active);
+    clock.advance(broker.lease() + Duration::from_secs(1));
+    let recovered = async || {
+        broker.recover(&[queue("default")]).await.unwrap();
+        task(&broker, "a").await.filter(|task| task.state == TaskState::Pending)
+    };
+    assert_eq!(eventually("the task comes back", recovered).await.crashes, 1);
 }
 
 struct Beside;
