@@ -254,8 +254,11 @@ mod tests {
         }
         let matches = parsed(&["worker", "--concurrency", "3"]).unwrap();
         assert_eq!(Settings::from_flags(matches.subcommand().unwrap().1).unwrap().concurrency, Some(3));
-        let error = Settings::from_flags(&parsed(&["--concurrency", "x"]).unwrap()).unwrap_err().to_string();
-        assert!(error.starts_with("--concurrency: \"x\""), "{error}");
+        let error = |args: &[&str]| Settings::from_flags(&parsed(args).unwrap()).unwrap_err().to_string();
+        let concurrency = error(&["--concurrency", "x"]);
+        assert!(concurrency.starts_with("--concurrency: \"x\""), "{concurrency}");
+        let expected = "--only: it names no job: name those to run, or leave it out to run all";
+        assert_eq!((error(&["--only", ""]), error(&["--only= "])), (expected.into(), expected.into()));
     }
 
     #[test]

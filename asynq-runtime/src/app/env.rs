@@ -50,7 +50,13 @@ impl Settings {
     /// Reads the settings of the flags.
     #[cfg(feature = "main")]
     pub(super) fn from_flags(flags: &clap::ArgMatches) -> Result<Self, AppError> {
-        Self::read(|field| (field.flag, flags.try_get_one::<String>(field.id).ok().flatten().map(OsString::from)))
+        let get = |field: &Field| flags.try_get_one::<String>(field.id).ok().flatten();
+        // A blank variable counts as not set, because not every system that starts programs can leave one out. A flag can be left
+        // out, and one that names no job must not run all of them.
+        if get(&ONLY).is_some_and(|names| names.trim().is_empty()) {
+            return Err(AppError::setting(ONLY.flag, "it names no job: name those to run, or leave it out to run all"));
+        }
+        Self::read(|field| (field.flag, get(field).map(OsString::from)))
     }
 
     #[cfg(any(feature = "main", test))]

@@ -77,7 +77,7 @@ pub struct App {
     client_url: OnceLock<String>,
     queues: Vec<(String, u32)>,
     limits: Vec<(String, usize)>,
-    only: Vec<String>,
+    only: Option<Vec<String>>,
     except: Vec<String>,
     concurrency: Option<usize>,
     shutdown_timeout: Option<Result<Duration, InvalidSpan>>,
@@ -177,7 +177,7 @@ impl App {
 
     /// Runs only jobs of these names; see [`ServerBuilder::only`].
     pub fn only<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
-        self.only.extend(names.into_iter().map(Into::into));
+        self.only.get_or_insert_default().extend(names.into_iter().map(Into::into));
         self
     }
 
@@ -262,7 +262,10 @@ impl App {
                 }
             }
         }
-        builder = builder.only(settings.only.unwrap_or(self.only)).except(settings.except.unwrap_or(self.except));
+        builder = builder.except(settings.except.unwrap_or(self.except));
+        if let Some(names) = settings.only.or(self.only) {
+            builder = builder.only(names);
+        }
         if let Some(concurrency) = settings.concurrency.or(self.concurrency) {
             builder = builder.concurrency(concurrency);
         }
@@ -350,6 +353,11 @@ mod tests {
         assert_eq!(built.unwrap().registry().len(), 1);
         let error = app(only("app tests: tidi")).build().await.unwrap_err().to_string();
         assert!(error.contains("did you mean `app tests: tidy`?"), "{error}");
+        // A list that a program reads from its configuration may turn out empty.
+        let empty = |settings| app(settings).only([""; 0]);
+        let error = empty(Settings::default()).build().await.unwrap_err().to_string();
+        assert!(error.contains("it names no job: name those to run, or leave it out to run all"), "{error}");
+        assert_eq!(empty(only("app tests: *")).build().await.unwrap().registry().len(), 1);
     }
 
     #[test]

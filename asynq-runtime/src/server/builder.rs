@@ -149,10 +149,10 @@ impl ServerBuilder {
         self
     }
 
-    /// Runs only jobs of these names, in which a `*` stands for any text (`mail:*`); a name that no job has is an error. Tasks of
-    /// other jobs are unknown here, so give the jobs of a choice queues of their own.
+    /// Runs only jobs of these names, in which a `*` stands for any text (`mail:*`); a name that no job has is an error, and so is an
+    /// empty list. Tasks of other jobs are unknown here, so give the jobs of a choice queues of their own.
     pub fn only<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
-        self.choice.only.extend(names.into_iter().map(Into::into));
+        self.choice.only.get_or_insert_default().extend(names.into_iter().map(Into::into));
         self
     }
 

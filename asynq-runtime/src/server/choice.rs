@@ -7,7 +7,8 @@ use super::error::ServerError;
 /// Names and patterns of jobs, as they were given.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Choice {
-    pub(crate) only: Vec<String>,
+    /// `None` where all jobs run.
+    pub(crate) only: Option<Vec<String>>,
     pub(crate) except: Vec<String>,
 }
 
@@ -21,16 +22,22 @@ pub(crate) struct Chosen {
 impl Choice {
     /// Returns whether there is no choice, so that everything runs.
     pub(crate) fn is_everything(&self) -> bool {
-        self.only.is_empty() && self.except.is_empty()
+        self.only.is_none() && self.except.is_empty()
     }
 
     /// Checks the choice against the names of the program's jobs and handlers.
     ///
     /// # Errors
     ///
-    /// A name that no job has, with the one that may be meant; a pattern that matches no job; or no job is left.
+    /// A name that no job has, with the one that may be meant; a pattern that matches no job; no job is left; or `only` was given
+    /// without a name.
     pub(crate) fn check(&self, names: &[&str]) -> Result<Chosen, ServerError> {
-        let chosen = Chosen { only: read("only", &self.only, names)?, except: read("except", &self.except, names)? };
+        let only = self.only.as_deref();
+        if only.is_some_and(<[_]>::is_empty) {
+            return Err(ServerError::option("only", "it names no job: name those to run, or leave it out to run all"));
+        }
+        let only = read("only", only.unwrap_or_default(), names)?;
+        let chosen = Chosen { only, except: read("except", &self.except, names)? };
         if !names.is_empty() && !names.iter().any(|name| chosen.keeps(name)) {
             return Err(ServerError::option("except", "it leaves no job to run"));
         }
@@ -70,7 +77,7 @@ mod tests {
 
     fn chosen(only: &[&str], except: &[&str]) -> Result<Vec<&'static str>, String> {
         let owned = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
-        let choice = Choice { only: owned(only), except: owned(except) };
+        let choice = Choice { only: (!only.is_empty()).then(|| owned(only)), except: owned(except) };
         let chosen = choice.check(&NAMES).map_err(|error| error.to_string())?;
         Ok(NAMES.into_iter().filter(|name| chosen.keeps(name)).collect())
     }

@@ -232,6 +232,7 @@ async fn impossible_settings_are_refused_before_the_start() {
         (build(|b| b.queue("a", 1).queue_concurrency("b", 1)).await, "this server does not serve `b`"),
         (build(|b| b.queue("a", 1).queue_concurrency("a", 0)).await, "queue `a` would never run"),
         (build(|b| b.only(["quik"])).await, "did you mean `quick`?"),
+        (build(|b| b.only([""; 0])).await, "it names no job: name those to run, or leave it out to run all"),
         (build(|b| b.except(["quick"])).await, "it leaves no job to run"),
         (build(|b| b.archive("a**", 1, "1d")).await, "invalid option `archive`"),
         (build(|b| b.archive("a", 1, "soon").archive("b", 1, "x")).await, "\"soon\""),
