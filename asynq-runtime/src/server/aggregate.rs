@@ -98,11 +98,11 @@ impl Aggregations {
         if let Some(reason) = wildcard_refusal(&pattern) {
             return Err(("aggregate", reason));
         }
-        let function: Function = Arc::new(move |group, tasks| function(group, tasks).into_aggregated());
-        match self.functions.iter_mut().find(|(known, _)| *known == pattern) {
-            Some(entry) => entry.1 = function,
-            None => self.functions.push((pattern, function)),
+        if self.functions.iter().any(|(known, _)| *known == pattern) {
+            return Err(("aggregate", format!("the pattern `{pattern}` is there twice")));
         }
+        let function: Function = Arc::new(move |group, tasks| function(group, tasks).into_aggregated());
+        self.functions.push((pattern, function));
         Ok(())
     }
 

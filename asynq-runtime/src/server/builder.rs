@@ -237,8 +237,8 @@ impl ServerBuilder {
     ///
     /// The function receives the group and its tasks, in the order in which they joined, and returns the new task, or an
     /// `async` block that does. The new task goes to the queue of the group, with an id of its own: a queue or an id that it
-    /// names is ignored. It must not name a group. Where the function fails or panics, or takes longer than 100 s, the tasks
-    /// return to their group, which is backed off for a while.
+    /// names is ignored. It must not name a group, a `debounce` or `or_replace`. Where the function fails or panics, or takes longer
+    /// than 100 s, the tasks return to their group, which is backed off for a while. A second function of one pattern is an error.
     ///
     /// ```
     /// # use asynq_runtime::prelude::*;

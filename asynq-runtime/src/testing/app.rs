@@ -131,7 +131,7 @@ impl TestApp {
 
     /// Changes other settings of this application's worker, as [`App::server`] does: the jobs, layers, handlers, hooks,
     /// aggregations; [`with_setup`](Self::with_setup) lists the ignored ones. A state or another single value replaces an earlier one,
-    /// layers and hooks are added to earlier ones, and a second handler of one pattern is a mistake.
+    /// layers and hooks are added to earlier ones, and a second handler or aggregation of one pattern is a mistake.
     ///
     /// The hook `before_start` is called when the worker starts: with the first [`drain`](Self::drain) or [`wait`](Self::wait), or
     /// the first [`advance`](Self::advance) of an application with schedules. `on_drain` is never called.

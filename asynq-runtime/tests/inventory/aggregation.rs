@@ -329,7 +329,10 @@ async fn two_jobs_of_the_same_tasks_stop_the_program_at_the_start() {
 
 #[tokio::test]
 async fn invalid_rules_are_refused_when_the_server_is_built() {
+    let made = |_, _: Vec<TaskInfo>| Ok::<_, BoxError>(RawTask::new("digest", ""));
+    let twice = server("sqlite::memory:").aggregate("mails", made).aggregate("mail", made).aggregate("mails", made);
     for (server, expected) in [
+        (twice, "`aggregate`: the pattern `mails` is there twice"),
         (server("sqlite::memory:").group_grace("500ms"), "`group_grace`: it must be at least 1s"),
         (server("sqlite::memory:").group_max_delay("soon"), "`group_max_delay`: invalid duration \"soon\""),
         (server("sqlite::memory:").group_max_size(0), "`group_max_size`: a set has at least 1 task"),
