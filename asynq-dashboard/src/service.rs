@@ -67,6 +67,9 @@ impl DashboardService {
     }
 
     async fn serve(self, cx: ServiceContext) -> Result<(), BoxError> {
+        if self.metrics_of_queues && self.metrics.is_none() {
+            tracing::warn!("`metrics_of_queues` has no effect without an address for `metrics`");
+        }
         let dashboard = (self.configure)(Dashboard::new(cx.client()).registry(cx.registry().clone()))?;
         // Supervisors ask at the root of the port, wherever the pages are mounted.
         let observed = dashboard.clone().observed_only().mount("").queue_metrics(self.metrics_of_queues);
@@ -149,8 +152,19 @@ fn make(flags: &Flags) -> Option<Box<dyn Service>> {
         Some(value) => Ok(Some(value.to_owned())),
         None => environment::text(variable),
     };
+    let (address, metrics) = (given("dashboard", DASHBOARD), given("metrics", METRICS));
+    let (has_pages, has_metrics) = (!matches!(address, Ok(None)), !matches!(metrics, Ok(None)));
+    for (name, needs, has_effect) in [
+        ("dashboard-read-only", "`--dashboard`", has_pages),
+        ("dashboard-host", "`--dashboard` or `--metrics`", has_pages || has_metrics),
+        ("metrics-queues", "`--metrics`", has_metrics),
+    ] {
+        if flags.is_set(name) && !has_effect {
+            tracing::warn!("`--{name}` has no effect without {needs}");
+        }
+    }
     // This function has no error: a variable that cannot be read fails the service when it starts.
-    let (address, metrics, addresses) = match (given("dashboard", DASHBOARD), given("metrics", METRICS)) {
+    let (address, metrics, addresses) = match (address, metrics) {
         (Ok(None), Ok(None)) => return None,
         (Ok(address), Ok(metrics)) => (address, metrics, Ok(())),
         (Err(error), _) | (_, Err(error)) => (None, None, Err(error)),
@@ -164,7 +178,8 @@ fn make(flags: &Flags) -> Option<Box<dyn Service>> {
             hosts.into_iter().fold(dashboard.from_env()?, Dashboard::allow_host).host_flag("--dashboard-host");
         Ok(if read_only { dashboard.read_only(true) } else { dashboard })
     };
-    let metrics_of_queues = flags.is_set("metrics-queues") || environment::flag(METRICS_QUEUES).unwrap_or(false);
+    let metrics_of_queues =
+        has_metrics && (flags.is_set("metrics-queues") || environment::flag(METRICS_QUEUES).unwrap_or(false));
     Some(Box::new(DashboardService { address, metrics, metrics_of_queues, configure: Box::new(configure) }))
 }
 
@@ -189,4 +204,30 @@ fn flags() -> Vec<Flag> {
             "Adds the numbers of all queues to the metrics, for one worker of many [env: ASYNQ_METRICS_QUEUES]",
         ),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use asynq_test_support::Log;
+
+    use super::*;
+
+    #[test]
+    fn a_flag_without_the_address_that_it_is_for_is_warned_of() {
+        let log = Log::keep();
+        for (names, warned) in [
+            (&["dashboard-read-only"][..], 1),
+            (&["dashboard-host"], 1),
+            (&["metrics-queues"], 1),
+            (&["dashboard", "metrics-queues"], 1),
+            (&["metrics", "dashboard-read-only"], 1),
+            (&["dashboard", "dashboard-read-only", "dashboard-host"], 0),
+            (&["metrics", "metrics-queues", "dashboard-host"], 0),
+        ] {
+            let before = log.with("has no effect without").len();
+            let given = names.iter().fold(Flags::default(), |flags, name| flags.set(*name, Some("0".to_owned())));
+            drop(make(&given));
+            assert_eq!(log.with("has no effect without").len() - before, warned, "{names:?}");
+        }
+    }
 }

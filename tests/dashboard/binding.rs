@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use asynq_dashboard::DashboardError;
+use asynq_test_support::Log;
 use asynq_tests::{PATIENCE, SqliteFixture as Fixture, eventually, soon};
 
 use crate::dashboard::stage::{Request, Served, TOKEN, dashboard, hash};
@@ -56,6 +57,17 @@ async fn an_invalid_setting_is_refused_with_a_valid_example() {
     let taken = new().bind("127.0.0.1:0").await.unwrap();
     let error = new().bind(&taken.address().to_string()).await.unwrap_err();
     assert!(error.to_string().starts_with(&format!("cannot listen at {}", taken.address())), "{error}");
+}
+
+#[tokio::test]
+async fn trusted_proxies_without_a_trusted_header_are_warned_of() {
+    let (fixture, log) = (Fixture::start().await, Log::keep());
+    let named = || dashboard(&fixture).trust_proxy([10_u8, 0, 0, 5]);
+    for (dashboard, warned) in [(named(), 1), (named().observed_only(), 0), (named().trusted_header("x-user"), 0)] {
+        let before = log.with("`trust_proxy`").len();
+        drop(dashboard.bind("127.0.0.1:0").await.unwrap());
+        assert_eq!(log.with("`trust_proxy`").len() - before, warned);
+    }
 }
 
 #[tokio::test]

@@ -219,6 +219,22 @@ async fn a_trusted_header_lets_in_and_a_request_without_it_is_refused() {
 }
 
 #[tokio::test]
+async fn a_trusted_header_lets_in_from_the_proxies_that_are_named() {
+    use axum::extract::ConnectInfo;
+    use tower::ServiceExt as _;
+
+    let fixture = Fixture::start().await;
+    let router = dashboard(&fixture).trusted_header("x-user").trust_proxy([10_u8, 0, 0, 5]).router().unwrap();
+    for (last, status) in [(5_u8, 200), (6, 403)] {
+        let peer = std::net::SocketAddr::from(([10, 0, 0, last], 4000));
+        let request = http::Request::get("/api/queues").header("host", "localhost").header("x-user", "ann");
+        let request = request.extension(ConnectInfo(peer)).body(axum::body::Body::empty()).unwrap();
+        let answer = router.clone().oneshot(request).await.unwrap();
+        assert_eq!(answer.status().as_u16(), status, "{peer}");
+    }
+}
+
+#[tokio::test]
 async fn a_page_redirects_to_the_login_and_the_api_answers_401() {
     let fixture = Fixture::start().await;
     let served = Served::start(dashboard(&fixture).password_hash(hash()).mount("/jobs")).await;

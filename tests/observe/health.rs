@@ -125,6 +125,32 @@ on_both_brokers! {
 }
 
 #[tokio::test]
+async fn a_service_exports_the_numbers_of_queues_where_it_is_told_to() {
+    let log = Log::keep();
+    let start = async |dashboard: asynq_dashboard::DashboardService| {
+        let server = Server::builder("sqlite::memory:").registry(Registry::from_descriptors([]).unwrap());
+        let server = server.handle("x", |_: RawTask| async { Ok::<(), JobError>(()) }).service(dashboard);
+        server.build().await.unwrap().start().await.unwrap()
+    };
+    for (number, queues) in [false, true].into_iter().enumerate() {
+        let dashboard = asynq_dashboard::service("127.0.0.1:0").metrics("127.0.0.1:0").metrics_of_queues(queues);
+        let running = start(dashboard).await;
+        running.client().enqueue(RawTask::new("x", "").process_in("1h")).await.unwrap();
+        let opened = async || log.with("metrics at http://").get(number).cloned();
+        let line = eventually("the port is open", opened).await;
+        let address = line.split("http://").nth(1).unwrap().trim_end_matches('/').to_owned();
+        let answer = tokio::task::spawn_blocking(move || ask(&address, "/metrics")).await.unwrap().unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        assert_eq!(answer.contains("asynq_queue_size"), queues, "{answer}");
+        running.shutdown().await.unwrap();
+    }
+    let running = start(asynq_dashboard::service("127.0.0.1:0").metrics_of_queues(true)).await;
+    let warned = async || log.with("`metrics_of_queues` has no effect without an address for `metrics`").pop();
+    eventually("the service says that it exports nothing", warned).await;
+    running.shutdown().await.unwrap();
+}
+
+#[tokio::test]
 async fn readiness_goes_with_the_broker_and_comes_back_and_the_process_lives_on() {
     let mut redis = RedisServer::start(Persistence::None);
     let client = Client::connect(&redis.url()).await.unwrap();
