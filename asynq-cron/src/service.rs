@@ -88,10 +88,10 @@ impl SchedulerService {
         self
     }
 
-    /// Calls `entries` for further entries at the start and then once per `every`: at least 1 s, at most a year; asynq uses 3
-    /// minutes. New entries are added, changed ones replaced, and missing ones removed, and forgotten unless another program lists
-    /// them: one that goes while no scheduler leads is remembered for a month, and goes on with its last tick if it comes back. An
-    /// error changes nothing.
+    /// Calls `entries` for further entries at the start and then once per `every`; asynq uses 3 minutes. Less than 1 s counts as
+    /// that, and more than a year as a year. New entries are added, changed ones replaced, and missing ones removed, and forgotten
+    /// unless another program lists them: one that goes while no scheduler leads is remembered for a month, and goes on with its last
+    /// tick if it comes back. An error changes nothing.
     ///
     /// Entries with arguments should have a [`key`](Periodic::key). One with a `HashMap` in its arguments needs it: the map writes
     /// its keys in another order each time, so that each call would replace the entry by another one.
@@ -120,8 +120,8 @@ impl SchedulerService {
         self
     }
 
-    /// Sets how long the leader leads without renewing its lead, which is also how late ticks are after its death; default 10 s,
-    /// at least 3 s, at most a year. A text that is not a duration stops the server with an error.
+    /// Sets how long the leader leads without renewing its lead, which is also how late ticks are after its death; default 10 s. Less
+    /// than 3 s counts as that, and more than a year as a year. A text that is not a duration stops the server with an error.
     pub fn leader_ttl(mut self, ttl: impl IntoSpan) -> Self {
         self.ttl = ttl.into_span().map(|ttl| ttl.clamp(SHORTEST_TTL, LONGEST));
         self

@@ -82,7 +82,7 @@ impl Dashboard {
         self
     }
 
-    /// Sets whether nothing can be changed; default no. A read-only dashboard has no routes that change anything.
+    /// Sets whether nothing can be changed; default no. A read-only dashboard refuses every change.
     pub fn read_only(mut self, read_only: bool) -> Self {
         self.read_only = read_only;
         self
@@ -187,6 +187,9 @@ impl Dashboard {
     /// Returns the router, to merge into that of an application. Its paths begin with [`mount`](Self::mount). Wrong
     /// logins are counted by address where the application is served with axum's
     /// `into_make_service_with_connect_info::<SocketAddr>()`, and all together otherwise.
+    ///
+    /// This call installs the recorder of the process's metrics, as the start of a server does, unless there is one: a program with a
+    /// recorder of its own installs it before.
     ///
     /// # Errors
     ///

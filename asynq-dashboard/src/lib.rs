@@ -17,7 +17,7 @@
 //!   token, or a header of a trusted proxy.
 //! - A request must name a host of this machine, or one that [`Dashboard::allow_host`] allows: against DNS rebinding.
 //! - A change needs `Sec-Fetch-Site: same-origin` (or an `Origin` that is the host) and the header
-//!   `x-asynq-dashboard: 1`; there are no CORS headers. [`Dashboard::read_only`] leaves all changes out of the routes.
+//!   `x-asynq-dashboard: 1`; there are no CORS headers. [`Dashboard::read_only`] refuses all changes.
 //! - A page runs only its own scripts (`Content-Security-Policy`), and cannot be framed.
 
 mod action;

@@ -13,7 +13,7 @@ pub(crate) struct Web {
     /// Where to listen; a port alone is one of this machine
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080")]
     listen: String,
-    /// Shows everything and changes nothing: the routes that do are not there
+    /// Shows everything and refuses every change
     #[arg(long)]
     read_only: bool,
     /// A name, beside those of this machine, by which browsers may ask; may be repeated

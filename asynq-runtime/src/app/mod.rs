@@ -46,7 +46,8 @@ use crate::{
 
 /// The options of a worker, which a set-up function receives and returns.
 ///
-/// Flags and environment variables override the options that are set here, and [`server`](Self::server) overrides both.
+/// Flags and environment variables override the options that are set here. The settings of [`server`](Self::server) come last: a
+/// single value replaces both, and a queue or a choice of jobs is added to the others.
 ///
 /// ```no_run
 /// # mod program {
@@ -201,7 +202,8 @@ impl App {
         self
     }
 
-    /// Sets how many tasks run at a time at most; default the number of processors.
+    /// Sets how many tasks run at a time at most; 0, as the default, is the number of processors. In a flag or a variable 0 is an
+    /// error.
     pub fn concurrency(mut self, concurrency: usize) -> Self {
         self.concurrency = Some(concurrency);
         self

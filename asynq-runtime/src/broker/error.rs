@@ -40,7 +40,8 @@ pub enum BrokerErrorKind {
     Config,
     /// The stored data was not written by asynq or this crate, or is damaged.
     Corrupt,
-    /// The program has closed the broker.
+    /// The program has closed the broker; or, of a report of progress, the run has ended because its task was taken over or
+    /// deleted.
     Closed,
     /// The broker gave an answer that none of its versions should give.
     Unexpected,

@@ -155,7 +155,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`ResultError::Nowhere`] if there is no such task. Otherwise as [`Enqueued::wait`].
+    /// As [`find`](Self::find), and then as [`Enqueued::wait`].
     pub fn wait<J: Job>(
         &self,
         id: impl AsRef<str>,

@@ -84,8 +84,8 @@ impl Wake for Ready {
 partial_debug!(Layered { wraps as Vec::len, .. });
 
 impl Client {
-    /// Puts a tower layer around [`enqueue`](Self::enqueue), [`enqueue_raw`](Self::enqueue_raw) and
-    /// [`enqueue_many`](Self::enqueue_many) of this client and of clones that are made afterwards, and so around every
+    /// Puts a tower layer around [`enqueue`](Self::enqueue), [`enqueue_raw`](Self::enqueue_raw), [`enqueue_many`](Self::enqueue_many)
+    /// and [`enqueue_all`](Self::enqueue_all) of this client and of clones that are made afterwards, and so around every
     /// `job::enqueue(&client, …)`. The layer may change headers or the queue, refuse, wait, and see the outcome. The
     /// layer that was added first is the outermost, as around the server's jobs: it sees a task first and its outcome
     /// last.
@@ -97,8 +97,8 @@ impl Client {
     /// the aggregation of a group makes, and tasks of other programs such as the command line.
     ///
     /// The service is one for all clones and need not be `Clone`; each task waits for its readiness. Tasks of one
-    /// [`enqueue_many`](Self::enqueue_many) go through it side by side, each with an outcome of its own. An error of a
-    /// layer comes back as [`EnqueueError::Layer`].
+    /// [`enqueue_many`](Self::enqueue_many) or [`enqueue_all`](Self::enqueue_all) go through it side by side, each by a call of the
+    /// broker and with an outcome of its own. An error of a layer comes back as [`EnqueueError::Layer`].
     ///
     /// ```
     /// # use asynq_runtime::prelude::*;

@@ -132,8 +132,8 @@ impl Client {
         self.enqueue(task)
     }
 
-    /// Enqueues many tasks of one type in few round trips; one outcome per item, in order. For jobs of several types there is
-    /// [`enqueue_all`](Self::enqueue_all).
+    /// Enqueues many tasks of one type in few round trips, or one for each through [layers](Self::layer); one outcome per item, in
+    /// order. For jobs of several types there is [`enqueue_all`](Self::enqueue_all).
     ///
     /// # Errors
     ///
@@ -146,7 +146,8 @@ impl Client {
         self.enqueue_all(tasks.into_iter().map(T::into_task))
     }
 
-    /// Enqueues many tasks of any types in few round trips, with `.into()` on each; one outcome per item, in order.
+    /// Enqueues many tasks of any types, with `.into()` on each, in few round trips, or one for each through [layers](Self::layer);
+    /// one outcome per item, in order.
     ///
     /// ```
     /// # use asynq_runtime::prelude::*;

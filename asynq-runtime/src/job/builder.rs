@@ -53,7 +53,7 @@ macro_rules! option_methods {
             self
         }
 
-        /// Sets the longest time of one attempt; at least 1 s, rounded up to whole seconds.
+        /// Sets the longest time of one attempt; longer than zero, rounded up to whole seconds.
         #[doc(alias("time_limit"))]
         pub fn timeout(mut self, timeout: impl IntoSpan) -> Self {
             self$(.$task)?.set(|p| span("timeout", timeout).map(|timeout| p.timeout = Some(timeout)));

@@ -97,6 +97,10 @@ impl<T: Serialize + DeserializeOwned + 'static> Checkpoint<T> {
     /// # Errors
     ///
     /// As [`save`](Self::save); also when called outside a tokio runtime.
+    ///
+    /// # Panics
+    ///
+    /// In async code, where [`save`](Self::save) is the call.
     pub fn save_blocking(&self, value: T) -> Result<(), CheckpointError> {
         if self.ctx.as_ref().and_then(JobContext::broker).is_none() {
             *self.saved.lock() = Some(value);

@@ -258,6 +258,10 @@ impl JobContext {
     /// # Errors
     ///
     /// As [`progress`](Self::progress); also when called outside a tokio runtime.
+    ///
+    /// # Panics
+    ///
+    /// In async code, where [`progress`](Self::progress) is the call.
     pub fn progress_blocking(&self, fraction: f64, note: impl Into<String>) -> Result<(), BrokerError> {
         if self.0.parts.broker.is_none() {
             return Ok(());

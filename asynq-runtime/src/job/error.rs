@@ -19,9 +19,10 @@ pub enum Policy {
     Fail,
     /// The task is archived at once.
     SkipRetry,
-    /// The task is deleted, and counted as processed, not as failed.
+    /// The task is deleted, or kept as completed without a result if it is [awaited](crate::JobBuilder::awaited); counted as
+    /// processed, not as failed.
     Revoke,
-    /// A failure: the task is tried again after this time instead of the usual back-off.
+    /// A failure: the task is tried again after this time instead of the usual back-off, or archived when no retry is left.
     RetryIn(Duration),
     /// Not a failure: the task runs again after this time, and no retry is spent.
     Snooze(Duration),
@@ -69,13 +70,14 @@ impl JobError {
         Self::with(error, Policy::SkipRetry)
     }
 
-    /// Returns the error of a task that is not wanted any more: the task is deleted.
+    /// Returns the error of a task that is not wanted any more: the task is deleted, or kept as completed without a result if it is
+    /// [awaited](crate::JobBuilder::awaited).
     pub fn revoke(error: impl Into<BoxError>) -> Self {
         Self::with(error, Policy::Revoke)
     }
 
-    /// Returns a failure after which the task is tried again after `delay`. A delay that cannot be read makes an ordinary
-    /// failure whose text quotes the delay.
+    /// Returns a failure after which the task is tried again after `delay`, or archived when no retry is left. A delay that cannot
+    /// be read makes an ordinary failure whose text quotes the delay.
     pub fn retry_in(delay: impl IntoSpan, error: impl Into<BoxError>) -> Self {
         match delay.into_span() {
             Ok(delay) => Self::with(error, Policy::RetryIn(delay)),

@@ -74,6 +74,10 @@ impl JobContext {
     /// # Errors
     ///
     /// As [`write_result`](Self::write_result); also when called outside a tokio runtime.
+    ///
+    /// # Panics
+    ///
+    /// In async code, where [`write_result`](Self::write_result) is the call.
     pub fn write_result_blocking<T: Serialize>(&self, value: &T) -> Result<(), WriteResultError> {
         let result = self.encoded(value)?;
         if self.broker().is_none() {

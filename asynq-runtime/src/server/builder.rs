@@ -187,8 +187,8 @@ impl ServerBuilder {
         self
     }
 
-    /// Sets how many blocking jobs run at a time at most, within the concurrency; default 512, at least 1. A job that gets no thread
-    /// within its timeout is deferred by a minute, 25 times in a row without a retry spent.
+    /// Sets how many blocking jobs run at a time at most, within the concurrency; default 512, and 0 counts as 1. A job that gets no
+    /// thread within its timeout is deferred by a minute, 25 times in a row without a retry spent.
     pub fn blocking_limit(mut self, limit: usize) -> Self {
         self.blocking_limit = limit;
         self
@@ -266,7 +266,8 @@ impl ServerBuilder {
         self.rule(|groups| groups.set_max_delay(delay))
     }
 
-    /// Aggregates a group when it has so many tasks, at least 1, and never more into one; default 1000, which is also the most.
+    /// Aggregates a group when it has so many tasks, at least 1, and never more into one; default 1000, and more than that counts as
+    /// 1000.
     pub fn group_max_size(self, size: usize) -> Self {
         self.rule(|groups| groups.set_max_size(size))
     }

@@ -43,7 +43,8 @@ impl Running {
     ///
     /// # Errors
     ///
-    /// The server cannot go on: a service failed, the broker is broken for good, or too many blocking jobs were given up.
+    /// The server cannot go on: a service failed, the broker is broken for good, or too many blocking jobs were given up. Or the
+    /// broker refused the question, for example because the login may not ask it.
     pub async fn drained(&self) -> Result<(), ServerError> {
         tokio::select! {
             biased;
