@@ -20,6 +20,7 @@ mod spec;
 mod tick;
 mod timetable;
 
+pub use asynq_grammar::cron::CronError;
 pub use asynq_runtime::broker::{EntryId, Overlap};
 
 pub use self::{

@@ -228,7 +228,9 @@ fn release(variable: Option<OsString>) -> Result<u64, BoxError> {
 }
 
 asynq_runtime::__private::inventory::submit! {
-    ServiceEntry { name: "periodic", make, flags, rows: || PeriodicEntry::code().map_or_else(Vec::new, |code| (code.rows)()) }
+    ServiceEntry::new("periodic", make)
+        .flags(flags)
+        .rows(|| PeriodicEntry::code().map_or_else(Vec::new, |code| (code.rows)()))
 }
 
 fn make(flags: &Flags) -> Option<Box<dyn Service>> {
@@ -250,12 +252,11 @@ fn flags() -> Vec<Flag> {
 pub(crate) fn rows() -> Vec<ServiceRow> {
     let now = Utc::now();
     let row = |entry: &&PeriodicEntry| match entry.to_periodic() {
-        Ok(periodic) => ServiceRow {
-            subject: periodic.job().to_owned(),
-            detail: format!("{} · {}", periodic.spec(), periodic.spec().sentence()),
-            next: periodic.spec().upcoming_after(now, 5),
-        },
-        Err(error) => ServiceRow { subject: entry.job.name.to_owned(), detail: error.to_string(), next: Vec::new() },
+        Ok(periodic) => {
+            let spec = periodic.spec();
+            ServiceRow::new(periodic.job(), format!("{spec} · {}", spec.sentence())).next(spec.upcoming_after(now, 5))
+        }
+        Err(error) => ServiceRow::new(entry.job.name, error.to_string()),
     };
     PeriodicEntry::linked().iter().map(row).collect()
 }

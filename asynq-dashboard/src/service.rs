@@ -144,7 +144,7 @@ impl fmt::Debug for DashboardService {
 }
 
 inventory::submit! {
-    ServiceEntry { name: "dashboard", make, flags, rows: Vec::new }
+    ServiceEntry::new("dashboard", make).flags(flags)
 }
 
 fn make(flags: &Flags) -> Option<Box<dyn Service>> {

@@ -9,6 +9,7 @@ use crate::task::{Extra, UniqueUntil};
 /// Every method is `const`, so that the options of a job are a constant. An option that is not set has the default of asynq:
 /// queue `default`, 25 retries, 30 minutes per attempt (unless a deadline is set), not unique, deleted on success.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use = "each method returns the changed options"]
 #[non_exhaustive]
 pub struct JobOptions {
     /// Queue; default `default`.

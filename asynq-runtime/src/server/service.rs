@@ -93,11 +93,12 @@ impl ServiceContext {
 
 partial_debug!(ServiceContext { client, .. });
 
-/// A service that a linked crate offers to every server: `inventory::submit! { ServiceEntry { .. } }`.
+/// A service that a linked crate offers to every server: `inventory::submit! { ServiceEntry::new(name, make) }`.
 ///
 /// A program of `main!` starts it by its flags. A server of [`Server::builder`](super::Server::builder) starts it as if no
 /// flag was given, unless the server has a service of that name already or leaves linked services out.
 #[derive(Clone, Copy)]
+#[non_exhaustive]
 pub struct ServiceEntry {
     /// Name of the service.
     pub name: &'static str,
@@ -112,6 +113,23 @@ pub struct ServiceEntry {
 inventory::collect!(ServiceEntry);
 
 impl ServiceEntry {
+    /// Returns the entry of a service without flags and rows.
+    pub const fn new(name: &'static str, make: fn(&Flags) -> Option<Box<dyn Service>>) -> Self {
+        Self { name, make, flags: Vec::new, rows: Vec::new }
+    }
+
+    /// Sets the flags that the service adds to the program's command line.
+    pub const fn flags(mut self, flags: fn() -> Vec<Flag>) -> Self {
+        self.flags = flags;
+        self
+    }
+
+    /// Sets the rows that the service adds to the listing of `jobs`.
+    pub const fn rows(mut self, rows: fn() -> Vec<ServiceRow>) -> Self {
+        self.rows = rows;
+        self
+    }
+
     /// Returns every service that is linked into this program, by name.
     pub fn linked() -> Vec<&'static Self> {
         let mut entries: Vec<_> = inventory::iter::<Self>().collect();
@@ -124,6 +142,7 @@ partial_debug!(ServiceEntry { name, .. });
 
 /// One line that a service adds to the listing of `jobs`, such as a periodic entry.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct ServiceRow {
     /// Subject of the row: a job's name, an address.
     pub subject: String,
@@ -131,6 +150,19 @@ pub struct ServiceRow {
     pub detail: String,
     /// The next moments of the subject, soonest first; empty where it has none.
     pub next: Vec<DateTime<Utc>>,
+}
+
+impl ServiceRow {
+    /// Returns a row without next moments.
+    pub fn new(subject: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self { subject: subject.into(), detail: detail.into(), next: Vec::new() }
+    }
+
+    /// Sets the next moments of the subject, soonest first.
+    pub fn next(mut self, next: Vec<DateTime<Utc>>) -> Self {
+        self.next = next;
+        self
+    }
 }
 
 /// The services of one running server; dropping it ends them.

@@ -58,15 +58,12 @@ mod greeter {
     }
 
     inventory::submit! {
-        ServiceEntry {
-            name: "greeter",
-            make: |flags| {
-                let name = flags.value("greet")?;
-                Some(Box::new(Greeter(name.to_owned())))
-            },
-            flags: || vec![Flag::value("greet", "NAME", "Greets this one")],
-            rows: || vec![ServiceRow { subject: "greeting".into(), detail: "once".into(), next: Vec::new() }],
-        }
+        ServiceEntry::new("greeter", |flags| {
+            let name = flags.value("greet")?;
+            Some(Box::new(Greeter(name.to_owned())))
+        })
+        .flags(|| vec![Flag::value("greet", "NAME", "Greets this one")])
+        .rows(|| vec![ServiceRow::new("greeting", "once")])
     }
 }
 
