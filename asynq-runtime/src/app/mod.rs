@@ -327,6 +327,8 @@ mod tests {
         let server = app(Settings::default()).build().await.unwrap();
         assert_eq!((server.concurrency(), server.queues().collect::<Vec<_>>()), (7, vec![("mails", 2)]));
         assert!(server.registry().get("app tests: tidy").is_some());
+        let default = Server::builder("sqlite::memory:").register::<Tidy>().build().await.unwrap().concurrency();
+        assert_eq!(app(Settings::default()).concurrency(0).build().await.unwrap().concurrency(), default);
     }
 
     #[tokio::test]

@@ -116,6 +116,15 @@ async fn a_blocking_job_takes_them_as_well_and_has_a_result() {
 }
 
 #[tokio::test]
+async fn a_set_has_a_thousand_tasks_at_most_whatever_its_rule_says() {
+    let (app, _) = app().await;
+    let app = app.server(|server| server.group_max_size(5_000));
+    let notes = app.client().enqueue_many((0..=1_000).map(|n| note::job(n.to_string()))).await.unwrap();
+    assert!(notes.iter().all(Result::is_ok));
+    assert_eq!(app.drain().await.aggregated, 1_000);
+}
+
+#[tokio::test]
 async fn a_set_waits_no_longer_than_it_may() {
     let (app, _) = app().await;
     let app = app.server(|server| server.group_grace("10m").group_max_delay("30s"));

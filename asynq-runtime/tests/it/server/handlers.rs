@@ -1,8 +1,13 @@
 //! Handlers of raw tasks, and results that are written while a job runs.
 
+use std::sync::{
+    Mutex,
+    mpsc::{Receiver, channel},
+};
+
 use asynq_runtime::{Bytes, Client, Registry, State, TaskState, job::WriteResultError, prelude::*};
 
-use super::{Log, enqueue, flaky::Flaky, logged, memory, server, settled, soon, start};
+use super::{Log, enqueue, flaky::Flaky, logged, memory, server, settled, soon, start, task};
 
 #[job(name = "image:resize", codec = "json", retention = "1h")]
 async fn resize(log: State<Log>, width: u32) -> JobResult {
@@ -21,6 +26,14 @@ async fn writes(ctx: &JobContext) -> JobResult {
 fn writes_on_a_thread(ctx: &JobContext) -> JobResult<u8> {
     ctx.write_result_blocking(&"half")?;
     Ok(9)
+}
+
+#[job]
+fn reports_on_a_thread(ctx: &JobContext, log: State<Log>, gate: State<Mutex<Receiver<()>>>) -> JobResult {
+    ctx.progress_blocking(0.5, "half")?;
+    log.send("reported".into())?;
+    gate.lock().unwrap().recv()?;
+    Ok(())
 }
 
 #[job(codec = "json", retention = "1h")]
@@ -148,6 +161,20 @@ async fn a_result_is_written_while_the_job_runs_and_the_last_one_counts() {
     writes_on_a_thread::job().task_id("t").enqueue(&client).await.unwrap();
     let done = settled(&broker, &running, "t", TaskState::Completed).await;
     assert_eq!(done.result.as_deref(), Some(&b"9"[..]));
+    soon(running.shutdown()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_blocking_job_reports_how_far_it_is() {
+    let broker = memory().await;
+    let (builder, mut log) = server::<(reports_on_a_thread,)>(&broker);
+    let (open, gate) = channel();
+    let running = start(builder.state(Mutex::new(gate))).await;
+    reports_on_a_thread::job().task_id("r").enqueue(&running.client()).await.unwrap();
+    assert_eq!(logged(&mut log).await, "reported");
+    let progress = task(&broker, "r").await.unwrap().progress.unwrap();
+    assert_eq!((progress.fraction, progress.note.as_str()), (0.5, "half"));
+    open.send(()).unwrap();
     soon(running.shutdown()).await.unwrap();
 }
 

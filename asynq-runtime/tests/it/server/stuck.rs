@@ -98,6 +98,16 @@ async fn a_blocking_job_that_never_gets_a_thread_has_not_failed() {
     soon(running.shutdown()).await.unwrap();
 }
 
+#[tokio::test]
+async fn a_server_with_a_limit_of_no_blocking_job_runs_one_at_a_time() {
+    let broker = memory().await;
+    let (builder, mut log) = server::<(quick,)>(&broker);
+    let running = start(builder.blocking_limit(0)).await;
+    quick::enqueue(&running.client()).await.unwrap();
+    assert_eq!(logged(&mut log).await, "quick");
+    soon(running.shutdown()).await.unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_whose_slots_are_all_given_up_leaves_with_an_error() {
     let broker = memory().await;
