@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use asynq_runtime::{broker::Page, task::TaskState};
-use asynq_tests::{Build as _, Store as _, complete, default_queue, done, group, queue, task};
+use asynq_tests::{Build as _, complete, default_queue, done, group, queue, task};
 
 use super::{Fixture, inspect::ids};
 
