@@ -63,7 +63,7 @@ impl JobModel {
         });
         for (ty, parameter) in types.zip(&signature.parameters) {
             if let Parameter::Incomplete { error, .. } = parameter {
-                ty.clone_from(error);
+                **ty = Type::Verbatim(error.to_compile_error());
                 // The compiler would report each use in the body of a parameter without a type.
                 function.body = quote!({ ::core::unimplemented!() });
                 function.attrs.push(parse_quote!(#[allow(unused)]));

@@ -40,8 +40,8 @@ pub(super) enum Parameter {
     Tick(Box<Type>),
     /// A value that is stored in the payload.
     Argument(Box<Argument>),
-    /// `mailer: State` or `name: str`; holds an error in the place of the type, about which the compiler then says nothing.
-    Incomplete { error: Box<Type>, is_argument: bool },
+    /// `mailer: State` or `name: str`; the error takes the place of the type, about which the compiler then says nothing.
+    Incomplete { error: syn::Error, is_argument: bool },
     /// A mistake has been recorded; `is_argument` says here and above whether the caller gives a value all the same.
     Broken { is_argument: bool },
 }
@@ -149,8 +149,7 @@ impl Parameter {
 
 impl Parameter {
     fn incomplete((tokens, message): Mistake, is_argument: bool) -> Self {
-        let error = syn::Error::new_spanned(tokens, message).into_compile_error();
-        Self::Incomplete { error: Box::new(Type::Verbatim(error)), is_argument }
+        Self::Incomplete { error: syn::Error::new_spanned(tokens, message), is_argument }
     }
 
     /// Returns the argument that this parameter is; `None` for every other parameter.

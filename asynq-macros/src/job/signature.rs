@@ -126,16 +126,8 @@ impl Reader<'_> {
                 }
             };
             let mut parameter = Parameter::read(typed, self.kind, self.errors);
-            if self.is_contract
-                && matches!(
-                    parameter,
-                    Parameter::Context | Parameter::State(_) | Parameter::FromContext(_) | Parameter::Checkpoint(_)
-                )
-            {
-                self.wrong(
-                    &typed.ty,
-                    "a job without a body is only enqueued here, so this program does not supply it; leave it out",
-                );
+            if self.is_contract {
+                self.parameter_of_a_contract(&parameter, &typed.ty);
             }
             match parameter {
                 Parameter::Context if has_context => {
@@ -165,6 +157,21 @@ impl Reader<'_> {
             self.wrong(variadic, "a job's arguments are stored by name; write them one by one");
         }
         parameters
+    }
+
+    /// Refuses a parameter that no caller gives, and records a mistake in a type: the compiler never sees the function of a contract, in
+    /// which the message would stand.
+    fn parameter_of_a_contract(&mut self, parameter: &Parameter, ty: &Type) {
+        match parameter {
+            Parameter::Context | Parameter::State(_) | Parameter::FromContext(_) | Parameter::Checkpoint(_) => {
+                self.wrong(
+                    ty,
+                    "a job without a body is only enqueued here, so this program does not supply it; leave it out",
+                );
+            }
+            Parameter::Incomplete { error, .. } => self.errors.push(Position::Item, error.clone()),
+            Parameter::Tick(_) | Parameter::Argument(_) | Parameter::Broken { .. } => {}
+        }
     }
 
     /// Refuses a job whose one argument, which is the payload itself, is not stored or has a default for a payload without it.
