@@ -1,11 +1,11 @@
 //! Reads the signature of a job's function and refuses functions that cannot be a job.
 
 use quote::ToTokens;
-use syn::{Attribute, FnArg, GenericParam, ReturnType, Safety, Signature, Type, parse_quote};
+use syn::{Attribute, FnArg, GenericParam, PatType, ReturnType, Safety, Signature, Type, parse_quote};
 
 use super::{
     Attribute as Kind,
-    parameter::{Parameter, Static, borrow_in, keyword_in},
+    parameter::{Parameter, Static, borrow_in, is_mark, keyword_in, moves_to_field},
 };
 use crate::{
     errors::{Errors, Position},
@@ -59,6 +59,12 @@ impl JobSignature {
 /// Returns whether this attribute makes a job of the function, too.
 pub(super) fn is_job(attr: &Attribute) -> bool {
     attr.path().segments.last().is_some_and(|segment| segment.ident == "job" || segment.ident == "periodic")
+}
+
+/// Returns whether an attribute of a contract's parameter has an effect, sets a lint, or was refused with the parameter.
+fn is_for_contracts(attr: &Attribute) -> bool {
+    const OTHERS: [&str; 7] = ["allow", "expect", "warn", "deny", "forbid", "cfg", "cfg_attr"];
+    moves_to_field(attr) || is_mark(attr) || OTHERS.iter().any(|name| attr.path().is_ident(name))
 }
 
 struct Reader<'a> {
@@ -127,7 +133,7 @@ impl Reader<'_> {
             };
             let mut parameter = Parameter::read(typed, self.kind, self.errors);
             if self.is_contract {
-                self.parameter_of_a_contract(&parameter, &typed.ty);
+                self.parameter_of_a_contract(&parameter, typed);
             }
             match parameter {
                 Parameter::Context if has_context => {
@@ -159,13 +165,19 @@ impl Reader<'_> {
         parameters
     }
 
-    /// Refuses a parameter that no caller gives, and records a mistake in a type: the compiler never sees the function of a contract, in
-    /// which the message would stand.
-    fn parameter_of_a_contract(&mut self, parameter: &Parameter, ty: &Type) {
+    /// Refuses a parameter that no caller gives, and records mistakes about which the compiler says nothing, because it never sees the
+    /// function of a contract: an attribute that does not exist, and a type in whose place the message would stand.
+    fn parameter_of_a_contract(&mut self, parameter: &Parameter, typed: &PatType) {
+        for attr in typed.attrs.iter().filter(|attr| !is_for_contracts(attr)) {
+            self.wrong(
+                attr,
+                "a job without a body leaves only its struct, so this attribute would do nothing; leave it out",
+            );
+        }
         match parameter {
             Parameter::Context | Parameter::State(_) | Parameter::FromContext(_) | Parameter::Checkpoint(_) => {
                 self.wrong(
-                    ty,
+                    &typed.ty,
                     "a job without a body is only enqueued here, so this program does not supply it; leave it out",
                 );
             }

@@ -1,0 +1,6 @@
+use asynq_runtime::prelude::*;
+
+#[job]
+async fn bill(#[form_context] tenant: String, #[allow(unused)] month: u8) -> JobResult;
+
+fn main() {}
