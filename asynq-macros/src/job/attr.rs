@@ -203,5 +203,15 @@ mod tests {
             mistakes("retry = 5 queue = \"\""),
             ["expected `,` before `queue`", "queue name must not be empty; write one such as \"critical\""]
         );
+        assert_eq!(
+            mistakes("derive(Debug) queue = \"\""),
+            ["expected `,` before `queue`", "queue name must not be empty; write one such as \"critical\""]
+        );
+        assert_eq!(mistakes("retry = 5 derive(Debug)"), ["expected `,` before `derive`"]);
+        assert_eq!(mistakes("derive(Debug) derive(Clone), retry = 1"), ["expected `,` before `derive`"]);
+        assert_eq!(
+            mistakes("derive(Debug); retry = \"5\""),
+            ["`derive` takes traits in parentheses: `derive(Debug, Clone, PartialEq)`"]
+        );
     }
 }

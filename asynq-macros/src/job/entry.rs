@@ -61,7 +61,7 @@ impl<'a> Entry<'a> {
             }
             !is_ours
         });
-        skip::<()>(input);
+        go_on(input, errors, position, known);
         Some(derives)
     }
 
@@ -93,18 +93,11 @@ impl<'a> Entry<'a> {
 
     /// Goes on to the next option.
     pub(super) fn finish(self) {
-        let input = self.input;
-        if !self.stuck.get() && !input.is_empty() && !input.peek(Token![,]) {
-            let ahead = input.fork();
-            match ahead.call(Ident::parse_any) {
-                Ok(next) if ahead.peek(Token![=]) => {
-                    self.wrong(&next, format_args!("expected `,` before `{next}`"));
-                    return;
-                }
-                _ => self.wrong(next_token(input), self.known.takes()),
-            }
+        if self.stuck.get() {
+            skip::<()>(self.input);
+        } else {
+            go_on(self.input, self.errors, self.position, self.known);
         }
-        skip::<()>(input);
     }
 
     /// Records a mistake of this option.
@@ -369,6 +362,21 @@ fn is_plain(number: &LitInt) -> bool {
 
 fn next_token(input: ParseStream<'_>) -> Option<TokenTree> {
     input.cursor().token_tree().map(|(token, _)| token)
+}
+
+/// Goes from the end of a value to the next option; records other tokens before its comma as a mistake.
+fn go_on(input: ParseStream<'_>, errors: &Errors, position: Position, known: &Known) {
+    if !input.is_empty() && !input.peek(Token![,]) {
+        let ahead = input.fork();
+        match ahead.call(Ident::parse_any) {
+            Ok(next) if ahead.peek(Token![=]) || (next == DERIVE && ahead.peek(Paren)) => {
+                errors.at(position, &next, format_args!("expected `,` before `{next}`"));
+                return;
+            }
+            _ => errors.at(position, next_token(input), known.takes()),
+        }
+    }
+    skip::<()>(input);
 }
 
 /// Skips the rest of this option, its comma included.
