@@ -4,10 +4,6 @@
 //! crate. Two options of the attributes differ: `crate`, for a renamed or re-exported facade, is `::asynq_jobs` by default, and
 //! `cron_crate` is its `cron`.
 
-/// Periodic jobs: schedules and their entries.
-#[cfg(feature = "cron")]
-#[doc(no_inline)]
-pub use asynq_cron as cron;
 /// The web dashboard, metrics and health checks. With this feature a worker of `main!` has their flags, and `services:` need not
 /// name them.
 #[cfg(feature = "dashboard")]
@@ -49,13 +45,38 @@ pub use asynq_macros::facade_job as job;
 pub use asynq_macros::facade_periodic as periodic;
 pub use asynq_runtime::*;
 
+/// Periodic jobs: everything of [`asynq_cron`], with the [`periodic`](macro@periodic) of this crate.
+///
+/// ```
+/// use asynq_jobs::{cron::prelude::*, prelude::*};
+///
+/// #[periodic("@daily")]
+/// async fn tidy(tick: Tick) {
+///     println!("for {}", tick.scheduled_at());
+/// }
+/// # fn main() {}
+/// ```
+#[cfg(feature = "cron")]
+pub mod cron {
+    pub use asynq_cron::*;
+    // It takes the place of asynq-cron's, so that the attribute is the same one by every path.
+    pub use asynq_macros::facade_periodic as periodic;
+
+    /// The imports of a file with periodic jobs: `use asynq_jobs::cron::prelude::*;`.
+    pub mod prelude {
+        pub use asynq_cron::prelude::*;
+
+        pub use super::periodic;
+    }
+}
+
 /// The imports of a file with jobs: `use asynq_jobs::prelude::*;`.
 pub mod prelude {
     pub use asynq_runtime::prelude::*;
 
-    #[cfg(feature = "cron")]
-    pub use crate::cron::prelude::*;
     pub use crate::job;
     #[cfg(feature = "cron")]
     pub use crate::periodic;
+    #[cfg(feature = "cron")]
+    pub use asynq_cron::prelude::*;
 }

@@ -12,6 +12,21 @@ use asynq_jobs::{Client, RawTask, TaskState};
 use asynq_test_support::{eventually, eventually_blocking};
 use tempfile::TempDir;
 
+/// The names of the book: `asynq_jobs::cron` in place of `asynq_cron`, and both preludes.
+mod names_of_the_book {
+    #[allow(unused_imports, reason = "each prelude has the names that are used here")]
+    use asynq_jobs::{
+        cron::{self, prelude::*},
+        prelude::*,
+    };
+
+    #[cron::periodic("@daily")]
+    async fn by_its_path(_tick: Tick) {}
+
+    #[periodic("@daily")]
+    async fn by_a_prelude(_tick: Tick) {}
+}
+
 const WORKER: &str = env!("CARGO_BIN_EXE_template-worker");
 const PRODUCER: &str = env!("CARGO_BIN_EXE_template-producer");
 const WEB: &str = env!("CARGO_BIN_EXE_template-web");
@@ -72,6 +87,12 @@ async fn the_producer_enqueues_the_jobs_of_the_worker() {
 fn the_features_of_the_facade_bring_their_services_by_themselves() {
     let help = good(&run(WORKER, &TempDir::new().unwrap(), &["--help"]));
     assert!(help.contains("--no-schedule") && help.contains("--dashboard"), "{help}");
+}
+
+#[test]
+fn a_job_with_a_schedule_needs_the_facade_alone_by_each_of_its_names() {
+    let names: Vec<_> = asynq_jobs::cron::PeriodicEntry::linked().iter().map(|entry| entry.job.name).collect();
+    assert_eq!(names, ["by_a_prelude", "by_its_path"]);
 }
 
 #[test]
