@@ -53,6 +53,25 @@ async fn a_type_of_ones_own_is_made_of_the_context_and_its_states_are_known_at_s
     assert_eq!(run_in(&ctx, bill_blocking { month: "May".into() }).await.expect("runs"), "3 May");
 }
 
+/// A value of the context that is taken apart, as extractors of axum are.
+struct Header(String);
+
+impl FromContext for Header {
+    async fn from_context(ctx: &JobContext) -> JobResult<Self> {
+        Ok(Self(ctx.id().to_string()))
+    }
+}
+
+#[job]
+async fn taken_apart(#[from_context] Header(id): Header, month: u8) -> JobResult<String> {
+    Ok(format!("{id} {month}"))
+}
+
+#[tokio::test]
+async fn a_value_of_the_context_may_be_taken_apart_by_a_pattern() {
+    assert_eq!(run(taken_apart { month: 5 }).await.expect("runs"), "detached 5");
+}
+
 mod of_the_shop {
     use super::*;
 

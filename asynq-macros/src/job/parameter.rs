@@ -86,7 +86,7 @@ impl Parameter {
         {
             wrong(serde, "this parameter is not stored; leave `#[serde(…)]` out");
         }
-        if supplied.is_some()
+        if let Some(Supplied::State(_)) = supplied
             && let Pat::TupleStruct(pattern) = &*typed.pat
         {
             let name = pattern.elems.first().map(|inner| inner.to_token_stream().to_string()).unwrap_or_default();
