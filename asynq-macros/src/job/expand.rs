@@ -69,7 +69,7 @@ pub(super) fn payload(job: &JobModel, is_checked: bool) -> TokenStream {
         let has_doc = attrs.iter().any(|attr| attr.path().is_ident("doc"));
         // serde points at the first token of a field when its type cannot be stored.
         let doc = (!has_doc).then(|| doc_at(at(argument.ty.span()), &docs::of_field(job, argument)));
-        let bound = (is_checked && argument.is_plain()).then(|| bound(job, argument));
+        let bound = (is_checked && argument.is_plain(job.ident())).then(|| bound(job, argument));
         quote!(#doc #(#attrs)* #bound #vis #ident: #ty)
     });
     quote! {

@@ -181,16 +181,18 @@ impl Parameter {
 }
 
 impl Argument {
-    /// Returns whether the type alone decides how the argument is stored: no `#[serde(with = …)]` or the like, and no
-    /// `$crate`, which cannot be written in quotes.
-    pub(super) fn is_plain(&self) -> bool {
+    /// Returns whether the type alone decides how the argument of this job is stored: no `#[serde(with = …)]` or the like, no
+    /// `$crate`, which cannot be written in quotes, and no name of the job, which can be stored only if its arguments can.
+    pub(super) fn is_plain(&self, job: &Ident) -> bool {
         const BY_OTHERS: [&str; 7] =
             ["with", "serialize_with", "deserialize_with", "skip", "skip_serializing", "skip_deserializing", "getter"];
         let by_others = |attr: &Attribute| {
             let is_serde = attr.path().is_ident("serde");
             is_serde && BY_OTHERS.iter().any(|word| keyword_in(attr.meta.to_token_stream(), word).is_some())
         };
-        !self.attrs.iter().any(by_others) && !self.ty.to_token_stream().to_string().contains('$')
+        !self.attrs.iter().any(by_others)
+            && !self.ty.to_token_stream().to_string().contains('$')
+            && !mentions(&self.ty, job)
     }
 
     /// Returns the word of `#[serde(…)]` that makes no sense of an argument which is the payload itself: one that leaves it out, or
@@ -229,6 +231,11 @@ impl Argument {
     pub(super) fn serde_aliases(&self) -> Vec<String> {
         self.attrs.iter().filter(|attr| attr.path().is_ident("serde")).flat_map(aliases_in).collect()
     }
+}
+
+/// Returns whether the name of the job is in a type.
+pub(super) fn mentions(ty: &Type, job: &Ident) -> bool {
+    keyword_in(ty.to_token_stream(), &job.to_string()).is_some()
 }
 
 /// The mark of a parameter whose type implements `FromContext`.

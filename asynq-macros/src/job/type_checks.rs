@@ -6,14 +6,14 @@ use syn::{LitStr, Type, spanned::Spanned};
 
 use super::{
     model::JobModel,
-    parameter::{Argument, Parameter},
+    parameter::{Argument, Parameter, mentions},
     tokens::{at, stored},
 };
 
 /// Prints the one place where the compiler is asked whether the types fit; see `job/type_checks.rs` of the runtime.
 pub(super) fn check(job: &JobModel) -> TokenStream {
     let (ident, private) = (job.ident(), quote!(__rt));
-    let arguments = job.arguments().filter(|argument| argument.is_plain()).map(|argument| {
+    let arguments = job.arguments().filter(|argument| argument.is_plain(ident)).map(|argument| {
         let ty = stored(argument, &private);
         let asked = argument.asked();
         quote_spanned!(at(argument.ty.span())=> let () = <#ty as __rt::#asked>::FITS;)
@@ -26,8 +26,9 @@ pub(super) fn check(job: &JobModel) -> TokenStream {
         .map(|ty| quote_spanned!(at(ty.span())=> let _ = <#ty as __rt::FromContext>::REQUIRES;));
     let part = job.attr.aggregates.as_deref();
     let part = part.map(|path| quote_spanned!(at(path.span())=> let () = <#path as __rt::Part>::FITS;));
-    // In a direct job `Job::Output` asks.
-    let output = (!job.is_direct()).then(|| {
+    // In a direct job `Job::Output` asks. A result that holds the job can be stored only if the arguments can, which this constant
+    // is asked for.
+    let output = (!job.is_direct() && !mentions(&job.signature.output, ident)).then(|| {
         let ty = &job.signature.output;
         quote_spanned!(at(ty.span())=> let () = <#ty as __rt::IntoJobResult>::FITS;)
     });

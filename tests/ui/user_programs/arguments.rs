@@ -92,6 +92,18 @@ async fn recursive(tree: Tree) -> JobResult {
     Ok(())
 }
 
+/// The rest of the work travels along.
+#[job(name = "user:of_itself")]
+async fn of_itself(folder: String, then: Vec<of_itself>) -> JobResult {
+    println!("{folder} and {} more", then.len());
+    Ok(())
+}
+
+#[job(name = "user:returns_itself")]
+fn returns_itself(page: u32) -> JobResult<Option<returns_itself>> {
+    Ok(page.checked_sub(1).map(|page| returns_itself { page }))
+}
+
 #[job(name = "user:secret")]
 async fn secret(account: String, token: Secret<String>) -> JobResult {
     println!("{account} {}", token.expose().len());
