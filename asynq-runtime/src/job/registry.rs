@@ -35,10 +35,7 @@ struct Jobs {
 #[non_exhaustive]
 pub enum RegistryError {
     /// Two jobs have one name or alias.
-    #[error(
-        "two jobs are named `{name}`: {}; rename one of the functions or give it `name = \"…\"`",
-        JobPair(first, second)
-    )]
+    #[error("two jobs are named `{name}`: {}; {}", JobPair(first, second), remedy(first, second))]
     DuplicateName {
         /// The name.
         name: &'static str,
@@ -124,6 +121,17 @@ impl fmt::Display for JobPair<'_> {
         }
         // One macro wrote both: only their types tell them apart.
         write!(f, "{} and {}, both written at {}", first.type_name(), second.type_name(), first.place())
+    }
+}
+
+/// Returns what to do about two jobs of one name.
+fn remedy(first: &JobDescriptor, second: &JobDescriptor) -> &'static str {
+    let path = |job: &JobDescriptor| job.type_name().split_once("::").map(|(_, path)| path);
+    // Library and program of one package are two crates, which may have one name.
+    if (first.file, first.line, path(first)) == (second.file, second.line, path(second)) {
+        "the file is a module of the library and of the program: leave its `mod` out of main.rs, and `use` the library there"
+    } else {
+        "rename one of the functions or give it `name = \"…\"`"
     }
 }
 
@@ -343,6 +351,22 @@ mod tests {
         }
         let error = Registry::only::<(Welcome, AlsoWelcome)>().unwrap_err().to_string();
         assert!(error.contains("tests::AlsoWelcome and ") && !error.contains(":0"), "{error}");
+    }
+
+    #[test]
+    fn the_error_of_a_file_in_library_and_program_says_which_module_to_leave_out() {
+        // Two types with one path, as of two crates with one name.
+        let in_the_library = {
+            job!(Welcome "mail:welcome");
+            JobDescriptor::of::<Welcome>("src/jobs.rs", 3)
+        };
+        let in_the_program = {
+            job!(Welcome "mail:welcome");
+            JobDescriptor::of::<Welcome>("src/jobs.rs", 3)
+        };
+        let error = Registry::from_descriptors([in_the_library, in_the_program]).unwrap_err().to_string();
+        assert!(error.contains("both written at src/jobs.rs:3; the file is a module of the library"), "{error}");
+        assert!(!error.contains("rename"), "{error}");
     }
 
     #[test]
