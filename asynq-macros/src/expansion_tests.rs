@@ -386,6 +386,21 @@ fn a_method_is_left_alone() {
 }
 
 #[test]
+fn a_parameter_with_a_mistake_causes_no_second_error() {
+    for source in [
+        "#[job(unique = \"1h\", unique_by = \"to\")] async fn a(to: str) {}",
+        "#[job(aggregates = note)] async fn a(notes: [note]) {}",
+        "#[job] async fn a(#[cfg(unix)] pool: State<Pool>) {}",
+    ] {
+        let expansion = expand(source);
+        assert_eq!(expansion.matches("compile_error").count(), 1, "{expansion}");
+        // A caller gives a value for each argument, and for nothing else.
+        let is_argument = !source.contains("State");
+        assert_eq!(expansion.contains("argument_0: impl"), is_argument, "{expansion}");
+    }
+}
+
+#[test]
 fn a_renamed_crate_leaves_no_trace_of_the_usual_path() {
     let expansion =
         expand("#[job(crate = ::jobs)] fn a(ctx: &JobContext, s: State<S>, x: &str) -> JobResult { body() }");

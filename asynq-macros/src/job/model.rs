@@ -242,7 +242,7 @@ fn check_aggregates(attr: &mut Attr, signature: &JobSignature, errors: &Errors) 
         let message = "an aggregated task has an id of its own and takes the place of no other; leave `debounce` out";
         errors.at(debounce.position, &debounce.key, message);
     }
-    let is_whole = !signature.parameters.iter().any(|parameter| matches!(parameter, Parameter::Broken { .. }));
+    let is_whole = !signature.parameters.iter().any(Parameter::is_unknown);
     let mut arguments = arguments(&signature.parameters);
     let first_two = (arguments.next(), arguments.next());
     let takes_all = matches!(first_two, (Some(argument), None) if matches!(argument.form, Form::Owned));
@@ -257,7 +257,7 @@ fn check_aggregates(attr: &mut Attr, signature: &JobSignature, errors: &Errors) 
 /// Returns the arguments named in `"to, campaign"`.
 fn unique_by(setting: &Setting<syn::LitStr>, parameters: &[Parameter], errors: &Errors) -> Option<Vec<Ident>> {
     let arguments: Vec<&Argument> = arguments(parameters).collect();
-    let is_whole = !parameters.iter().any(|parameter| matches!(parameter, Parameter::Broken { .. }));
+    let is_whole = !parameters.iter().any(Parameter::is_unknown);
     let literal = &setting.value;
     let text = literal.value();
     let mut chosen: Vec<Ident> = Vec::new();

@@ -100,7 +100,8 @@ impl Parameter {
         if let Some(cfg) =
             typed.attrs.iter().find(|attr| attr.path().is_ident("cfg") || attr.path().is_ident("cfg_attr"))
         {
-            return wrong(cfg, "the stored arguments must not depend on `cfg`; put it on the whole job");
+            wrong(cfg, "the stored arguments must not depend on `cfg`; put it on the whole job");
+            return Self::Broken { is_argument: supplied.is_none() };
         }
         match supplied {
             Some(Supplied::Context) => return Self::Context,
@@ -172,6 +173,11 @@ impl Parameter {
             | Self::Incomplete { .. }
             | Self::Broken { .. } => None,
         }
+    }
+
+    /// Returns whether a mistake hides what the parameter is, so that it may be any argument that another mistake is about.
+    pub(super) fn is_unknown(&self) -> bool {
+        matches!(self, Self::Incomplete { .. } | Self::Broken { .. })
     }
 
     /// Returns whether the function takes a value that it may only borrow from.

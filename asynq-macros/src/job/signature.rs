@@ -189,7 +189,8 @@ impl Reader<'_> {
     /// Refuses a job whose one argument, which is the payload itself, is not stored or has a default for a payload without it.
     fn one_argument(&mut self, parameters: &[Parameter]) {
         let mut arguments = parameters.iter().filter_map(Parameter::argument);
-        if let (Some(argument), None) = (arguments.next(), arguments.next())
+        if !parameters.iter().any(Parameter::is_unknown)
+            && let (Some(argument), None) = (arguments.next(), arguments.next())
             && let Some(word) = argument.not_of_a_payload()
         {
             let message = if word.to_string() == "default" {
