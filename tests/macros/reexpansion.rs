@@ -52,6 +52,31 @@ async fn a_type_fragment_is_understood_like_the_type_itself() {
     assert_eq!(error.policy(), Policy::SkipRetry);
 }
 
+/// A job of an earlier version.
+#[derive(serde::Deserialize)]
+struct Address(String);
+
+macro_rules! evolved {
+    ($name:ident, $old:literal, $from:path) => {
+        #[job(alias = [$old, "letter"], upgrade = [$from])]
+        async fn $name(to: String, copies: u8) -> JobResult<u8> {
+            Ok(copies + to.len() as u8)
+        }
+    };
+}
+
+fn from_address(address: Address) -> evolved_by_macro {
+    evolved_by_macro { to: address.0, copies: 1 }
+}
+
+evolved!(evolved_by_macro, "post", from_address);
+
+#[test]
+fn the_elements_of_a_list_may_come_from_a_macro() {
+    assert_eq!(evolved_by_macro::ALIASES, ["post", "letter"]);
+    assert_eq!(evolved_by_macro::UPGRADES.len(), 1);
+}
+
 macro_rules! named_twins {
     ($($module:ident = $name:literal),*) => {
         $(

@@ -292,7 +292,7 @@ impl<'a> Entry<'a> {
         if list.elems.is_empty() {
             return self.refuse(list, self.known.takes());
         }
-        let read: Vec<Option<T>> = list.elems.iter().map(read).collect();
+        let read: Vec<Option<T>> = list.elems.iter().map(|element| read(without_groups(element))).collect();
         read.into_iter().collect()
     }
 
@@ -352,6 +352,14 @@ impl<'a> Entry<'a> {
     fn refuse_part<T>(&self, literal: &LitStr, bytes: std::ops::Range<usize>, message: impl Display) -> Option<T> {
         self.errors.push(self.position, syn::Error::new(within(literal, bytes), message));
         None
+    }
+}
+
+/// Returns the expression without the invisible brackets of `macro_rules!`.
+fn without_groups(expression: &Expr) -> &Expr {
+    match expression {
+        Expr::Group(group) => without_groups(&group.expr),
+        _ => expression,
     }
 }
 
