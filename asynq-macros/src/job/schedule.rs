@@ -100,7 +100,7 @@ impl ScheduleAttr {
                     let span = within(&literal, zone.range.clone());
                     self.zone = Zone::read(&zone.name, span, FIRST, errors);
                     // Only the compiler knows the names of all zones, so the runtime is given the variant and not the text.
-                    literal = LitStr::new(text[zone.range.end..].trim_start(), literal.span());
+                    literal = LitStr::new(text[zone.range.end..].trim(), literal.span());
                 }
                 self.spec = Some((literal, spec));
             }
