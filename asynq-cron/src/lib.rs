@@ -55,7 +55,7 @@ pub mod prelude {
 /// Items for the expansions of `#[periodic]`; no other code should use them.
 #[doc(hidden)]
 pub mod __private {
-    pub use asynq_runtime::{__private::inventory, PreparedTask, broker::Overlap};
+    pub use asynq_runtime::{__private::inventory, broker::Overlap};
     pub use chrono_tz::Tz;
 
     pub use crate::{Missed, PeriodicEntry, Tick};

@@ -42,7 +42,7 @@ pub(super) fn entry(schedule: &Schedule, job: &JobModel) -> TokenStream {
         __cron::inventory::submit! {
             __cron::PeriodicEntry::of::<#ident>(
                 #text,
-                || __cron::PreparedTask::from(#ident {}),
+                || ::core::convert::From::from(#ident {}),
                 ::core::file!(),
                 ::core::line!()
             )

@@ -145,6 +145,6 @@ const _: () = {
     use ::asynq_cron::__private as __cron;
     __cron::inventory::submit! {
         __cron::PeriodicEntry::of:: < ping > ("*/5 * * * *", ||
-        __cron::PreparedTask::from(ping {}), ::core::file!(), ::core::line!())
+        ::core::convert::From::from(ping {}), ::core::file!(), ::core::line!())
     }
 };

@@ -1,4 +1,4 @@
-//! `#[job]` needs no item of the prelude.
+//! `#[job]` and `#[periodic]` need no item of the prelude.
 
 #![no_implicit_prelude]
 
@@ -26,10 +26,14 @@ fn block(file: &::std::path::Path) -> JobResult {
     ::core::result::Result::Ok(())
 }
 
+#[::asynq_cron::periodic("@daily", name = "user:nightly")]
+async fn nightly() {}
+
 /// Makes tasks of the jobs.
 pub fn run() {
     ::core::mem::drop(send::job("ann", &[1]));
     ::core::mem::drop(note::job("a"));
     ::core::mem::drop(digest::job(::std::vec::Vec::new()));
     ::core::mem::drop(block::job(::std::path::Path::new("a")));
+    ::core::mem::drop(nightly::job());
 }
