@@ -273,7 +273,12 @@ fn unique_by(setting: &Setting<syn::LitStr>, parameters: &[Parameter], errors: &
         let bare = name.strip_prefix("r#").unwrap_or(name);
         match arguments.iter().find(|argument| argument.name() == bare) {
             Some(argument) if chosen.contains(&argument.ident) => wrong(format!("`{name}` is named twice")),
-            Some(argument) => chosen.push(argument.ident.clone()),
+            Some(argument) => match argument.not_of_a_key() {
+                Some(word) => wrong(format!(
+                    "a unique key does not know the `#[serde({word})]` of `{name}`; leave it out here, or give it a type of its own"
+                )),
+                None => chosen.push(argument.ident.clone()),
+            },
             None if name.is_empty() => {
                 wrong("expected the name of an argument, as in `unique_by = \"to, campaign\"`".to_owned());
             }

@@ -192,11 +192,7 @@ impl Argument {
     pub(super) fn is_plain(&self, job: &Ident) -> bool {
         const BY_OTHERS: [&str; 7] =
             ["with", "serialize_with", "deserialize_with", "skip", "skip_serializing", "skip_deserializing", "getter"];
-        let by_others = |attr: &Attribute| {
-            let is_serde = attr.path().is_ident("serde");
-            is_serde && BY_OTHERS.iter().any(|word| keyword_in(attr.meta.to_token_stream(), word).is_some())
-        };
-        !self.attrs.iter().any(by_others)
+        self.word_of_serde(&BY_OTHERS).is_none()
             && !self.ty.to_token_stream().to_string().contains('$')
             && !mentions(&self.ty, job)
     }
@@ -204,11 +200,19 @@ impl Argument {
     /// Returns the word of `#[serde(…)]` that makes no sense of an argument which is the payload itself: one that leaves it out, or
     /// gives it a default where it is left out.
     pub(super) fn not_of_a_payload(&self) -> Option<TokenTree> {
+        let words = ["skip", "skip_serializing", "skip_deserializing", "default"];
+        self.word_of_serde(&words)
+    }
+
+    /// Returns the word of `#[serde(…)]` by which the argument is written otherwise than in a unique key, or is not read again.
+    pub(super) fn not_of_a_key(&self) -> Option<TokenTree> {
+        self.word_of_serde(&["with", "serialize_with", "skip", "skip_serializing", "skip_deserializing"])
+    }
+
+    /// Returns the first of these words in `#[serde(…)]`.
+    fn word_of_serde(&self, words: &[&str]) -> Option<TokenTree> {
         let mut attrs = self.attrs.iter().filter(|attr| attr.path().is_ident("serde"));
-        attrs.find_map(|attr| {
-            let words = ["skip", "skip_serializing", "skip_deserializing", "default"];
-            words.iter().find_map(|word| keyword_in(attr.meta.to_token_stream(), word))
-        })
+        attrs.find_map(|attr| words.iter().find_map(|word| keyword_in(attr.meta.to_token_stream(), word)))
     }
 
     /// Returns the trait that the compiler reports if the argument cannot be stored. A type of the user may be called as one that
