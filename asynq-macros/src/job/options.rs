@@ -111,7 +111,7 @@ const SCHEDULE_SYNONYMS: [(&str, &str); 9] = [
 ];
 
 /// Settings of one enqueue alone, because they differ from one task to the next.
-const PER_CALL: [&str; 6] = ["process_in", "process_at", "task_id", "header", "delay", "or_replace"];
+const PER_CALL: [&str; 7] = ["process_in", "process_at", "task_id", "header", "delay", "or_replace", "awaited"];
 
 /// Returns the examples of all options, those of a schedule as well.
 #[cfg(test)]
@@ -150,7 +150,7 @@ pub(super) fn unknown(name: &str, attribute: Attribute) -> String {
         return format!("`{name}` belongs to a schedule: write `#[periodic(\"0 9 * * *\", {name} = …)]`");
     }
     if PER_CALL.contains(&name) {
-        let argument = if name == "or_replace" { "" } else { "…" };
+        let argument = if ["or_replace", "awaited"].contains(&name) { "" } else { "…" };
         let builder = if name == "delay" { "process_in" } else { name };
         return format!(
             "unknown option `{name}`; it belongs to one enqueue, not to the job: write `.{builder}({argument})` behind `::job(…)`"
@@ -211,6 +211,7 @@ mod tests {
     fn options_of_one_enqueue_point_at_the_builder() {
         assert!(unknown("task_id", Attribute::Job).contains("`.task_id(…)`"));
         assert!(unknown("delay", Attribute::Job).contains("`.process_in(…)`"));
+        assert!(unknown("awaited", Attribute::Job).contains("`.awaited()`"));
     }
 
     #[test]
