@@ -191,6 +191,14 @@ mod tests {
     }
 
     #[test]
+    fn a_number_for_a_duration_is_given_back_as_the_text_to_write() {
+        for (number, text) in [("90", "\"90s\""), ("1_000", "\"1000s\""), ("0x10", "\"16s\"")] {
+            let found = mistakes(&format!("timeout = {number}"));
+            assert!(found[0].ends_with(&format!("`timeout = {text}`")), "{found:?}");
+        }
+    }
+
+    #[test]
     fn each_mistake_in_a_list_is_reported() {
         let found =
             mistakes("alias = [\"\", 7, \"mail\"], upgrade = [from_v1, |old| old, 5], alias = [], upgrade = []");

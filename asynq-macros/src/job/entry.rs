@@ -322,7 +322,8 @@ impl<'a> Entry<'a> {
         match self.literal()? {
             Lit::Str(text) => Some(text),
             Lit::Int(number) if is_plain(&number) => {
-                self.refuse(&number, format_args!("`{key}` takes {what} in quotes: `{key} = \"{number}s\"`"))
+                let digits = number.base10_digits();
+                self.refuse(&number, format_args!("`{key}` takes {what} in quotes: `{key} = \"{digits}s\"`"))
             }
             other => self.refuse(&other, self.known.takes()),
         }
