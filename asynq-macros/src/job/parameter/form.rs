@@ -5,7 +5,7 @@ use syn::Type;
 
 use super::{
     mistake::{Mistake, mistake},
-    type_tokens::{Static, bare, borrow_in, keyword_in, last_segment},
+    type_tokens::{Static, bare, borrow_in, cow_without_a_lifetime, keyword_in, last_segment},
 };
 
 /// How an argument gets from the caller into the payload and from there into the function.
@@ -84,6 +84,12 @@ fn check_storable(ty: &Type) -> Result<(), Mistake> {
     if let Some(token) = keyword_in(ty.to_token_stream(), "impl") {
         return mistake(token, "an argument is stored, so its type needs a name; write a concrete type");
     }
+    if let Some(token) = cow_without_a_lifetime(ty.to_token_stream()) {
+        return mistake(
+            token,
+            "an argument is stored, so nothing in it can be borrowed; write `String`, or `Cow<'static, str>`",
+        );
+    }
     match borrow_in(ty.to_token_stream(), Static::Allowed) {
         Some(borrow) => mistake(borrow, "an argument is stored, so nothing in it can be borrowed; write an owned type"),
         None => Ok(()),
@@ -133,6 +139,9 @@ mod tests {
             ("Option<&str>", "refused"),
             ("Option<&'static str>", "refused"),
             ("Cow<'_, str>", "refused"),
+            ("Cow<str>", "refused"),
+            ("&(u8, Vec<std::borrow::Cow<str>>)", "refused"),
+            ("Cow<Order>", "owned"),
             ("&[&str]", "refused"),
             ("&dyn Display", "refused"),
             ("impl Display", "refused"),

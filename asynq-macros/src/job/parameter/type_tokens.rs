@@ -78,6 +78,23 @@ pub(in crate::job) fn borrow_in(tokens: TokenStream, statics: Static) -> Option<
     None
 }
 
+/// Returns the first `Cow` of a `Cow<str>`. A function may leave the lifetime out, and the field of a struct may not.
+pub(super) fn cow_without_a_lifetime(tokens: TokenStream) -> Option<TokenTree> {
+    let tokens: Vec<_> = tokens.into_iter().collect();
+    let is_cow = |three: &&[TokenTree]| match three {
+        [TokenTree::Ident(name), TokenTree::Punct(open), TokenTree::Ident(inner)] => {
+            name == "Cow" && open.as_char() == '<' && inner == "str"
+        }
+        _ => false,
+    };
+    let inside = |token: &TokenTree| match token {
+        TokenTree::Group(group) => cow_without_a_lifetime(group.stream()),
+        _ => None,
+    };
+    let here = tokens.windows(3).find(is_cow).map(|three| three[0].clone());
+    here.or_else(|| tokens.iter().find_map(inside))
+}
+
 /// Returns the first occurrence of a keyword.
 pub(in crate::job) fn keyword_in(tokens: TokenStream, keyword: &str) -> Option<TokenTree> {
     tokens.into_iter().find_map(|token| match &token {
