@@ -38,10 +38,15 @@ impl Supplied {
             ("JobContext", _) => mistake(ty, "take the context by reference: `&JobContext`"),
             ("Tick", None) if kind == Kind::Periodic => Ok(Some(Self::Tick)),
             ("Tick", Some(_)) if kind == Kind::Periodic => mistake(ty, "take the tick by value: `Tick` is small"),
-            ("State" | "Shared", None) => Self::state(ty, last).map(Some),
-            ("Checkpoint", None) => Self::checkpoint(last).map(Some),
-            ("Checkpoint", Some(_)) => mistake(ty, "take the checkpoint by value: `Checkpoint<T>`"),
-            ("State" | "Shared", Some(_)) => mistake(ty, "take state by value: `State<T>` is a cheap handle"),
+            ("Checkpoint", Some(_)) if !last.arguments.is_none() => {
+                mistake(ty, "take the checkpoint by value: `Checkpoint<T>`")
+            }
+            ("State" | "Shared", Some(_)) if !last.arguments.is_none() => {
+                mistake(ty, "take state by value: `State<T>` is a cheap handle")
+            }
+            // A reference to a type without arguments may be one to a type of the user, as the type itself may be.
+            ("State" | "Shared", _) => Self::state(ty, last).map(Some),
+            ("Checkpoint", _) => Self::checkpoint(last).map(Some),
             _ => Ok(None),
         }
     }
@@ -112,6 +117,8 @@ mod tests {
             ("asynq_runtime::Checkpoint<(u64, String)>", "checkpoint"),
             ("&Checkpoint<u64>", "refused"),
             ("Checkpoint", "refused"),
+            ("&State", "refused"),
+            ("&Checkpoint", "refused"),
             ("Checkpoint<&str>", "refused"),
             ("Stateful<A>", "argument"),
             // Without a schedule, `Tick` is a type of the user.
