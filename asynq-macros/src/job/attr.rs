@@ -175,6 +175,7 @@ mod tests {
             "aggregates = crate::mails::note, backoff = \"exponential(1s, 10m)\", unique_until = \"success\"",
             "backoff = self::pauses::<A>::gentle",
             "derive(Debug, Clone, std::cmp::PartialEq), retry = 1, derive(Hash,)",
+            "derive(rkyv::Serialize, ::rkyv::Deserialize)",
             "name = \"email:send\", codec = \"json\"",
             "alias = \"send_mail\", upgrade = self::old::from_v1",
             "alias = [\"send_mail\", \"mail\",], upgrade = [from_v1, from_v2::<u8>], retry = 1",
@@ -196,6 +197,11 @@ mod tests {
             let found = mistakes(&format!("timeout = {number}"));
             assert!(found[0].ends_with(&format!("`timeout = {text}`")), "{found:?}");
         }
+    }
+
+    #[test]
+    fn the_derives_of_serde_are_those_of_every_job() {
+        assert_eq!(mistakes("derive(Serialize, serde::Deserialize, ::serde::Serialize, Debug)").len(), 3);
     }
 
     #[test]

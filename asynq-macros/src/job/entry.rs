@@ -54,12 +54,10 @@ impl<'a> Entry<'a> {
             Err(error) => errors.push(position, error),
         }
         derives.retain(|path| {
-            let is_ours =
-                path.segments.last().is_some_and(|name| name.ident == "Serialize" || name.ident == "Deserialize");
-            if is_ours {
+            if is_of_serde(path) {
                 errors.at(position, path, "every job derives this already; leave it out");
             }
-            !is_ours
+            !is_of_serde(path)
         });
         go_on(input, errors, position, known);
         Some(derives)
@@ -371,6 +369,13 @@ fn is_plain(number: &LitInt) -> bool {
 
 fn next_token(input: ParseStream<'_>) -> Option<TokenTree> {
     input.cursor().token_tree().map(|(token, _)| token)
+}
+
+/// Returns whether a derive is one of serde's, which a crate such as rkyv may have by the same name.
+fn is_of_serde(path: &Path) -> bool {
+    let mut names = path.segments.iter().rev().map(|segment| &segment.ident);
+    let is_derive = names.next().is_some_and(|name| name == "Serialize" || name == "Deserialize");
+    is_derive && names.next().is_none_or(|home| home == "serde")
 }
 
 /// Goes from the end of a value to the next option; records other tokens before its comma as a mistake.
