@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use asynq_grammar::cron::{self, Mode};
 use proc_macro2::{Ident, Span};
-use syn::{Lit, LitStr, Token, ext::IdentExt as _, parse::ParseStream};
+use syn::{Lit, LitStr, Token, parse::ParseStream};
 
 use super::{entry::Entry, literal::within, setting::Setting};
 use crate::errors::{Errors, Position};
@@ -187,18 +187,15 @@ fn missed(entry: &Entry<'_>) -> Option<Missed> {
 impl Zone {
     fn read(name: &str, span: Span, position: Position, errors: &Errors) -> Option<Self> {
         let variant = variant(name);
-        match syn::parse_str::<Ident>(&variant) {
-            // An identifier is read from a text with a blank or `r#` around it, too.
-            Ok(read) if read.unraw() == variant => {
-                Some(Self { name: name.to_owned(), variant: Ident::new(&variant, span) })
-            }
-            _ => {
-                let message =
-                    format!("no time zone has the name \"{name}\"; write one such as \"Europe/Berlin\" or \"UTC\"");
-                errors.push(position, syn::Error::new(span, message));
-                None
-            }
+        // Only keywords are left to be refused by the compiler, which prints an error of its own about other signs.
+        let is_word = variant.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+            && variant.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+        if is_word && syn::parse_str::<Ident>(&variant).is_ok() {
+            return Some(Self { name: name.to_owned(), variant: Ident::new(&variant, span) });
         }
+        let message = format!("no time zone has the name \"{name}\"; write one such as \"Europe/Berlin\" or \"UTC\"");
+        errors.push(position, syn::Error::new(span, message));
+        None
     }
 }
 
@@ -259,5 +256,15 @@ mod tests {
         ] {
             assert_eq!(variant(name), expected);
         }
+    }
+
+    #[test]
+    fn a_zone_is_named_by_a_word_that_is_not_a_keyword() {
+        let errors = Errors::new();
+        let zone = |name: &str| Zone::read(name, Span::call_site(), FIRST, &errors).is_some();
+        assert!(zone("Europe/Berlin") && zone("Etc/GMT+5"));
+        let wrong = ["", " UTC", "Europe\\Berlin", "UTC'", "0x", "r#UTC", "self", "_"];
+        assert!(!wrong.into_iter().any(zone));
+        assert_eq!(errors.messages().len(), wrong.len());
     }
 }
