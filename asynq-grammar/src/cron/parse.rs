@@ -181,7 +181,11 @@ impl Reader<'_> {
             }
         }
         if start > end {
-            let message = format!("the range `{}` ends before it begins", &self.text[span.clone()]);
+            let range = &self.text[span.clone()];
+            let (from, to) = range.split_once('-').unwrap_or_default();
+            let message = format!(
+                "the range `{range}` ends before it begins; write the smaller value first, or `{from}-{greatest},{least}-{to}`"
+            );
             return Err(self.wrong(message, span));
         }
         let mut set = 0;

@@ -60,7 +60,9 @@ fn a_mistake_names_its_bytes_and_what_to_write() {
         ("* * * * monday", "monday", "write `mon`"),
         ("* * * january *", "january", "write `jan`"),
         ("*/0 * * * *", "0", "step of 0"),
-        ("5-1 * * * *", "5-1", "ends before it begins"),
+        ("5-1 * * * *", "5-1", "ends before it begins; write the smaller value first"),
+        ("0 22-6/2 * * *", "22-6", "or `22-23,0-6`"),
+        ("0 9 * * fri-sun", "fri-sun", "or `fri-6,0-sun`"),
         ("1-5/99 * * * *", "99", "larger than"),
         ("*-5 * * * *", "*-5", "a star has no end"),
         ("1,,2 * * * *", ",", "leave the comma out"),
@@ -87,6 +89,7 @@ fn a_mistake_names_its_bytes_and_what_to_write() {
         assert_eq!(&text[error.range()], wrong, "{text}: {error}");
         assert!(error.to_string().contains(message), "{text}: {error}");
     }
+    assert_eq!(fields("0 9 * * fri-6,0-sun"), fields("0 9 * * fri,sat,sun"));
     let error = parse("0 9-25 * * mon-fri", Mode::Default).expect_err("an hour");
     assert_eq!(error.caret("0 9-25 * * mon-fri"), "0 9-25 * * mon-fri\n    ^^");
 }
