@@ -38,7 +38,7 @@ impl Parse for Item {
         let attrs = input.call(Attribute::parse_outer)?;
         let vis = input.parse()?;
         if !begins_a_function(&input.fork()) {
-            return Err(input.error("`#[job]` goes on a free `async fn`, or on a free `fn` for blocking work"));
+            return Err(input.error("this attribute goes on a free `async fn`, or on a free `fn` for blocking work"));
         }
         Ok(Self { attrs, vis, sig: input.parse()?, body: input.parse()? })
     }

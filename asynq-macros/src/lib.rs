@@ -86,7 +86,7 @@ pub fn instead(items: TokenStream, _: TokenStream) -> TokenStream {
 ///
 /// The schedule is checked while compiling: five fields (`minute hour day month weekday`) or six with the seconds first, `L`,
 /// `W` and `#` in the days, `@daily` and the like, or `@every 30s`. The function takes parameters that the worker supplies:
-/// `Tick`, `&JobContext`, `State<T>`, `Checkpoint<T>`.
+/// `Tick`, `&JobContext`, `State<T>`, `Checkpoint<T>`, and those that are marked with `#[from_context]`.
 ///
 /// | option | value | default |
 /// |---|---|---|
@@ -96,8 +96,8 @@ pub fn instead(items: TokenStream, _: TokenStream) -> TokenStream {
 /// | `cron_crate` | the path of `asynq-cron` when it is renamed or re-exported | `::asynq_cron` |
 /// | `jitter` | each time is deferred by up to this, the same in every replica | none |
 ///
-/// Every option of `#[job]` but `debounce` is valid, too. The same struct as for any job is made beside the function, so that the job can
-/// also be enqueued by hand.
+/// Every option of `#[job]` is valid, too, but `debounce`, `debounce_max`, `unique_by` and `aggregates`. The same struct as for any job
+/// is made beside the function, so that the job can also be enqueued by hand.
 #[proc_macro_attribute]
 pub fn periodic(options: TokenStream, item: TokenStream) -> TokenStream {
     job::expand(job::Attribute::Periodic, paths::Home::Runtime, options.into(), item.into()).into()

@@ -112,7 +112,7 @@ impl Parameter {
             None if kind == Kind::Periodic => {
                 wrong(
                     ty,
-                    "a periodic job has no caller to give it arguments; take `Tick`, `&JobContext`, `State<T>` or `Checkpoint<T>`",
+                    "a periodic job has no caller to give it arguments; take `Tick`, `&JobContext`, `State<T>` or `Checkpoint<T>`, or mark it with `#[from_context]`",
                 );
                 return Self::Broken { is_argument: false };
             }
