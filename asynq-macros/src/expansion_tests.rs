@@ -310,7 +310,6 @@ fn attributes() {
         r#"
 /// Old.
 #[job]
-#[cfg(feature = "mail")]
 #[deprecated = "use `new`"]
 #[allow(clippy::too_many_lines)]
 #[tracing::instrument(skip_all)]

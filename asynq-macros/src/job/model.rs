@@ -96,7 +96,7 @@ impl JobModel {
 
     /// Returns the function's attributes that hold for everything that is generated beside it.
     pub(super) fn shared_attrs(&self) -> impl Iterator<Item = &Attribute> {
-        self.attrs_named(&["cfg", "allow"])
+        self.attrs_named(&["allow"])
     }
 
     /// Returns the function's attributes that the struct has besides.
