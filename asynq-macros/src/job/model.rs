@@ -106,9 +106,7 @@ impl JobModel {
 
     /// Returns whether the function's result is the job's, with nothing between them.
     pub(super) fn is_direct(&self) -> bool {
-        let may_lack = self.signature.parameters.iter().any(|parameter| {
-            matches!(parameter, Parameter::State(_) | Parameter::FromContext(_) | Parameter::Checkpoint(_))
-        });
+        let may_lack = self.signature.parameters.iter().any(Parameter::is_supplied_by_value);
         !self.signature.is_blocking && !may_lack && self.attr.on_error.is_none() && !self.signature.is_contract
     }
 
