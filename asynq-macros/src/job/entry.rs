@@ -6,8 +6,11 @@ use asynq_grammar::{NameError, backoff, duration};
 use proc_macro2::TokenTree;
 use quote::ToTokens;
 use syn::{
-    Expr, ExprArray, ExprClosure, ExprLit, ExprPath, Ident, Lit, LitInt, LitStr, MetaList, Path, Token, ext::IdentExt,
-    parse::ParseStream, punctuated::Punctuated, token::Paren,
+    Expr, ExprArray, ExprClosure, ExprLit, ExprPath, Ident, Lit, LitInt, LitStr, MetaList, Path, Token,
+    ext::IdentExt,
+    parse::{Parse, ParseStream},
+    punctuated::Punctuated,
+    token::Paren,
 };
 
 use super::{
@@ -246,10 +249,7 @@ impl<'a> Entry<'a> {
 
     /// Reads the path of a function.
     pub(super) fn path(&self) -> Option<ExprPath> {
-        match self.input.fork().parse::<ExprPath>() {
-            Ok(_) => self.input.parse().ok(),
-            Err(_) => self.stuck_here(),
-        }
+        self.parsed(ExprPath::parse)
     }
 
     /// Reads the path of a function, or a list of them in brackets.
@@ -279,10 +279,7 @@ impl<'a> Entry<'a> {
         if !self.input.peek(syn::token::Bracket) {
             return Some(None);
         }
-        match self.input.fork().parse::<ExprArray>() {
-            Ok(_) => self.input.parse().ok().map(Some),
-            Err(_) => self.stuck_here(),
-        }
+        self.parsed(ExprArray::parse).map(Some)
     }
 
     /// Reads all elements, so that each mistake is reported.
@@ -296,22 +293,16 @@ impl<'a> Entry<'a> {
 
     /// Reads the path of a type.
     pub(super) fn type_path(&self) -> Option<Path> {
-        match self.input.fork().call(Path::parse_mod_style) {
-            Ok(_) => self.input.call(Path::parse_mod_style).ok(),
-            Err(_) => self.stuck_here(),
-        }
+        self.parsed(Path::parse_mod_style)
     }
 
     /// Reads the path of a crate or module.
     pub(super) fn crate_path(&self) -> Option<Path> {
-        match self.input.fork().call(Path::parse_mod_style) {
-            Ok(path) if path.segments.iter().any(|segment| segment.ident == "$crate") => {
-                let _ = self.input.call(Path::parse_mod_style);
-                self.refuse(&path, "serde cannot follow `$crate`; write a path such as `::my_crate::jobs`")
-            }
-            Ok(_) => self.input.call(Path::parse_mod_style).ok(),
-            Err(_) => self.stuck_here(),
+        let path = self.type_path()?;
+        if path.segments.iter().any(|segment| segment.ident == "$crate") {
+            return self.refuse(&path, "serde cannot follow `$crate`; write a path such as `::my_crate::jobs`");
         }
+        Some(path)
     }
 
     /// Reads text in quotes; a plain number is refused with the same number as text, because `what` goes in quotes.
@@ -328,8 +319,13 @@ impl<'a> Entry<'a> {
     }
 
     fn literal(&self) -> Option<Lit> {
-        match self.input.fork().parse::<Lit>() {
-            Ok(_) => self.input.parse().ok(),
+        self.parsed(Lit::parse)
+    }
+
+    /// Reads what `parse` reads; other tokens are a mistake, and the stream stays in front of them.
+    fn parsed<T>(&self, parse: fn(ParseStream<'_>) -> syn::Result<T>) -> Option<T> {
+        match parse(&self.input.fork()) {
+            Ok(_) => parse(self.input).ok(),
             Err(_) => self.stuck_here(),
         }
     }
