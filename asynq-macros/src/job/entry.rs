@@ -391,10 +391,16 @@ fn go_on(input: ParseStream<'_>, errors: &Errors, position: Position, known: &Kn
 
 /// Skips the rest of this option, its comma included.
 fn skip<T>(input: ParseStream<'_>) -> Option<T> {
-    while !input.is_empty() {
-        if input.parse::<Token![,]>().is_ok() || input.parse::<TokenTree>().is_err() {
+    skip_to_comma(input);
+    let _ = input.parse::<Token![,]>();
+    None
+}
+
+/// Skips the rest of this option.
+pub(super) fn skip_to_comma(input: ParseStream<'_>) {
+    while !input.is_empty() && !input.peek(Token![,]) {
+        if input.parse::<TokenTree>().is_err() {
             break;
         }
     }
-    None
 }

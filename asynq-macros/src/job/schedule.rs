@@ -6,7 +6,11 @@ use asynq_grammar::cron::{self, Mode};
 use proc_macro2::{Ident, Span};
 use syn::{Lit, LitStr, Token, parse::ParseStream};
 
-use super::{entry::Entry, literal::within, setting::Setting};
+use super::{
+    entry::{Entry, skip_to_comma},
+    literal::within,
+    setting::Setting,
+};
 use crate::errors::{Errors, Position};
 
 /// Most missed ticks that are made up for one by one.
@@ -230,14 +234,6 @@ impl Schedule {
 
 fn indented(text: &str) -> String {
     text.lines().map(|line| format!("    {line}")).collect::<Vec<_>>().join("\n")
-}
-
-fn skip_to_comma(input: ParseStream<'_>) {
-    while !input.is_empty() && !input.peek(Token![,]) {
-        if input.parse::<proc_macro2::TokenTree>().is_err() {
-            return;
-        }
-    }
 }
 
 #[cfg(test)]
