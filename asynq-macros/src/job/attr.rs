@@ -17,23 +17,23 @@ use super::{
 };
 use crate::errors::{Errors, Position};
 
-/// The options of the attribute. An option that is absent or wrong is `None`; durations that are numbers are whole seconds.
+/// The options of the attribute. An option that is absent or wrong is `None`.
 #[derive(Default)]
 pub(super) struct Attr {
     pub(super) queue: Option<Setting<String>>,
     pub(super) retry: Option<Setting<u32>>,
-    pub(super) timeout: Option<Setting<u64>>,
-    pub(super) deadline: Option<Setting<u64>>,
+    pub(super) timeout: Option<Setting<Duration>>,
+    pub(super) deadline: Option<Setting<Duration>>,
     pub(super) expires: Option<Setting<Duration>>,
     pub(super) group: Option<Setting<String>>,
     pub(super) aggregates: Option<Setting<Path>>,
-    pub(super) unique: Option<Setting<u64>>,
+    pub(super) unique: Option<Setting<Duration>>,
     pub(super) debounce: Option<Setting<Duration>>,
     pub(super) debounce_max: Option<Setting<Duration>>,
     pub(super) unique_by: Option<Setting<LitStr>>,
     pub(super) unique_until: Option<Setting<UniqueUntil>>,
     pub(super) unique_extend: Option<Setting<bool>>,
-    pub(super) retention: Option<Setting<u64>>,
+    pub(super) retention: Option<Setting<Duration>>,
     pub(super) name: Option<Setting<String>>,
     pub(super) alias: Option<Setting<Vec<String>>>,
     pub(super) upgrade: Option<Setting<Vec<ExprPath>>>,

@@ -44,7 +44,7 @@ pub(super) fn of_struct(job: &JobModel) -> String {
 }
 
 fn facts_of(attr: &Attr) -> Vec<String> {
-    let time = |seconds: &u64| duration::format(Duration::from_secs(*seconds));
+    let time = |span: &Duration| duration::format(*span);
     let retry = |count: &u32| match count {
         0 => "no retries".to_owned(),
         1 => "up to 1 retry".to_owned(),
@@ -53,18 +53,18 @@ fn facts_of(attr: &Attr) -> Vec<String> {
     [
         attr.queue.as_deref().map(|queue| format!("queue `{queue}`")),
         attr.retry.as_deref().map(retry),
-        attr.timeout.as_deref().map(|seconds| format!("times out after {}", time(seconds))),
-        attr.deadline.as_deref().map(|seconds| format!("to be done within {} of the enqueue", time(seconds))),
-        attr.expires.as_deref().map(|span| format!("expires {} after the enqueue", duration::format(*span))),
+        attr.timeout.as_deref().map(|span| format!("times out after {}", time(span))),
+        attr.deadline.as_deref().map(|span| format!("to be done within {} of the enqueue", time(span))),
+        attr.expires.as_deref().map(|span| format!("expires {} after the enqueue", time(span))),
         attr.group.as_deref().map(|group| format!("waits in group `{group}` to be aggregated")),
-        attr.debounce.as_deref().map(|span| format!("debounced for {}", duration::format(*span))),
-        attr.debounce_max.as_deref().map(|span| format!("debounced for {} at most", duration::format(*span))),
-        attr.unique.as_deref().map(|seconds| format!("unique for {}", time(seconds))),
+        attr.debounce.as_deref().map(|span| format!("debounced for {}", time(span))),
+        attr.debounce_max.as_deref().map(|span| format!("debounced for {} at most", time(span))),
+        attr.unique.as_deref().map(|span| format!("unique for {}", time(span))),
         attr.unique_until.as_deref().and_then(until),
         attr.unique_extend.as_deref().and_then(|extend| extend.then(|| "unique as long as it runs".to_owned())),
-        attr.retention.as_deref().map(|seconds| format!("kept for {}", time(seconds))),
+        attr.retention.as_deref().map(|span| format!("kept for {}", time(span))),
         attr.max_crashes.as_deref().map(|count| format!("archived at crash {count}")),
-        attr.kill_after.as_deref().map(|span| format!("given up {} after its time is over", duration::format(*span))),
+        attr.kill_after.as_deref().map(|span| format!("given up {} after its time is over", time(span))),
     ]
     .into_iter()
     .flatten()

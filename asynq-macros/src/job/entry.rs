@@ -167,14 +167,14 @@ impl<'a> Entry<'a> {
     }
 
     /// Reads a duration of whole seconds, at least one; `instead_of_zero` says what to write instead of zero.
-    pub(super) fn seconds(&self, instead_of_zero: &str) -> Option<u64> {
+    pub(super) fn seconds(&self, instead_of_zero: &str) -> Option<Duration> {
         let key = &self.key;
         let (literal, value) = self.duration()?;
         if value.is_zero() {
             return self.refuse(&literal, format_args!("`{key}` must be at least \"1s\"; {instead_of_zero}"));
         }
         if value.subsec_nanos() == 0 {
-            return Some(value.as_secs());
+            return Some(value);
         }
         // asynq stores whole seconds and would cut the rest silently.
         let less = duration::format(Duration::from_secs(value.as_secs()));

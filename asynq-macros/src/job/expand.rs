@@ -293,10 +293,6 @@ fn on_archive(path: &ExprPath) -> TokenStream {
 }
 
 fn options(attr: &Attr) -> Option<TokenStream> {
-    let seconds = |method: &str, value: &Option<Setting<u64>>| {
-        let (method, value) = (format_ident!("{method}"), Literal::u64_unsuffixed(**value.as_ref()?));
-        Some(quote!(.#method(__rt::Duration::from_secs(#value))))
-    };
     let span = |method: &str, value: &Option<Setting<Duration>>| {
         let (method, value) = (format_ident!("{method}"), time(**value.as_ref()?));
         Some(quote!(.#method(#value)))
@@ -308,11 +304,11 @@ fn options(attr: &Attr) -> Option<TokenStream> {
     let calls: Vec<TokenStream> = [
         attr.queue.as_deref().map(|queue| quote!(.queue(#queue))),
         number("retry", &attr.retry),
-        seconds("timeout", &attr.timeout),
-        seconds("deadline", &attr.deadline),
+        span("timeout", &attr.timeout),
+        span("deadline", &attr.deadline),
         span("expires", &attr.expires),
         attr.group.as_deref().map(|group| quote!(.group(#group))),
-        seconds("unique", &attr.unique),
+        span("unique", &attr.unique),
         span("debounce", &attr.debounce),
         span("debounce_max", &attr.debounce_max),
         attr.unique_until.as_deref().and_then(|until| match until {
@@ -322,7 +318,7 @@ fn options(attr: &Attr) -> Option<TokenStream> {
             UniqueUntil::Start => Some(quote!(.unique_until(__rt::UniqueUntil::Start))),
         }),
         attr.unique_extend.as_deref().and_then(|extend| extend.then(|| quote!(.unique_extend()))),
-        seconds("retention", &attr.retention),
+        span("retention", &attr.retention),
         number("max_crashes", &attr.max_crashes),
         span("kill_after", &attr.kill_after),
     ]

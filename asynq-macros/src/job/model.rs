@@ -174,7 +174,7 @@ fn check_debounce(attr: &Attr, errors: &Errors) {
 /// Returns the options after whose time a task is not started any more.
 fn ends(attr: &Attr) -> impl Iterator<Item = (&'static str, Duration)> {
     let expires = attr.expires.as_ref().map(|setting| ("expires", setting.value));
-    let deadline = attr.deadline.as_ref().map(|setting| ("deadline", Duration::from_secs(setting.value)));
+    let deadline = attr.deadline.as_ref().map(|setting| ("deadline", setting.value));
     expires.into_iter().chain(deadline)
 }
 
