@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use asynq_grammar::cron::MOST_REPLAYED;
 use chrono::{DateTime, TimeDelta, Utc};
 
 use crate::CronSpec;
@@ -22,8 +23,6 @@ pub enum Missed {
     All(u32),
 }
 
-/// Most missed ticks that are fired one by one.
-const MOST_REPLAYED: u32 = 10_000;
 /// Most ticks that are counted; a larger number is reported as this one.
 const MOST_COUNTED: usize = 10_000;
 /// A tick that is later than this was missed, however long its interval.

@@ -20,6 +20,9 @@ pub use self::{
 
 use std::time::Duration;
 
+/// The most missed ticks of a schedule that are made up for one by one.
+pub const MOST_REPLAYED: u32 = 10_000;
+
 /// How strictly a text is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Mode {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use asynq_grammar::cron::{self, Mode};
+use asynq_grammar::cron::{self, MOST_REPLAYED, Mode};
 use proc_macro2::{Ident, Span};
 use syn::{Lit, LitStr, Token, parse::ParseStream};
 
@@ -13,8 +13,6 @@ use super::{
 };
 use crate::errors::{Errors, Position};
 
-/// Most missed ticks that are made up for one by one.
-const MOST_REPLAYED: u32 = 10_000;
 const FIRST: Position = Position::Option(0);
 
 /// The schedule and its options in the attribute; an option that is absent or wrong is `None`.
