@@ -14,8 +14,9 @@ use crate::{
 
 /// Returns the metrics of an attempt at a task of a type that no job has.
 async fn counted(stop: &Stop) -> String {
-    let broker = SqliteBroker::in_memory(SqliteOptions::default()).await.unwrap();
-    let dispatcher = Dispatcher::new(Registry::only::<()>().unwrap(), Handlers::default(), OnUnknown::default());
+    let broker = SqliteBroker::in_memory(SqliteOptions::default()).await.expect("a database in memory");
+    let dispatcher =
+        Dispatcher::new(Registry::only::<()>().expect("an empty registry"), Handlers::default(), OnUnknown::default());
     let parts = ExecutorParts {
         states: Arc::default(),
         blocking: BlockingPool::default(),
