@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use asynq_runtime::{
-    broker::{BulkAction, Changed, Chosen, GroupRules, Page, PayloadEdit, SetOutcome, Settled},
+    broker::{BulkAction, Changed, Chosen, GroupRules, Page, PayloadEdit, SetOutcome, Settled, TaskSet},
     task::{Extra, TaskId, TaskInfo, TaskState, UniqueUntil},
 };
 use asynq_tests::{
@@ -392,7 +392,9 @@ async fn members_of_a_set_are_left_to_its_holder() {
         let rules = GroupRules { max_size: Some(1), ..GroupRules::default() };
         let set = t.try_claim("g", &rules).await.unwrap();
         assert_eq!(op.does(&t, &task_id("a")).await, Changed::Unfit(TaskState::Aggregating), "{op:?}");
-        t.broker().release_set(&set).await.unwrap();
+        t.advance(TaskSet::DEADLINE + SECOND);
+        assert_eq!(op.does(&t, &task_id("a")).await, Changed::Unfit(TaskState::Aggregating), "{op:?}: late");
+        assert_eq!(t.broker().reclaim_sets(&default_queue()).await.unwrap(), 1);
         assert_eq!(op.does(&t, &task_id("a")).await, Changed::Done, "{op:?}: it is back in its group");
         let lost = t.broker().finish_set(&set, &SetOutcome::default()).await;
         assert!(lost.is_err(), "{op:?}: the set has ended");

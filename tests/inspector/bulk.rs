@@ -7,7 +7,7 @@ use std::{
 
 use asynq_runtime::{
     Inspector, TaskState,
-    broker::NewTask,
+    broker::{NewTask, TaskSet},
     inspector::{BulkReport, InspectError},
     task::{ArchiveLimit, GroupName, QueueWeight, ServerInfo},
 };
@@ -157,6 +157,18 @@ async fn a_group_is_treated_alone() {
     let error = inspector.archive_all("default", group("b")).await.unwrap_err();
     assert_eq!(error.to_string(), "invalid `group`: queue `default` has no tasks in a group `b`");
     assert_eq!(numbers(inspector.delete_all("default", TaskState::Aggregating).await.unwrap()), [1, 0, 0, 0]);
+}
+
+/// No server serves the queue any more, so that no janitor releases the set.
+#[tokio::test]
+async fn the_tasks_of_a_set_whose_worker_died_are_among_those_of_their_group() {
+    let t = Fixture::start().await;
+    let inspector = Inspector::new(t.shared());
+    t.seed_set(&["t1", "t2"]).await;
+    t.advance(TaskSet::DEADLINE + Duration::from_secs(1));
+    let group = GroupName::new("g").unwrap();
+    assert_eq!(numbers(inspector.run_all("default", group).at_most(1).await.unwrap()), [1, 0, 1, 0]);
+    assert_eq!(numbers(inspector.run_all("default", TaskState::Aggregating).await.unwrap()), [1, 0, 0, 0]);
 }
 
 #[tokio::test]

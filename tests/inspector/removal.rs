@@ -7,6 +7,7 @@ use std::{
 
 use asynq_runtime::{
     Inspector,
+    broker::TaskSet,
     inspector::{Force, InspectError},
 };
 use asynq_tests::{Build as _, Store as _, done, lock_key, task};
@@ -108,6 +109,22 @@ async fn running_tasks_keep_their_queue() {
     assert_eq!((queue.size, queue.paused), (2, false));
     t.settle(&run, done()).await;
     assert_eq!(inspector.delete_queue("default", Force::Yes).await.unwrap().tasks, 1);
+}
+
+/// No server serves the queue any more, so that no janitor releases the set.
+#[tokio::test]
+async fn the_tasks_of_a_set_whose_worker_died_are_deleted_with_their_queue() {
+    let t = Fixture::start().await;
+    let inspector = Inspector::new(t.shared());
+    t.seed_set(&["t1", "t2"]).await;
+    let error = inspector.delete_queue("default", Force::Yes).await.unwrap_err();
+    assert!(matches!(error, InspectError::QueueRefilled { deleted: 0, .. }), "its worker may live: {error}");
+    t.advance(TaskSet::DEADLINE + Duration::from_secs(1));
+    assert_eq!(inspector.delete_queue("default", Force::Yes).dry_run().await.unwrap().tasks, 2);
+    let error = inspector.delete_queue("default", Force::No).await.unwrap_err();
+    assert!(matches!(error, InspectError::QueueNotEmpty { tasks: 2, .. }), "{error}");
+    assert_eq!(inspector.delete_queue("default", Force::Yes).await.unwrap().tasks, 2);
+    assert!(inspector.queues().await.unwrap().is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread")]

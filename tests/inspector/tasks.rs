@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use asynq_runtime::{
     Inspector, TaskState,
+    broker::TaskSet,
     inspector::{InspectError, TaskChange},
 };
 use asynq_tests::{Build as _, eventually, lock_key, polled, queue, retry, task};
@@ -156,6 +157,28 @@ async fn a_move_that_cannot_be_changes_nothing() {
     assert!(matches!(&error, InspectError::Duplicate { holder: Some(id) } if id == "holder"), "{error}");
     assert_eq!(error.to_string(), "an equal task is already waiting or running (id holder)");
     assert_eq!(state(&inspector, "locked").await, Some(TaskState::Pending));
+}
+
+/// No server serves the queue any more, so that no janitor releases the set.
+#[tokio::test]
+async fn a_task_of_a_set_whose_worker_died_can_be_changed() {
+    for change in [TaskChange::Run, TaskChange::Archive, TaskChange::Delete, TaskChange::Move, TaskChange::Edit] {
+        let t = Fixture::start().await;
+        let inspector = Inspector::new(t.shared());
+        t.seed_set(&["t1"]).await;
+        let make = async || match change {
+            TaskChange::Run => inspector.run("default", "t1").await,
+            TaskChange::Archive => inspector.archive("default", "t1").await,
+            TaskChange::Delete => inspector.delete("default", "t1").await,
+            TaskChange::Move => inspector.move_to("default", "t1", "other").await,
+            _ => inspector.edit_raw("default", "t1", "new").await,
+        };
+        let error = make().await.unwrap_err();
+        let unfit = matches!(error, InspectError::Unfit { state: TaskState::Aggregating, .. });
+        assert!(unfit, "{change}: its worker may live: {error}");
+        t.advance(TaskSet::DEADLINE + Duration::from_secs(1));
+        make().await.unwrap_or_else(|error| panic!("{change}: {error}"));
+    }
 }
 
 #[tokio::test]

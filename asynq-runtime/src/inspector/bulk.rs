@@ -189,7 +189,8 @@ impl Bulk {
         self
     }
 
-    /// Counts the chosen tasks, and changes nothing yet.
+    /// Counts the chosen tasks, and changes none of them yet. Before grouped tasks are counted, those of sets whose deadline has passed
+    /// are released to their groups.
     ///
     /// # Errors
     ///
@@ -203,6 +204,9 @@ impl Bulk {
         };
         if !action.fits(state) {
             return Err(InspectError::UnfitState { change: TaskChange::of(action), state });
+        }
+        if state == TaskState::Aggregating {
+            inspector.reclaim_sets(&queue).await?;
         }
         let there = inspector.count(&queue, &chosen).await?;
         let total = there.min(at_most);

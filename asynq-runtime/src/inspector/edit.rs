@@ -153,7 +153,7 @@ impl Inspector {
                 expected: Some(task.payload),
                 payload: change.payload,
             };
-            match self.broker.edit_payload(queue, &id, &edit).await {
+            match self.change(queue, || self.broker.edit_payload(queue, &id, &edit)).await {
                 Ok(changed) => return self.done(changed, TaskChange::Edit, queue, id).await,
                 Err(EditError::Changed) if tries < TRIES => tries += 1,
                 Err(error) => return Err(InspectError::not_edited(error, &id, tries)),

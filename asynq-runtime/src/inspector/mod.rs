@@ -47,7 +47,7 @@ pub use self::{
     statistics::{CountOf, QueueTotals, RunningTask, Statistics, UnreadableQueue},
 };
 use crate::{
-    broker::{Broker, DayStats, Examination, Node, QueueSlot, QueueStats, ServerState},
+    broker::{Broker, BrokerError, DayStats, Examination, Node, QueueSlot, QueueStats, ServerState},
     client::Client,
     job::ShapeCache,
     task::{QueueName, TaskId},
@@ -198,6 +198,27 @@ impl Inspector {
         let queue = queue_name(queue)?;
         self.known(&queue).await?;
         Ok(self.broker.examine(&queue, limit).await?)
+    }
+
+    /// Releases the tasks of sets whose deadline has passed to their groups; returns whether there was such a set. The janitor of a
+    /// server does so too, but a queue that no server serves any more has none.
+    ///
+    /// # Errors
+    ///
+    /// The broker did not answer. A refusal, such as that of a key of a foreign type, prevents no other change.
+    async fn reclaim_sets(&self, queue: &QueueName) -> Result<bool, BrokerError> {
+        let mut has_any = false;
+        loop {
+            match self.broker.reclaim_sets(queue).await {
+                Ok(0) => return Ok(has_any),
+                Ok(_) => has_any = true,
+                Err(error) if error.is_unavailable() => return Err(error),
+                Err(error) => {
+                    tracing::debug!(%queue, "the sets of the queue cannot be released: {error}");
+                    return Ok(has_any);
+                }
+            }
+        }
     }
 
     /// Fails if the queue does not exist.

@@ -84,7 +84,7 @@ pub struct RemovedQueue {
 }
 
 impl QueueRemoval {
-    /// Makes a dry run: changes nothing, and returns the number of tasks that would be deleted or the error that would prevent
+    /// Makes a dry run: changes no task, and returns the number of tasks that would be deleted or the error that would prevent
     /// it.
     pub fn dry_run(mut self) -> Self {
         self.dry_run = true;
@@ -109,6 +109,8 @@ impl QueueRemoval {
         let Self { inspector, queue, force, dry_run, within, progress } = self;
         let until = within.and_then(|limit| Instant::now().checked_add(limit));
         let queue = queue?;
+        // On Redis the tasks of a set are in no number and in no group, so that nothing below would find them.
+        inspector.reclaim_sets(&queue).await?;
         let stats = inspector.queue(&queue).await?;
         match force {
             _ if stats.active > 0 => return Err(InspectError::QueueActive { queue, active: stats.active }),

@@ -46,7 +46,7 @@ impl Inspector {
     /// The queue or the task does not exist, the task is pending or active, or the broker failed.
     pub async fn run(&self, queue: impl AsRef<str>, id: impl AsRef<str>) -> Result<(), InspectError> {
         let (queue, id) = (queue_name(queue)?, task_id(id)?);
-        let changed = self.broker.run_task(&queue, &id).await?;
+        let changed = self.change(&queue, || self.broker.run_task(&queue, &id)).await?;
         self.done(changed, TaskChange::Run, &queue, id).await
     }
 
@@ -57,7 +57,7 @@ impl Inspector {
     /// The queue or the task does not exist, the task is archived or active, or the broker failed.
     pub async fn archive(&self, queue: impl AsRef<str>, id: impl AsRef<str>) -> Result<(), InspectError> {
         let (queue, id) = (queue_name(queue)?, task_id(id)?);
-        let changed = self.broker.archive_task(&queue, &id).await?;
+        let changed = self.change(&queue, || self.broker.archive_task(&queue, &id)).await?;
         self.done(changed, TaskChange::Archive, &queue, id).await
     }
 
@@ -68,7 +68,7 @@ impl Inspector {
     /// The queue or the task does not exist, the task is active, or the broker failed.
     pub async fn delete(&self, queue: impl AsRef<str>, id: impl AsRef<str>) -> Result<(), InspectError> {
         let (queue, id) = (queue_name(queue)?, task_id(id)?);
-        let changed = self.broker.delete_task(&queue, &id).await?;
+        let changed = self.change(&queue, || self.broker.delete_task(&queue, &id)).await?;
         self.done(changed, TaskChange::Delete, &queue, id).await
     }
 
@@ -100,7 +100,7 @@ impl Inspector {
     ) -> Result<(), InspectError> {
         let (queue, id) = (queue_name(queue)?, task_id(id)?);
         let change = TaskChange::of(action);
-        match self.broker.change_in_state(&queue, &id, state, action).await? {
+        match self.change(&queue, || self.broker.change_in_state(&queue, &id, state, action)).await? {
             Changed::Unfit(found) if found != state => Err(InspectError::Moved { change, id, expected: state, found }),
             changed => self.done(changed, change, &queue, id).await,
         }
@@ -126,7 +126,7 @@ impl Inspector {
         // On Redis a move has several steps, and no housekeeping ends one that breaks off. So a task of its own makes them all, also
         // when the caller stops waiting.
         let moving = tokio::spawn(async move {
-            match inspector.broker.move_task(&queue, &id, &to).await {
+            match inspector.change(&queue, || inspector.broker.move_task(&queue, &id, &to)).await {
                 Ok(changed) => inspector.done(changed, TaskChange::Move, &queue, id).await,
                 Err(error) => Err(InspectError::not_moved(error, &to, &id)),
             }
@@ -175,6 +175,19 @@ impl Inspector {
         let found = self.broker.task(queue, id).await?;
         let is_active = found.is_some_and(|task| task.state == TaskState::Active);
         Ok(is_active && self.broker.end_orphan(queue, id, ORPHAN).await? == Changed::Done)
+    }
+
+    /// Changes one task by `call`, and calls again if the task was in a set whose deadline had passed.
+    pub(super) async fn change<C, E>(&self, queue: &QueueName, call: impl Fn() -> C) -> Result<Changed, E>
+    where
+        C: Future<Output = Result<Changed, E>>,
+        E: From<BrokerError>,
+    {
+        let changed = call().await?;
+        if changed == Changed::Unfit(TaskState::Aggregating) && self.reclaim_sets(queue).await? {
+            return call().await;
+        }
+        Ok(changed)
     }
 
     pub(super) async fn done(
