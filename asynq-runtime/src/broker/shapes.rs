@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashMap,
+    sync::atomic::{AtomicU64, Ordering},
     time::{Duration, Instant},
 };
 
@@ -32,8 +33,8 @@ pub struct NewShape {
 /// [`LARGEST_SHAPE`] + 1 bytes.
 pub type JoinShapes = fn(new: &NewShape, kept: &[u8]) -> Option<Bytes>;
 
-/// Keeps the shapes of arguments. Shapes are not part of the hot path: a program keeps each of its shapes at the first use and
-/// once a day, joined with the kept one, and asks for a shape when a payload has a fingerprint that it does not know. A program that
+/// Keeps the shapes of arguments. Shapes are not part of the hot path: a program keeps each of its shapes at the first use, on each new
+/// connection and once a day, joined with the kept one, and asks for a shape when a payload has a fingerprint that it does not know. A program that
 /// enqueues in transactions of its own looks for the shape with each task, until it has kept it outside of one.
 #[async_trait::async_trait]
 pub trait Shapes {
@@ -53,17 +54,24 @@ pub trait Shapes {
     /// The broker failed.
     async fn shape(&self, job: &str, fingerprint: Option<u32>) -> Result<Option<Bytes>, BrokerError>;
 
-    /// Returns the shapes that this process has kept in this broker.
+    /// Returns the shapes that this process has kept in this broker, on its present connection if it has connections: a server that
+    /// was restarted may have lost them.
     fn stored_shapes(&self) -> &StoredShapes;
 }
 
 /// The shapes that this process has kept in a broker, with the times until which that need not be repeated.
 #[derive(Debug, Default)]
-pub struct StoredShapes(RwLock<HashMap<Option<u32>, Vec<StoredShape>>>);
+pub struct StoredShapes {
+    /// The number of the present connection; 0 of a broker without connections.
+    connection: AtomicU64,
+    shapes: RwLock<HashMap<Option<u32>, Vec<StoredShape>>>,
+}
 
 #[derive(Debug)]
 struct StoredShape {
     job: String,
+    /// The connection on which the shape was kept.
+    connection: u64,
     until: Instant,
 }
 
@@ -75,23 +83,35 @@ impl StoredShapes {
 
     /// Returns whether the shape must be kept now.
     pub fn is_due(&self, job: &str, fingerprint: Option<u32>) -> bool {
-        let shapes = self.0.read();
+        let connection = self.connection.load(Ordering::Relaxed);
+        let shapes = self.shapes.read();
         let known = shapes.get(&fingerprint).and_then(|jobs| jobs.iter().find(|shape| shape.job == job));
-        known.is_none_or(|shape| shape.until <= Instant::now())
+        known.is_none_or(|shape| shape.connection != connection || shape.until <= Instant::now())
     }
 
     /// Notes that these shapes were sent to the broker. [`is_due`](Self::is_due) returns `false` for a day after a success, and
-    /// for 30 seconds after a failure.
+    /// for 30 seconds after a failure, while the connection is the same.
     pub fn note(&self, shapes: &[NewShape], has_worked: bool) {
+        let connection = self.connection.load(Ordering::Relaxed);
         let until = Instant::now() + if has_worked { Self::AGAIN } else { Self::AFTER_FAILURE };
-        let mut stored = self.0.write();
+        let mut stored = self.shapes.write();
         for NewShape { job, fingerprint, .. } in shapes {
             let jobs = stored.entry(*fingerprint).or_default();
             match jobs.iter_mut().find(|shape| shape.job == *job) {
-                Some(known) => known.until = until,
-                None => jobs.push(StoredShape { job: job.clone(), until }),
+                Some(known) => (known.connection, known.until) = (connection, until),
+                None => jobs.push(StoredShape { job: job.clone(), connection, until }),
             }
         }
+    }
+
+    /// Sets the number of the present connection: what was kept on another one is due again.
+    #[cfg(any(feature = "redis", test))]
+    pub(crate) fn on_connection(&self, number: u64) -> &Self {
+        // Every enqueue comes by: a store each would send the cache line from thread to thread.
+        if self.connection.load(Ordering::Relaxed) != number {
+            self.connection.store(number, Ordering::Relaxed);
+        }
+        self
     }
 }
 
@@ -110,6 +130,17 @@ mod tests {
             assert!(stored.is_due(job, fingerprint), "{job} {fingerprint:?}");
             stored.note(&[shape(job, fingerprint)], false);
             assert!(!stored.is_due(job, fingerprint), "a failure is not repeated at once");
+        }
+    }
+
+    #[test]
+    fn a_shape_that_was_kept_on_another_connection_is_due_again() {
+        let stored = StoredShapes::default();
+        let shape = [NewShape { job: "mail".into(), fingerprint: Some(1), body: Bytes::new() }];
+        for (connection, has_worked) in [(1, true), (0, false), (2, true)] {
+            assert!(stored.on_connection(connection).is_due("mail", Some(1)), "{connection}");
+            stored.note(&shape, has_worked);
+            assert!(!stored.on_connection(connection).is_due("mail", Some(1)), "{connection}");
         }
     }
 }

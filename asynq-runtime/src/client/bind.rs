@@ -32,7 +32,7 @@ impl Client {
     /// Returns whether [`keep_shape`](Self::keep_shape) would send the shape to the broker now.
     #[doc(hidden)]
     pub fn has_due_shape(&self, task: &PreparedTask) -> bool {
-        task.shape().is_some_and(|shape| shape.due(&*self.broker).is_some())
+        task.shape().is_some_and(|shape| shape.due(self.broker.stored_shapes()).is_some())
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::{Codec, Fingerprint, Job, shape::ShapeDocument};
-use crate::broker::{Broker, NewShape};
+use crate::broker::{Broker, NewShape, StoredShapes};
 
 /// The shape of a job's arguments, without its type.
 #[derive(Debug, Clone, Copy)]
@@ -23,13 +23,13 @@ impl ArgumentShape {
 
     /// Returns the shape if it must be kept now. JSON payloads say their shape themselves, except the name of a lone
     /// argument.
-    pub(crate) fn due(self, broker: &dyn Broker) -> Option<NewShape> {
+    pub(crate) fn due(self, stored: &StoredShapes) -> Option<NewShape> {
         let fingerprint = match (self.codec, self.argument) {
             (Codec::Postcard, _) => Some((self.fingerprint)().value),
             (Codec::Json, Some(_)) => None,
             (Codec::Json, None) => return None,
         };
-        if !broker.stored_shapes().is_due(self.job, fingerprint) {
+        if !stored.is_due(self.job, fingerprint) {
             return None;
         }
         let arguments = (self.fingerprint)();
@@ -49,26 +49,27 @@ impl ArgumentShape {
 #[derive(Debug)]
 pub(crate) struct DueShapes<'b> {
     broker: &'b dyn Broker,
+    stored: &'b StoredShapes,
     shapes: Vec<NewShape>,
 }
 
 impl<'b> DueShapes<'b> {
     /// Returns no shape yet.
     pub(crate) fn of(broker: &'b dyn Broker) -> Self {
-        Self { broker, shapes: Vec::new() }
+        Self { broker, stored: broker.stored_shapes(), shapes: Vec::new() }
     }
 
-    /// Returns the shapes that this process has not kept for a day, each once.
+    /// Returns the shapes that this process has not kept for a day or on this connection, each once.
     pub(crate) fn among(broker: &'b dyn Broker, shapes: impl IntoIterator<Item = ArgumentShape>) -> Self {
         let mut due = Self::of(broker);
         shapes.into_iter().for_each(|shape| due.add(shape));
         due
     }
 
-    /// Adds a shape, unless this process has kept it within a day.
+    /// Adds a shape, unless this process has kept it within a day and on this connection.
     pub(crate) fn add(&mut self, shape: ArgumentShape) {
-        if let Some(new) = shape.due(self.broker) {
-            self.broker.stored_shapes().note(std::slice::from_ref(&new), true);
+        if let Some(new) = shape.due(self.stored) {
+            self.stored.note(std::slice::from_ref(&new), true);
             self.shapes.push(new);
         }
     }
@@ -99,7 +100,7 @@ pub(crate) fn due_in_transaction(
     broker: &dyn Broker,
     shape: Option<ArgumentShape>,
 ) -> (Option<NewShape>, crate::broker::JoinShapes) {
-    (shape.and_then(|shape| shape.due(broker)), join_shapes)
+    (shape.and_then(|shape| shape.due(broker.stored_shapes())), join_shapes)
 }
 
 /// Returns the new document with what the kept one adds; `None` if the kept one stays as it is (see [`Shapes`](crate::broker::Shapes)).
@@ -123,7 +124,7 @@ fn join_shapes(new: &NewShape, kept: &[u8]) -> Option<Bytes> {
 impl Drop for DueShapes<'_> {
     /// Makes shapes that were not kept, because the broker failed or the caller gave up, due again soon.
     fn drop(&mut self) {
-        self.broker.stored_shapes().note(&self.shapes, false);
+        self.stored.note(&self.shapes, false);
     }
 }
 

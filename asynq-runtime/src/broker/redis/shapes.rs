@@ -65,7 +65,7 @@ impl Shapes for RedisBroker {
     }
 
     fn stored_shapes(&self) -> &StoredShapes {
-        &self.stored_shapes
+        self.stored_shapes.on_connection(self.router.generation())
     }
 }
 

@@ -23,6 +23,7 @@ mod repair;
 mod rights;
 mod schedule;
 mod server;
+mod shapes;
 mod store;
 mod tasks;
 mod timing;
