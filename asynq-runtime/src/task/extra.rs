@@ -30,6 +30,10 @@ pub struct Extra {
     /// task ends with this run, whatever retries it has left. A script sets this field by appending to the message.
     #[prost(bool, tag = "7")]
     pub replaced: bool,
+    /// Unix second at which the task had completed before it was [`replaced`](Self::replaced), 0 if it had not: on Redis the mark
+    /// counts only while the message tells the same, because a Go tool that runs a completed task again leaves it.
+    #[prost(int64, tag = "12")]
+    pub replaced_after: i64,
     /// Whether a program waits for the end of the task: if its job revokes the task, it is then kept for its retention
     /// instead of being deleted, so that the program learns the end.
     #[prost(bool, tag = "8")]

@@ -9,11 +9,11 @@ use std::{
 use asynq_runtime::{
     RawTask, Registry, Server as Worker,
     broker::{
-        Action, Broker, BrokerErrorKind, Candidate, Consume, EntryId, EntryPlan, Inspect, Lead, Overlap, Page, Repair,
-        Schedules, Settled, Tick, Ticked, UniqueLock, Wanted, redis::RedisBroker,
+        Action, Broker, BrokerErrorKind, Candidate, Changed, Consume, EntryId, EntryPlan, Inspect, Lead, Overlap, Page,
+        Repair, Schedules, Settled, Tick, Ticked, UniqueLock, Wanted, redis::RedisBroker,
     },
     prelude::JobResult,
-    task::{GroupName, SchedulerEnqueueEvent, SchedulerEntry, TaskState},
+    task::{Extra, GroupName, SchedulerEnqueueEvent, SchedulerEntry, TaskState},
 };
 use asynq_test_support::soon;
 use chrono::{DateTime, Utc};
@@ -124,6 +124,41 @@ async fn a_replaced_task_that_completed_runs_again_when_a_go_tool_says_so() {
     soon(running.signals().settled.reached(1)).await;
     assert_eq!(places(&broker, &first.task.id).await, [(queue(), TaskState::Completed)]);
     soon(running.shutdown()).await.unwrap();
+}
+
+/// Scripts of earlier versions delete a task where field 7 is 1, and their workers requeue it unrun where it is anything but 0.
+#[tokio::test]
+async fn a_mark_of_a_task_that_completed_before_is_read_by_earlier_versions_too() {
+    let server = Server::start(&[]);
+    let (broker, mut redis) = (server.broker().await, server.foreign().await);
+    let mut first = tick(broker.now() - chrono::TimeDelta::seconds(5));
+    first.task.message.retention = 3600;
+    assert!(fires(&broker, &first).await);
+    let run = take(&broker, &member("me"), 1).await.remove(0);
+    assert_eq!(settle(&broker, &run, Action::Complete { result: None }).await, Settled::Ok);
+    assert_eq!(broker.run_task(&queue(), &first.task.id).await.unwrap(), Changed::Done);
+    let again = take(&broker, &member("me"), 1).await.remove(0);
+    let completed_at = again.message.as_ref().unwrap().completed_at;
+    assert!(completed_at > 0);
+    let next = Tick { overlap: Overlap::Replace, ..tick(first.at + chrono::TimeDelta::seconds(1)) };
+    assert!(fires(&broker, &next).await);
+    let x: Vec<u8> = redis.hget(format!("asynq:{{default}}:t:{}", first.task.id), "x").await.unwrap();
+    assert!(x.starts_with(b"\x38\x01"), "{x:?}");
+    assert_eq!(Extra::from_bytes(&x), Extra { replaced: true, replaced_after: completed_at, ..Extra::default() });
+    assert_eq!(settle(&broker, &again, Action::Requeue).await, Settled::Ok);
+    assert_eq!(ids(&take(&broker, &member("me"), 2).await), [next.task.id.as_str()]);
+}
+
+#[tokio::test]
+async fn the_mark_of_an_earlier_version_ends_a_task_that_never_completed() {
+    let server = Server::start(&[]);
+    let (broker, mut redis) = (server.broker().await, server.foreign().await);
+    let tick = tick(broker.now());
+    assert!(fires(&broker, &tick).await);
+    let run = take(&broker, &member("me"), 1).await.remove(0);
+    let () = redis.hset(format!("asynq:{{default}}:t:{}", tick.task.id), "x", b"\x38\x01".to_vec()).await.unwrap();
+    assert_eq!(settle(&broker, &run, Action::Requeue).await, Settled::Ok);
+    assert!(take(&broker, &member("me"), 1).await.is_empty());
 }
 
 /// Field 13 of the message, the time of its completion, is text.

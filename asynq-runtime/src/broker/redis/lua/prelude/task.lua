@@ -30,22 +30,23 @@ local function proto(bytes, field)
   return found
 end
 
--- Returns the Unix second at which a task completed before, 0 if it did not.
-local function completed_at(msg)
-  local at = proto(msg, 13)
-  return type(at) == 'number' and at or 0
+-- Returns a field of a protobuf message that is a number; 0 if there is none.
+local function proto_number(bytes, field)
+  local found = proto(bytes, field)
+  return type(found) == 'number' and found or 0
 end
 
--- Returns the mark that a later tick or enqueue replaced the task while it ran, for the end of the message in x: field 7, which is one
--- more than the Unix second at which the task completed before. A Go tool that runs a completed task again leaves the mark of the run
--- before.
+-- Returns the mark that a later tick or enqueue replaced the task while it ran, for the end of the message in x. Field 7 is always 1,
+-- with which programs of earlier versions compare it. Field 12 is the Unix second at which the task completed before, 0 if it did
+-- not: a Go tool that runs a completed task again leaves the mark of the run before.
 local function replaced_mark(msg)
-  return '\56' .. write_varint(1 + completed_at(msg))
+  return '\56\1\96' .. write_varint(proto_number(msg, 13))
 end
 
--- Returns whether x has such a mark that was made since the task completed, if it ever did.
+-- Returns whether x has such a mark that was made since the task completed, if it ever did. The mark of an earlier version has no field
+-- 12, and counts where the task never completed.
 local function replaced(x, msg)
-  return proto(x, 7) == 1 + completed_at(msg)
+  return proto_number(x, 7) ~= 0 and proto_number(x, 12) == proto_number(msg, 13)
 end
 
 -- Frees a unique lock where the task holds it (callers: docs/design/fence.md#unique-locks). A wrong key must not stop a script half

@@ -48,7 +48,7 @@ end
 -- Returns whether the task was replaced during this run. The mark of an earlier run is removed.
 local function is_replaced(key)
   local x = call('HGET', key, 'x') or ''
-  if (proto(x, 7) or 0) == 0 then return false end
+  if proto_number(x, 7) == 0 then return false end
   if replaced(x, call('HGET', key, 'msg') or '') then return true end
   call('HSET', key, 'x', x .. '\56\0')
   return false
