@@ -259,6 +259,7 @@ fn extend(view: &View<'_>, run: &RunKey, until: i64) -> rusqlite::Result<Settled
 
 fn sweep(tx: &mut Tx<'_>, queue: &QueueName, lease: i64) -> rusqlite::Result<Swept> {
     schedule::sweep(&tx.view)?;
+    tx.view.execute(&sql::semaphore::SWEEP, [tx.view.now, limit_of(SLICE)])?;
     let Some(q) = tx.view.queue(queue)? else { return Ok(Swept::default()) };
     let mut swept = Swept::default();
     let believable = tx.view.now.saturating_add(lease).saturating_add(BELIEVABLE_LEASE_MS);
