@@ -22,6 +22,8 @@ use crate::task::QueueName;
 
 /// How long a name counts as written; not for ever, because Go's tools can delete it.
 const WRITTEN_FOR: Duration = Duration::from_secs(60);
+/// Most names that count as written. A name that is forgotten is written once more.
+const MOST_WRITTEN: usize = 10_000;
 /// Most names that wait to be written. Further ones are written with the next task of their queue.
 const MOST_MISSING: usize = 10_000;
 
@@ -57,7 +59,15 @@ impl QueueNames {
 
     /// Notes that the names were written.
     pub(super) fn remember(&self, queues: Vec<QueueName>, generation: u64) {
-        self.written.lock().extend(queues.into_iter().map(|queue| (queue, (generation, Instant::now()))));
+        let mut written = self.written.lock();
+        written.extend(queues.into_iter().map(|queue| (queue, (generation, Instant::now()))));
+        if written.len() > MOST_WRITTEN {
+            written.retain(|_, (on, since)| *on == generation && since.elapsed() < WRITTEN_FOR);
+            // Were nearly all kept, the next name would make each of them be looked at again.
+            if written.len() > MOST_WRITTEN / 2 {
+                written.clear();
+            }
+        }
     }
 
     /// Forgets a queue that is deleted: its name is written again with its next task.
@@ -122,4 +132,32 @@ impl QueueNames {
 /// Returns whether a failure ends by itself: the master of the names is away or out of memory.
 fn may_pass(error: &BrokerError) -> bool {
     error.is_unavailable() || error.kind() == BrokerErrorKind::Full
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(n: usize) -> Vec<QueueName> {
+        (0..n).map(|n| QueueName::from_wire(&format!("tenant:{n}"))).collect()
+    }
+
+    #[test]
+    fn names_that_do_not_count_as_written_any_more_are_forgotten() {
+        let (known, one) = (QueueNames::default(), QueueName::from_wire("one"));
+        known.remember(names(MOST_WRITTEN), 1);
+        known.remember(vec![one.clone()], 2);
+        assert_eq!(known.written.lock().len(), 1);
+        assert!(known.unwritten([&one].into_iter(), 2).is_empty());
+        assert_eq!(known.unwritten([&one].into_iter(), 3), [one]);
+    }
+
+    #[test]
+    fn so_many_names_are_known_and_no_more() {
+        let known = QueueNames::default();
+        for names in names(2 * MOST_WRITTEN + 1).chunks(64) {
+            known.remember(names.to_vec(), 1);
+            assert!(known.written.lock().len() <= MOST_WRITTEN);
+        }
+    }
 }

@@ -24,6 +24,10 @@ const NET_SIZE: usize = 32;
 /// (`last_look.rs`).
 const MOST_OF_NET: usize = 6 * NET_SIZE;
 
+/// Keys about which no component has asked for this long are forgotten: their queue is gone, or this program serves it no more. Each
+/// component asks about all of its keys within some minutes (`last_look.rs`).
+const UNUSED: Duration = Duration::from_secs(600);
+
 /// Keys of announcements that are remembered. More changes between two looks make a component look at all of its queues.
 const LOG: usize = 1024;
 
@@ -119,6 +123,9 @@ pub(super) struct Seen {
     keys: HashMap<String, Key>,
     /// Whether keys existed ([`Kind::Exists`]) that were announced and not read since.
     existed: HashMap<String, Option<i64>>,
+    /// Counts the searches for unused keys.
+    searches: u64,
+    searched: Option<Instant>,
     reads: u64,
     /// Counts the announcements.
     changes: u64,
@@ -148,6 +155,8 @@ struct Key {
     known: Vec<(Kind, Known)>,
     /// The topics for which the key was read.
     topics: Vec<Topic>,
+    /// The number of searches for unused keys before the key was last asked about.
+    used: u64,
 }
 
 impl Key {
@@ -155,7 +164,8 @@ impl Key {
         self.known.iter().find(|(noted, _)| *noted == kind).map(|&(_, known)| known)
     }
 
-    fn note_topic(&mut self, topic: Topic) {
+    fn note_use(&mut self, topic: Topic, searches: u64) {
+        self.used = searches;
         if !self.topics.contains(&topic) {
             self.topics.push(topic);
         }
@@ -191,6 +201,7 @@ impl Seen {
         questions: impl IntoIterator<Item = &'q Question>,
         now: Instant,
     ) -> Vec<&'q Question> {
+        self.forget_unused(now);
         let (mut unknown, mut old) = (Vec::new(), Vec::new());
         let (since, mut share) = self.nets.get(&topic).copied().unwrap_or((now, 0));
         let is_due = since + NET <= now;
@@ -202,7 +213,7 @@ impl Seen {
         for question in questions {
             // A topic that relies on an answer is notified of its change, also if another topic has asked for it.
             let known = self.keys.get_mut(&question.key).and_then(|key| {
-                key.note_topic(topic);
+                key.note_use(topic, self.searches);
                 key.known(question.kind)
             });
             match known {
@@ -218,12 +229,28 @@ impl Seen {
         unknown
     }
 
+    /// Forgets the keys about which no component asks any more, as if they had changed: a component that relies on an answer all the same
+    /// asks again.
+    fn forget_unused(&mut self, now: Instant) {
+        if *self.searched.get_or_insert(now) + UNUSED > now {
+            return;
+        }
+        self.searched = Some(now);
+        let unused = self.keys.iter().filter(|(_, key)| key.used != self.searches);
+        let unused: Vec<String> = unused.map(|(name, _)| name.clone()).collect();
+        if !unused.is_empty() {
+            self.changed(&Change::Keys(unused));
+        }
+        self.existed.clear();
+        self.searches += 1;
+    }
+
     /// Notes that these questions are asked now. Returns the number under which they are [`answered`](Self::answered).
     pub(super) fn begin_read(&mut self, topic: Topic, questions: &[&Question]) -> u64 {
         self.reads += 1;
         for question in questions {
             let key = self.keys.entry(question.key.clone()).or_default();
-            key.note_topic(topic);
+            key.note_use(topic, self.searches);
             let known = &mut key.known;
             match known.iter_mut().find(|(kind, _)| *kind == question.kind) {
                 // The number of the first read stays: no change was announced since it began, so the answers of all
@@ -325,162 +352,4 @@ impl Seen {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn length(key: &str) -> Question {
-        Question::new(Kind::Length, key.to_owned())
-    }
-
-    fn keys(keys: &[&str]) -> Change {
-        Change::Keys(keys.iter().map(|&key| key.to_owned()).collect())
-    }
-
-    #[test]
-    fn a_topic_that_finds_a_known_answer_is_notified_of_its_change() {
-        let (mut seen, now) = (Seen::default(), Instant::now());
-        let question = length("a");
-        let read = seen.begin_read(Topic::Cleaning, &[&question]);
-        seen.answered(read, &question, Some(0), now);
-        assert_eq!(seen.unknown(Topic::Work, [&question], now), Vec::<&Question>::new());
-        let before = [Topic::Work, Topic::Cleaning, Topic::Due].map(|topic| seen.changes_of(topic));
-        seen.changed(&keys(&["a"]));
-        let after = [Topic::Work, Topic::Cleaning, Topic::Due].map(|topic| seen.changes_of(topic));
-        assert_eq!([0, 1, 2].map(|i| after[i] - before[i]), [1, 1, 0]);
-    }
-
-    #[test]
-    fn only_changed_keys_are_asked_again() {
-        let (mut seen, now) = (Seen::default(), Instant::now());
-        let questions = [length("a"), length("b"), Question::new(Kind::Exists, "a".to_owned())];
-        let unknown: Vec<&Question> = seen.unknown(Topic::Work, &questions, now);
-        assert_eq!(unknown.len(), 3);
-        let read = seen.begin_read(Topic::Work, &unknown);
-        questions.iter().for_each(|question| seen.answered(read, question, Some(0), now));
-        assert_eq!(seen.unknown(Topic::Work, &questions, now), [] as [&Question; 0]);
-        seen.changed(&keys(&["b", "elsewhere"]));
-        assert_eq!(seen.unknown(Topic::Work, &questions, now), [&questions[1]]);
-        assert_eq!((seen.answer(&questions[0]), seen.answer(&questions[1])), (Some(Some(0)), None));
-        seen.changed(&keys(&["a"]));
-        assert_eq!(seen.unknown(Topic::Work, &questions, now).len(), 3, "all that was asked of the key");
-        seen.changed(&Change::All);
-        assert_eq!(seen.unknown(Topic::Work, &questions, now).len(), 3);
-    }
-
-    #[test]
-    fn a_key_was_evicted_where_it_was_announced_and_exists_or_not_as_before() {
-        let (mut seen, now) = (Seen::default(), Instant::now());
-        let paused = Question::new(Kind::Exists, "a".to_owned());
-        let note = |seen: &mut Seen, read, question: &Question, answer| {
-            let was_evicted = seen.was_evicted(question, answer);
-            seen.answered(read, question, answer, now);
-            was_evicted
-        };
-        let read = |seen: &mut Seen, question: &Question, answer| {
-            let read = seen.begin_read(Topic::Work, &[question]);
-            note(seen, read, question, answer)
-        };
-        assert!(!read(&mut seen, &paused, Some(0)));
-        assert!(!read(&mut seen, &paused, Some(0)), "it is asked again every while");
-        seen.changed(&keys(&["a"]));
-        assert!(!read(&mut seen, &paused, Some(1)), "it has changed");
-        seen.changed(&keys(&["a"]));
-        assert!(read(&mut seen, &paused, Some(1)));
-        assert!(!read(&mut seen, &paused, Some(1)));
-        let overtaken = |seen: &mut Seen, question: &Question| {
-            let read = seen.begin_read(Topic::Work, &[question]);
-            seen.changed(&keys(&["a"]));
-            note(seen, read, question, Some(1))
-        };
-        assert_eq!(
-            [0; 3].map(|_| overtaken(&mut seen, &paused)),
-            [false, true, true],
-            "announced before the answer came"
-        );
-        seen.changed(&Change::All);
-        assert!(!read(&mut seen, &paused, Some(1)), "the connection was lost");
-        assert_eq!([0; 3].map(|_| overtaken(&mut seen, &length("a"))), [false; 3], "tasks come and go");
-    }
-
-    #[test]
-    fn an_answer_that_a_change_has_overtaken_does_not_count() {
-        let (mut seen, now, a) = (Seen::default(), Instant::now(), length("a"));
-        let first = seen.begin_read(Topic::Work, &[&a]);
-        seen.changed(&keys(&["a"]));
-        seen.answered(first, &a, Some(0), now);
-        assert_eq!(seen.answer(&a), None);
-        // Another caller has asked again before the first answer came.
-        let first = seen.begin_read(Topic::Work, &[&a]);
-        seen.changed(&keys(&["a"]));
-        let second = seen.begin_read(Topic::Work, &[&a]);
-        seen.answered(first, &a, Some(0), now);
-        assert_eq!(seen.answer(&a), None);
-        seen.answered(second, &a, Some(1), now);
-        assert_eq!(seen.answer(&a), Some(Some(1)));
-        // The answer of the second caller was noted first.
-        seen.answered(first, &a, Some(0), now);
-        assert_eq!(seen.answer(&a), Some(Some(1)));
-        // Two callers ask at once, and nothing changes: either answer holds.
-        seen.forget(&a);
-        let (first, second) = (seen.begin_read(Topic::Work, &[&a]), seen.begin_read(Topic::Work, &[&a]));
-        seen.answered(second, &a, Some(2), now);
-        assert_eq!(seen.answer(&a), Some(Some(2)));
-        seen.answered(first, &a, Some(2), now);
-        assert_eq!(seen.answer(&a), Some(Some(2)));
-        seen.forget(&a);
-        assert_eq!(seen.answer(&a), None);
-    }
-
-    #[test]
-    fn the_oldest_answers_are_asked_again_every_while_and_only_so_many() {
-        let (mut seen, start) = (Seen::default(), Instant::now());
-        let questions: Vec<Question> = (0..100).map(|i| length(&i.to_string())).collect();
-        let look = |seen: &mut Seen, at: u32| {
-            let now = start + NET * at;
-            let unknown = seen.unknown(Topic::Work, &questions, now);
-            let read = seen.begin_read(Topic::Work, &unknown);
-            unknown.iter().for_each(|question| seen.answered(read, question, Some(0), now));
-            unknown.iter().map(|question| question.key.parse::<usize>().unwrap()).collect::<Vec<_>>()
-        };
-        assert_eq!(look(&mut seen, 0).len(), 100);
-        assert!(look(&mut seen, 0).is_empty());
-        let again: Vec<usize> = (1..=4).flat_map(|at| look(&mut seen, at)).collect();
-        assert_eq!(again[..100], (0..100).collect::<Vec<_>>(), "in turn");
-        assert_eq!(again.len(), 4 * NET_SIZE);
-    }
-
-    #[test]
-    fn a_topic_receives_its_own_keys_and_those_that_another_caller_has_forgotten() {
-        let (mut seen, now, a, b) = (Seen::default(), Instant::now(), length("a"), length("b"));
-        let read = |seen: &mut Seen, topic, question: &Question| {
-            let read = seen.begin_read(topic, &[question]);
-            seen.answered(read, question, Some(0), now);
-        };
-        let both = |seen: &mut Seen| [Topic::Work, Topic::Due].map(|topic| seen.changes_of(topic));
-        assert_eq!(both(&mut seen), [0, 0]);
-        read(&mut seen, Topic::Work, &a);
-        read(&mut seen, Topic::Due, &b);
-        seen.changed(&keys(&["a", "elsewhere"]));
-        assert_eq!(both(&mut seen), [1, 0]);
-        seen.forget(&b);
-        assert_eq!(seen.answer(&b), None);
-        seen.changed(&keys(&["b"]));
-        assert_eq!(both(&mut seen), [1, 1]);
-        // A change of a key that was read for both topics is announced to both.
-        read(&mut seen, Topic::Work, &a);
-        read(&mut seen, Topic::Due, &a);
-        seen.changed(&keys(&["a"]));
-        assert_eq!(both(&mut seen), [2, 2]);
-        seen.changed(&Change::All);
-        assert_eq!(both(&mut seen), [3, 3]);
-    }
-
-    #[test]
-    fn an_invalidation_names_its_keys_and_one_without_keys_is_about_everything() {
-        let push = |data| PushInfo { kind: PushKind::Invalidate, data };
-        let named = Value::Array(vec![Value::BulkString(b"a".to_vec())]);
-        assert_eq!(Change::read(push(vec![named])), Some(keys(&["a"])));
-        assert_eq!(Change::read(push(vec![Value::Nil])), Some(Change::All));
-        assert_eq!(Change::read(PushInfo { kind: PushKind::Message, data: Vec::new() }), None);
-    }
-}
+mod tests;
