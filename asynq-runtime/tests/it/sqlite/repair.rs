@@ -255,6 +255,23 @@ async fn an_edit_swaps_the_lock_or_changes_nothing() {
 }
 
 #[tokio::test]
+async fn the_row_of_a_lock_that_has_ended_goes_with_an_edit_and_with_a_move() {
+    for moves in [false, true] {
+        let t = World::new().await;
+        enqueue(&t.broker, unique("a", KEY)).await.unwrap();
+        t.clock.advance(Duration::from_secs(61));
+        let changed = if moves {
+            t.broker.move_task(&queue(), &id("a"), &other()).await.unwrap()
+        } else {
+            let edit = PayloadEdit { payload: "new".into(), expected: None, unique_key: Some(format!("{KEY}1")) };
+            t.broker.edit_payload(&queue(), &id("a"), &edit).await.unwrap()
+        };
+        assert_eq!((changed, t.number("SELECT count(*) FROM ulock")), (Changed::Done, 0), "moves: {moves}");
+        check_whole(&t.file());
+    }
+}
+
+#[tokio::test]
 async fn the_payload_of_an_unreadable_task_is_not_replaced() {
     let t = World::new().await;
     enqueue(&t.broker, task("a")).await.unwrap();

@@ -36,12 +36,13 @@ pub(super) fn edit(
     if let Some(new) = &edit.unique_key
         && task.lock.as_ref().is_some_and(|old| new != old)
     {
-        if let Some((old, until)) = task.held_lock(&tx.view)? {
-            if let Err(holder) = take_lock(&tx.view, task.q, new, &task.id, until)? {
-                return Ok(Err(EditError::Duplicate { holder }));
-            }
-            tx.free_lock(task.q, Some(old), &task.id)?;
+        if let Some((_, until)) = task.held_lock(&tx.view)?
+            && let Err(holder) = take_lock(&tx.view, task.q, new, &task.id, until)?
+        {
+            return Ok(Err(EditError::Duplicate { holder }));
         }
+        // The row of a lock that has ended goes, too: no later step deletes it, because the task has another key by then.
+        tx.free_lock(task.q, task.lock.as_deref(), &task.id)?;
         // A task that holds no lock any more takes none, but its run may take that of its key again.
         tx.view.execute(&sql::repair::SET_LOCK, params![task.seq, new])?;
         message.unique_key.clone_from(new);

@@ -36,12 +36,13 @@ pub(super) fn move_task(
     }
     // A queue that becomes known here has no locks, so that the move is refused below only if nothing was written.
     let q = tx.queue_or_new(to)?;
-    if let (Some(key), Some((old, until))) = (&key, old_lock) {
-        if let Err(holder) = take_lock(&tx.view, q, key, &task.id, until)? {
-            return Ok(Err(MoveError::Duplicate { holder }));
-        }
-        tx.free_lock(task.q, Some(old), &task.id)?;
+    if let (Some(key), Some((_, until))) = (&key, old_lock)
+        && let Err(holder) = take_lock(&tx.view, q, key, &task.id, until)?
+    {
+        return Ok(Err(MoveError::Duplicate { holder }));
     }
+    // The row of a lock that has ended goes, too: no later step deletes it, because the task is in another queue by then.
+    tx.free_lock(task.q, task.lock.as_deref(), &task.id)?;
     let at = if task.state == TaskState::Pending { tx.tail(q, true)? } else { task.at };
     tx.view.execute(&sql::repair::MOVE, params![task.seq, q, at, key, tx.view.now])?;
     // Bytes that are not a message are left as they are found.
