@@ -129,6 +129,12 @@ impl SharedState {
         self.broken.get().is_some()
     }
 
+    /// Returns whether the file that was opened, with its tables, is still in its place.
+    pub(super) fn has_its_file(&self) -> bool {
+        let (Some(file), Some(identity)) = (&self.file, self.identity) else { return true };
+        FileStatus::of_database(file, identity) == FileStatus::Same
+    }
+
     /// Looks whether the file is still the one that was opened; if not, every call fails from now on.
     pub(super) fn look_for_file(&self) {
         let (Some(file), Some(identity)) = (&self.file, self.identity) else { return };

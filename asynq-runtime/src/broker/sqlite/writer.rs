@@ -426,7 +426,7 @@ impl Writer {
     }
 
     /// Takes our servers off the list. The lock file stays, unlocked, if one of them still holds tasks, so that other programs
-    /// find it.
+    /// find it; but not beside another file, in which no row names it, so that no program would ever remove it.
     ///
     /// Where no other program uses the file, a worker leaves an empty log: a backup that is then put in the file's place is not
     /// mixed with the commits that it is to undo.
@@ -437,7 +437,7 @@ impl Writer {
         if liveness.has_joined() && !common.is_broken() && self.repair_log().is_ok() {
             let _ = connection::empty_wal(&mut self.connection);
         }
-        liveness.hide(!gone);
+        liveness.hide(!gone && common.has_its_file());
     }
 
     fn view(&self) -> View<'_> {

@@ -78,6 +78,28 @@ async fn a_backup_that_replaces_a_file_in_use_is_not_overwritten_by_the_log_of_t
     super::others::check_whole(&file);
 }
 
+/// No row of another file names the lock file, so that no program would ever remove it.
+#[tokio::test]
+async fn a_server_whose_file_was_replaced_or_removed_takes_its_lock_file_along() {
+    for is_replaced in [true, false] {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, other) = (folder.path().join("jobs.db"), folder.path().join("other.db"));
+        open(&other).await.close().await;
+        let broker = open(&file).await;
+        join(&broker).await;
+        if is_replaced {
+            fs::rename(&other, &file).unwrap();
+        } else {
+            fs::remove_file(&file).unwrap();
+        }
+        eventually("it is noticed", async || broker.ping().await.err()).await;
+        broker.close().await;
+        let names = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let left: Vec<String> = names.filter(|name| name.contains("-srv-")).collect();
+        assert!(left.is_empty(), "replaced: {is_replaced}, {left:?}");
+    }
+}
+
 /// A trigger that refuses has the effect of a row that cannot be written.
 #[tokio::test]
 async fn a_row_that_cannot_be_written_holds_up_no_other_outcome() {
