@@ -27,9 +27,12 @@ use crate::{
 };
 
 /// Moves the log of a file that was replaced away from the new file, into which SQLite would read it: a backup would get the
-/// commits that it was to undo. Another program may have moved the log already.
+/// commits that it was to undo. Another program may have moved the log already. The log of an earlier file stays, because an operator
+/// may want what it holds.
 fn set_log_aside(file: &Path, log: &Path) {
-    let aside = beside(file, "-wal-replaced");
+    let name = |n: u32| if n == 1 { "-wal-replaced".to_owned() } else { format!("-wal-replaced-{n}") };
+    let mut places = (1..).map(|n| beside(file, &name(n)));
+    let Some(aside) = places.find(|place| fs::symlink_metadata(place).is_err()) else { return };
     match fs::rename(log, &aside) {
         Ok(()) => {
             // `-shm` is the index of the log, and is made anew from it.

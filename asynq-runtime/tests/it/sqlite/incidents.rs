@@ -78,6 +78,24 @@ async fn a_backup_that_replaces_a_file_in_use_is_not_overwritten_by_the_log_of_t
     super::others::check_whole(&file);
 }
 
+#[tokio::test]
+async fn a_second_restore_leaves_the_log_that_the_first_one_set_aside() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, copy) = (folder.path().join("jobs.db"), folder.path().join("backup.db"));
+    let mut kept = Vec::new();
+    for name in ["jobs.db-wal-replaced", "jobs.db-wal-replaced-2"] {
+        open(&copy).await.close().await;
+        let broker = open(&file).await;
+        enqueue(&broker, task(&format!("lost{}", kept.len()))).await.unwrap();
+        fs::rename(&copy, &file).unwrap();
+        eventually("it is noticed", async || broker.ping().await.err()).await;
+        broker.close().await;
+        kept.push(fs::read(folder.path().join(name)).unwrap());
+        assert_eq!(fs::read(folder.path().join("jobs.db-wal-replaced")).unwrap(), kept[0], "{name}");
+    }
+    assert_ne!(kept[0], kept[1]);
+}
+
 /// No row of another file names the lock file, so that no program would ever remove it.
 #[tokio::test]
 async fn a_server_whose_file_was_replaced_or_removed_takes_its_lock_file_along() {
