@@ -140,6 +140,11 @@ impl Liveness {
         }
     }
 
+    /// Returns whether the lock of another program's server tells that it is dead.
+    pub(super) fn is_dead(&self, name: &str) -> bool {
+        name != self.name && matches!(self.look(name), LivenessStatus::Dead(_))
+    }
+
     /// Whether a server of ours has joined.
     pub(super) fn has_joined(&self) -> bool {
         self.own_lock.lock().is_some()

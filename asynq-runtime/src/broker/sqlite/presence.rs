@@ -14,6 +14,7 @@ use super::{
     SqliteBroker,
     command::{Priority, WriteCommand},
     error::translate_io,
+    row::text,
     sql,
     store::Store,
     tx::Tx,
@@ -90,15 +91,22 @@ impl Presence for SqliteBroker {
     }
 
     async fn servers(&self) -> Result<Vec<ServerState>, BrokerError> {
+        let common = Arc::clone(&self.store.common);
         let mut servers = self
             .store
-            .read(|view| {
+            .read(move |view| {
+                // The clock was set back since such a beat, which does not grow old for as long.
+                let is_dead = |beat_at: i64, file: &str| {
+                    beat_at > view.now && common.liveness.as_ref().is_some_and(|liveness| liveness.is_dead(file))
+                };
                 view.list(&sql::presence::ALIVE, [view.now.saturating_sub(BEAT_TIMEOUT_MS)], |row| {
-                    Ok((row.get::<_, Option<Vec<u8>>>(0)?, row.get::<_, Option<Vec<u8>>>(1)?))
+                    let (info, workers) = (row.get::<_, Option<Vec<u8>>>(0)?, row.get::<_, Option<Vec<u8>>>(1)?);
+                    Ok((!is_dead(row.get(3)?, &text(row, 2)?)).then_some((info, workers)))
                 })
             })
             .await?
             .into_iter()
+            .flatten()
             .map(|(info, workers)| {
                 let info = ServerInfo::decode(info.unwrap_or_default().as_slice()).unwrap_or_default();
                 ServerState::new(info, unpack(&workers.unwrap_or_default()))

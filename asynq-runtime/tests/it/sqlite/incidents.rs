@@ -169,6 +169,25 @@ async fn a_worker_whose_file_or_log_is_gone_ends_with_the_error() {
     }
 }
 
+/// The clock was set back since the last beat.
+#[tokio::test]
+async fn a_dead_server_whose_last_beat_is_to_come_is_not_listed() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("jobs.db");
+    let (broker, dying) = (open(&file).await, open(&file).await);
+    let member = join(&dying).await;
+    enqueue(&dying, task("a")).await.unwrap();
+    assert_eq!(dequeue(&dying, &member, 1).await.len(), 1);
+    let raw = rusqlite::Connection::open(&file).unwrap();
+    raw.busy_timeout(Duration::from_secs(60)).unwrap();
+    raw.execute("UPDATE server SET beat_at = beat_at + 3600000", []).unwrap();
+    assert_eq!(broker.servers().await.unwrap().len(), 1, "its lock tells that it lives");
+    dying.close().await;
+    let rows: i64 = raw.query_row("SELECT count(*) FROM server", [], |row| row.get(0)).unwrap();
+    assert_eq!(rows, 1, "it holds a task");
+    assert!(broker.servers().await.unwrap().is_empty());
+}
+
 /// Returns a broker with a short lease by the machine's clock, and a run that its member took.
 async fn one_run(file: &Path) -> (SqliteBroker, Run) {
     let mut options = patient();

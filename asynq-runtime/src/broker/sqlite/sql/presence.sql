@@ -23,8 +23,8 @@ UPDATE main.server SET beat_at = ?2, info = ?3, workers = ?4 WHERE server = ?1;
 DELETE FROM main.server WHERE server = ?1;
 
 -- name: alive
--- Servers whose last beat is recent. ?1 earliest beat. Rows: info, workers.
-SELECT info, workers FROM main.server WHERE beat_at > ?1;
+-- Servers whose last beat is recent. ?1 earliest beat. Rows: info, workers, file, beat_at.
+SELECT info, workers, file, beat_at FROM main.server WHERE beat_at > ?1;
 
 -- name: everyone
 -- Every server on the list. Rows: server, file, beat_at.
