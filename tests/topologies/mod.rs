@@ -8,6 +8,7 @@ mod cluster;
 mod cluster_away;
 mod durability;
 mod eviction;
+mod moved_name;
 mod sentinel;
 mod slow_network;
 mod tls;

@@ -19,6 +19,7 @@ use super::{
     clock::since_boot,
     connection_state::{State, report_lost},
     identity::{Identity, info_field},
+    name_watch::ask_role,
     reply::{self, answer},
     role::{At, ConnectionEvent, Role},
     socket::{OpenConnection, Socket},
@@ -77,13 +78,13 @@ impl ConnectionManager {
     async fn keep_up(&mut self, generation: u64, reports: &mut watch::Receiver<u64>) -> Result<Duration, BrokerError> {
         let (connection, to) = self.connect(generation).await?;
         let since = Instant::now();
-        let (identity, server) = (self.previous.clone(), to.clone());
-        self.state.send_replace(State::Up { connection, generation, to, identity });
+        let (identity, process, server) = (self.previous.clone(), self.previous.clone(), to.clone());
+        self.state.send_replace(State::Up { connection: connection.clone(), generation, to, identity });
         self.emit(ConnectionEvent::Connected);
         tokio::select! {
             // `self.lost` keeps the channel open.
             _ = reports.wait_for(|lost| *lost >= generation) => {}
-            () = self.role.at.replaced(&server) => {
+            () = self.role.at.replaced(&server, &connection, process.as_deref()) => {
                 tracing::info!(left = %server, "this server is not the one to ask any more: connecting anew");
                 report_lost(&self.lost, generation);
             }
@@ -110,11 +111,14 @@ impl ConnectionManager {
             At::AnyNode(topology) | At::Cluster(topology) => Ok(topology.nodes_from(generation)),
             #[cfg(feature = "sentinel")]
             At::Master(watched) => Ok(vec![watched.ask(&self.role.target, self.role.connect_timeout).await?]),
-            At::Target => match self.role.target.endpoints() {
-                Endpoints::One(address) => Ok(vec![address.clone()]),
-                Endpoints::Cluster(seeds) => Ok(seeds.clone()),
-                Endpoints::Sentinel(_) => Err(BrokerError::new(BrokerErrorKind::Config, "no sentinels")),
-            },
+            At::Target(name) => {
+                name.begin();
+                match self.role.target.endpoints() {
+                    Endpoints::One(address) => Ok(vec![address.clone()]),
+                    Endpoints::Cluster(seeds) => Ok(seeds.clone()),
+                    Endpoints::Sentinel(_) => Err(BrokerError::new(BrokerErrorKind::Config, "no sentinels")),
+                }
+            }
         }
     }
 
@@ -139,7 +143,7 @@ impl ConnectionManager {
 
     /// Names the server, where the URL does not: a node of a cluster, or the master that sentinels name.
     fn located(&self, address: &Address, error: BrokerError) -> BrokerError {
-        if matches!(self.role.at, At::Target) {
+        if matches!(self.role.at, At::Target(_)) {
             return error;
         }
         BrokerError::with_source(error.kind(), format!("{address}: {error}"), error)
@@ -200,6 +204,9 @@ impl ConnectionManager {
         if self.role.at.is_by_sentinels() {
             pipeline.cmd("ROLE");
         }
+        if self.role.at.name().is_some() {
+            ask_role(&mut pipeline);
+        }
         for command in &self.role.greeting {
             pipeline.add_command(command.clone());
         }
@@ -216,6 +223,9 @@ impl ConnectionManager {
         if self.role.at.is_by_sentinels() {
             check_master(answer(values.next().unwrap_or_default())?)?;
         }
+        if let Some(name) = self.role.at.name() {
+            name.greeted(&values.next().and_then(reply::text).unwrap_or_default());
+        }
         for value in values {
             answer(value)?;
         }
@@ -224,6 +234,9 @@ impl ConnectionManager {
             check_mode(&info)?;
         }
         let identity = Identity::read(&client, &info).map(Arc::new);
+        if let (Some(name), Some(previous), Some(identity)) = (self.role.at.name(), &self.previous, &identity) {
+            name.led_to(previous, identity);
+        }
         if let (Some(previous), Some(identity)) = (&self.previous, &identity)
             && previous.run_id == identity.run_id
         {
@@ -303,7 +316,10 @@ mod tests {
     use asynq_test_support::soon;
 
     use super::{
-        super::{clock::BrokerClock, connection::Connection, durability::Durability, script::Call, url::Target},
+        super::{
+            clock::BrokerClock, connection::Connection, durability::Durability, name_watch::NameWatch, script::Call,
+            url::Target,
+        },
         *,
     };
     use crate::thread::Thread;
@@ -332,7 +348,7 @@ mod tests {
         let (thread, has_panicked) = (Thread::start("t").unwrap(), AtomicBool::new(false));
         let role = Role {
             target: Target::parse(&answering_ok()).unwrap(),
-            at: At::Target,
+            at: At::Target(NameWatch::new()),
             timeout: Duration::from_secs(60),
             connect_timeout: Duration::from_secs(60),
             clock: Arc::new(BrokerClock::new(None)),

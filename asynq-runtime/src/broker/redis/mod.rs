@@ -29,6 +29,7 @@ mod keys;
 mod last_look;
 mod maintain;
 mod missing_command;
+mod name_watch;
 mod presence;
 mod produce;
 mod quarantine;
@@ -80,6 +81,7 @@ use self::{
     io::Io,
     last_look::LastLooks,
     maintain::Sweeps,
+    name_watch::NameWatch,
     produce::Producer,
     quarantine::PassedQuarantine,
     role::{At, Role},
@@ -236,7 +238,7 @@ impl RedisBroker {
         let clock = Arc::new(BrokerClock::new(clock));
         let role = Role {
             target: target.clone(),
-            at: At::Target,
+            at: At::Target(NameWatch::new()),
             timeout: call_timeout,
             connect_timeout,
             clock: Arc::clone(&clock),

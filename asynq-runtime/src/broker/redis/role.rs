@@ -10,8 +10,12 @@ use super::sentinel::MasterWatch;
 use super::topology::Topology;
 use super::{
     clock::BrokerClock,
+    identity::Identity,
+    name_watch::NameWatch,
+    socket::OpenConnection,
     url::{Address, Target},
 };
+
 /// The role of a [`Router`](super::router::Router).
 #[derive(Clone)]
 pub(super) struct Role {
@@ -35,7 +39,7 @@ pub(super) struct Role {
 #[derive(Clone)]
 pub(super) enum At {
     /// The one that the URL names.
-    Target,
+    Target(NameWatch),
     /// The master that the sentinels of the URL name.
     #[cfg(feature = "sentinel")]
     Master(MasterWatch),
@@ -64,7 +68,7 @@ impl Role {
 impl At {
     /// Returns whether the URL asks for one server outside of a cluster.
     pub(super) fn is_alone(&self) -> bool {
-        matches!(self, Self::Target) || self.is_by_sentinels()
+        matches!(self, Self::Target(_)) || self.is_by_sentinels()
     }
 
     /// Returns whether sentinels name the server.
@@ -76,17 +80,28 @@ impl At {
         false
     }
 
-    /// Waits until `server` is not the one to ask any more: the sentinels name another master, or it has left the cluster.
-    pub(super) async fn replaced(&mut self, server: &Address) {
+    /// Returns the watch of the name in the URL, if that names the server.
+    pub(super) fn name(&mut self) -> Option<&mut NameWatch> {
         match self {
+            Self::Target(name) => Some(name),
+            #[cfg(any(feature = "cluster", feature = "sentinel"))]
+            _ => None,
+        }
+    }
+
+    /// Waits until `server` is not the one to ask any more: the name in the URL leads elsewhere, the sentinels name another master, or
+    /// it has left the cluster. `process` is the one at the other end of `connection`, if Redis tells it.
+    pub(super) async fn replaced(&mut self, server: &Address, connection: &OpenConnection, process: Option<&Identity>) {
+        #[cfg(not(any(feature = "cluster", feature = "sentinel")))]
+        let _ = server;
+        match self {
+            Self::Target(name) => name.replaced(connection, process).await,
             #[cfg(feature = "sentinel")]
             Self::Master(watched) => watched.replaced(server).await,
             #[cfg(feature = "cluster")]
             Self::AnyNode(topology) => topology.left(server).await,
-            _ => {
-                let _ = server;
-                std::future::pending::<()>().await;
-            }
+            #[cfg(feature = "cluster")]
+            Self::Cluster(_) | Self::Node(_) => std::future::pending().await,
         }
     }
 }
