@@ -114,6 +114,18 @@ async fn connections_that_only_read_follow_those_that_write_to_the_new_master() 
     until_seen(&broker, "t2").await;
 }
 
+/// Such a replica answers reads with an error as well, but greets each new connection.
+#[tokio::test]
+async fn a_replica_that_must_not_show_old_data_is_left() {
+    let t = World::new();
+    let broker = t.connect().await;
+    put(&broker, "t1").await.unwrap();
+    t.move_name();
+    redis::cmd("CONFIG").arg(&["SET", "replica-serve-stale-data", "no"]).exec(&mut t.old.connection()).unwrap();
+    t.demote_old();
+    until_it_works("an enqueue on the new master", async || put(&broker, "t2").await).await;
+}
+
 #[tokio::test]
 async fn connections_that_only_read_follow_to_a_new_server_although_the_old_one_is_a_master_still() {
     let t = World::new();

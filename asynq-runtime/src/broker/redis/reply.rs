@@ -262,9 +262,10 @@ pub(super) fn is_noscript(value: &Value) -> bool {
     error_code(value) == Some("NOSCRIPT")
 }
 
-/// Returns whether a failover made this server a replica: its name, or the sentinels, may lead to the new master.
+/// Returns whether a failover made this server a replica: its name, or the sentinels, may lead to the new master. A replica that
+/// must not show old data refuses reads, too.
 pub(super) fn is_demoted(value: &Value) -> bool {
-    error_code(value) == Some("READONLY")
+    matches!(error_code(value), Some("READONLY" | "MASTERDOWN"))
 }
 
 pub(super) fn closed() -> BrokerError {
@@ -290,6 +291,7 @@ mod tests {
             "READONLY You can't write against a read only replica. script: a8b3, on @user_script:31.",
             "ERR Error running script (call to f_a8b3): @user_script:31: @user_script: 31: -READONLY You can't write \
              against a read only replica. ",
+            "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
         ] {
             assert!(is_demoted(&answer(demoted)), "{demoted}");
         }
