@@ -26,6 +26,7 @@ use super::{
     reply,
     router::{Answer, Router},
     script::Call,
+    socket::longest,
 };
 use crate::task::QueueName;
 
@@ -307,10 +308,11 @@ struct Noted {
     scripts: Vec<usize>,
 }
 
-/// Returns how long a receipt is kept: until the last repeat. After a time-out on a connection of the caller's own,
-/// repeats begin for two more, and each may wait as long for a connection.
+/// Returns how long a receipt is kept: until the last repeat. A send may be given up as late as the longest call after its script has
+/// run. After a time-out on a connection of the caller's own, repeats begin for two more, and each may wait as long for a connection.
 fn receipt_ttl(call_timeout: Duration) -> Duration {
-    call_timeout.saturating_mul(6).clamp(RECEIPT_TTL.0, RECEIPT_TTL.1)
+    let repeats = call_timeout.saturating_mul(6);
+    longest(call_timeout).saturating_add(repeats).clamp(RECEIPT_TTL.0, RECEIPT_TTL.1)
 }
 
 /// The outcomes of the items of a batch, call by call, as far as they are known.
@@ -357,5 +359,22 @@ impl Answers {
         let missing = || Err(Refused::Broker(reply::unexpected("an answer is missing")));
         let outcomes = self.outcomes.get_mut(call).map(mem::take).unwrap_or_default();
         outcomes.into_iter().map(|outcome| outcome.unwrap_or_else(missing)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_receipt_is_kept_until_the_last_repeat_of_a_send_that_was_given_up_as_late_as_can_be() {
+        for seconds in [1, 3, 20, 60] {
+            let call_timeout = Duration::from_secs(seconds);
+            // The repeats begin for two time-outs more; the last one may wait for a connection and for an answer.
+            let last_repeat = longest(call_timeout) + 4 * call_timeout;
+            assert!(receipt_ttl(call_timeout) >= last_repeat, "{call_timeout:?}");
+        }
+        assert_eq!(receipt_ttl(Duration::from_millis(50)), RECEIPT_TTL.0);
+        assert_eq!(receipt_ttl(Duration::MAX), RECEIPT_TTL.1);
     }
 }

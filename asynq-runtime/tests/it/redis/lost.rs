@@ -215,7 +215,7 @@ async fn receipts(redis: &mut MultiplexedConnection) -> Vec<(String, i64)> {
 async fn a_receipt_is_kept_for_longer_than_its_send_is_repeated() {
     let server = Server::start(&[]);
     let mut redis = server.foreign().await;
-    for (query, kept) in [("", 1..=60), ("?timeout=60s", 181..=360)] {
+    for (query, kept) in [("", 61..=78), ("?timeout=60s", 1_201..=1_560)] {
         let url = server.url() + query;
         let broker = RedisBroker::connect(&url, RedisOptions::default()).await.unwrap();
         // Each of these goes through another script.
