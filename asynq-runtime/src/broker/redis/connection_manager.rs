@@ -29,8 +29,8 @@ use crate::panics::Caught;
 
 /// Shortest and longest pause between two attempts to connect.
 const BACK_OFF: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
-/// The pause of a role that needs pushes after a server has refused RESP3.
-const WITHOUT_RESP3: Duration = Duration::from_secs(60);
+/// The pause of a role that needs pushes after the server has refused the connection, which another attempt does not change.
+const AFTER_REFUSAL: Duration = Duration::from_secs(60);
 
 /// Opens all connections of one role.
 pub(super) struct ConnectionManager {
@@ -61,8 +61,7 @@ impl ConnectionManager {
                 }
                 Err(error) => {
                     failures += 1;
-                    // A server without RESP3 stays so, and a role that needs its pushes has other means meanwhile.
-                    let pause = if reply::is_without_resp3(&error) { WITHOUT_RESP3 } else { back_off(failures) };
+                    let pause = pause_after(&error, self.role.on_event.is_some(), failures);
                     let since = *down_since.get_or_insert_with(Instant::now);
                     self.state.send_replace(State::Down { error, since });
                     pause
@@ -268,6 +267,12 @@ fn panicked(panic: &str) -> BrokerError {
     error
 }
 
+/// Returns the pause after the last of so many attempts has failed. A role that needs pushes has other means while it lacks them, and
+/// callers find out by themselves that another role is refused.
+fn pause_after(error: &BrokerError, needs_pushes: bool, failures: u32) -> Duration {
+    if needs_pushes && !error.is_unavailable() { AFTER_REFUSAL } else { back_off(failures) }
+}
+
 /// Returns the pause after so many failures: 20 ms, doubling to 1 s.
 pub(super) fn back_off(failures: u32) -> Duration {
     BACK_OFF.0.saturating_mul(1 << failures.saturating_sub(1).min(16)).min(BACK_OFF.1)
@@ -394,6 +399,21 @@ mod tests {
         let pauses: Vec<_> = (1..=8).map(|failures| back_off(failures).as_millis()).collect();
         assert_eq!(pauses, [20, 40, 80, 160, 320, 640, 1000, 1000]);
         assert_eq!(back_off(u32::MAX), BACK_OFF.1);
+    }
+
+    #[test]
+    fn a_role_that_needs_pushes_is_refused_once_a_minute() {
+        let refusals = [BrokerErrorKind::Denied, BrokerErrorKind::Config, BrokerErrorKind::Unexpected];
+        for (kinds, needs_pushes, pause) in [
+            (&refusals[..], true, AFTER_REFUSAL),
+            (&refusals[..], false, back_off(3)),
+            (&[BrokerErrorKind::Unavailable, BrokerErrorKind::Timeout][..], true, back_off(3)),
+        ] {
+            for &kind in kinds {
+                let error = BrokerError::new(kind, "why");
+                assert_eq!(pause_after(&error, needs_pushes, 3), pause, "{kind:?}, needs pushes: {needs_pushes}");
+            }
+        }
     }
 
     #[test]

@@ -133,6 +133,7 @@ pub(super) fn cannot_save(error: &BrokerError) -> bool {
 const NO_RESP3: &str = "this server does not speak RESP3";
 
 /// Returns whether [`failed`] made the error because the server refuses RESP3.
+#[cfg(feature = "sentinel")]
 pub(super) fn is_without_resp3(error: &BrokerError) -> bool {
     error.kind() == BrokerErrorKind::Config && error.to_string().contains(NO_RESP3)
 }

@@ -10,7 +10,7 @@ use asynq_runtime::{
     task::TaskState,
 };
 use asynq_test_support::{eventually, soon};
-use redis::AsyncCommands;
+use redis::{AsyncCommands, aio::MultiplexedConnection};
 
 use super::{
     server::{Server, patient},
@@ -94,6 +94,13 @@ async fn a_wait_for_due_tasks_ends_with_the_earliest_and_never_before_its_time()
     assert_eq!(ids(&take(&broker, &member("me"), 9).await), ["early"]);
 }
 
+/// Returns how many connections Redis has accepted.
+async fn connections(redis: &mut MultiplexedConnection) -> u64 {
+    let info: String = redis::cmd("INFO").arg("stats").query_async(redis).await.unwrap();
+    let line = info.lines().find_map(|line| line.strip_prefix("total_connections_received:")).unwrap();
+    line.trim().parse().unwrap()
+}
+
 #[tokio::test]
 async fn where_tracking_is_refused_the_queue_is_polled() {
     let server = Server::start(&[]);
@@ -102,6 +109,7 @@ async fn where_tracking_is_refused_the_queue_is_polled() {
     let () = redis::cmd("ACL").arg(&rules).query_async(&mut redis).await.unwrap();
     let url = format!("{}?user=limited&pass=pw", server.url());
     let broker = RedisBroker::connect(&url, patient()).await.unwrap();
+    let (begun, before) = (Instant::now(), connections(&mut redis).await);
     let queues = [queue()];
     let (woken, ()) =
         soon(async { tokio::join!(broker.wait_for_work(&queues, Quarantined::All, HOUR), put(&broker, &["a"])) }).await;
@@ -123,4 +131,8 @@ async fn where_tracking_is_refused_the_queue_is_polled() {
     }
     let recovered = broker.recover(&queues).await.unwrap();
     assert_eq!(recovered.tasks.iter().map(|(_, id)| id.as_str()).collect::<Vec<_>>(), ["delayed"]);
+    // Two connections are refused, each once a minute; the one that fetches is not.
+    let opened = connections(&mut redis).await - before;
+    let allowed = 4 + 2 * (begun.elapsed().as_secs() / 60);
+    assert!(opened <= allowed, "{opened} connections were opened, {allowed} may be");
 }
