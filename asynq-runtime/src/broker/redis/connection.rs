@@ -248,6 +248,8 @@ impl Connection {
             Ok(values) if values.len() == pipeline.len() => {
                 if values.iter().any(is_demoted) {
                     self.report_lost(generation);
+                } else {
+                    connection.note_use();
                 }
                 Ok(values)
             }

@@ -1,9 +1,6 @@
 //! Opens a connection, greets Redis on it, and does both again whenever it is lost.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Instant};
 
 use redis::{
     AsyncConnectionConfig, Pipeline, ProtocolVersion, PushInfo, PushKind, RedisResult, Value,
@@ -16,6 +13,7 @@ use tokio::{
 
 use super::{
     super::{BrokerError, BrokerErrorKind},
+    back_off::{self, Life},
     clock::since_boot,
     connection_state::{State, report_lost},
     identity::{Identity, info_field},
@@ -26,11 +24,6 @@ use super::{
     url::{Address, Endpoints, authenticated},
 };
 use crate::panics::Caught;
-
-/// Shortest and longest pause between two attempts to connect.
-const BACK_OFF: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
-/// The pause of a role that needs pushes after the server has refused the connection, which another attempt does not change.
-const AFTER_REFUSAL: Duration = Duration::from_secs(60);
 
 /// Opens all connections of one role.
 pub(super) struct ConnectionManager {
@@ -52,29 +45,27 @@ impl ConnectionManager {
             // The end of this task would be the end of the connection for good, so a panic is a failed attempt like any other.
             let attempted = Caught::new(self.keep_up(generation, &mut reports)).await;
             let pause = match attempted.unwrap_or_else(|panic| Err(panicked(&panic))) {
-                Ok(lasted) => {
+                Ok(life) => {
                     down_since = None;
-                    // Backs off as well if the connection is lost soon after it was opened, so that the loop does not
-                    // spin.
-                    failures = u32::from(lasted < BACK_OFF.1);
-                    back_off(failures)
+                    failures = life.failures(failures);
+                    back_off::after_loss(failures)
                 }
                 Err(error) => {
                     failures += 1;
-                    let pause = pause_after(&error, self.role.on_event.is_some(), failures);
+                    let pause = back_off::after_failure(&error, self.role.on_event.is_some(), failures);
                     let since = *down_since.get_or_insert_with(Instant::now);
                     self.state.send_replace(State::Down { error, since });
                     pause
                 }
             };
-            if failures > 0 {
+            if !pause.is_zero() {
                 sleep(pause).await;
             }
         }
     }
 
-    /// Connects once, and returns how long the connection lasted.
-    async fn keep_up(&mut self, generation: u64, reports: &mut watch::Receiver<u64>) -> Result<Duration, BrokerError> {
+    /// Connects once, and returns when the connection is lost.
+    async fn keep_up(&mut self, generation: u64, reports: &mut watch::Receiver<u64>) -> Result<Life, BrokerError> {
         let (connection, to) = self.connect(generation).await?;
         let since = Instant::now();
         let (identity, process, server) = (self.previous.clone(), self.previous.clone(), to.clone());
@@ -90,7 +81,7 @@ impl ConnectionManager {
         }
         self.state.send_replace(State::Opening);
         self.emit(ConnectionEvent::Lost);
-        Ok(since.elapsed())
+        Ok(Life { lasted: since.elapsed(), was_of_use: connection.was_of_use() })
     }
 
     async fn connect(&mut self, generation: u64) -> Result<(OpenConnection, Address), BrokerError> {
@@ -267,17 +258,6 @@ fn panicked(panic: &str) -> BrokerError {
     error
 }
 
-/// Returns the pause after the last of so many attempts has failed. A role that needs pushes has other means while it lacks them, and
-/// callers find out by themselves that another role is refused.
-fn pause_after(error: &BrokerError, needs_pushes: bool, failures: u32) -> Duration {
-    if needs_pushes && !error.is_unavailable() { AFTER_REFUSAL } else { back_off(failures) }
-}
-
-/// Returns the pause after so many failures: 20 ms, doubling to 1 s.
-pub(super) fn back_off(failures: u32) -> Duration {
-    BACK_OFF.0.saturating_mul(1 << failures.saturating_sub(1).min(16)).min(BACK_OFF.1)
-}
-
 /// Refuses a Redis older than 6.2, which `RPOP` with a count needs. A server that hides its version is accepted.
 fn check_version(info: &str) -> Result<(), BrokerError> {
     let Some(version) = info_field(info, "redis_version") else { return Ok(()) };
@@ -314,56 +294,34 @@ fn check_mode(info: &str) -> Result<(), BrokerError> {
 #[cfg(test)]
 mod tests {
     use std::{
-        io::{Read as _, Write as _},
-        sync::atomic::{AtomicBool, Ordering},
+        sync::{
+            atomic::{AtomicBool, Ordering},
+            mpsc,
+        },
+        time::Duration,
     };
 
-    use asynq_test_support::soon;
+    use asynq_test_support::{PATIENCE, soon};
 
     use super::{
         super::{
-            clock::BrokerClock, connection::Connection, durability::Durability, name_watch::NameWatch, script::Call,
-            url::Target,
+            connection::Connection,
+            durability::Durability,
+            fake_server::{Reaction, is_greeting, role_to, serve},
+            script::Call,
         },
         *,
     };
     use crate::thread::Thread;
 
-    /// Answers every command on every connection with `OK`.
-    fn answering_ok() -> String {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let url = format!("redis://{}", listener.local_addr().unwrap());
-        std::thread::spawn(move || {
-            for stream in listener.incoming() {
-                let mut stream = stream.unwrap();
-                std::thread::spawn(move || {
-                    let mut bytes = [0; 4096];
-                    while let Ok(read @ 1..) = stream.read(&mut bytes) {
-                        let commands = bytes[..read].iter().filter(|byte| **byte == b'*').count();
-                        stream.write_all("+OK\r\n".repeat(commands).as_bytes()).unwrap();
-                    }
-                });
-            }
-        });
-        url
-    }
-
     #[tokio::test]
     async fn a_panic_while_connecting_is_a_failed_attempt_and_the_next_one_follows() {
         let (thread, has_panicked) = (Thread::start("t").unwrap(), AtomicBool::new(false));
-        let role = Role {
-            target: Target::parse(&answering_ok()).unwrap(),
-            at: At::Target(NameWatch::new()),
-            timeout: Duration::from_secs(60),
-            connect_timeout: Duration::from_secs(60),
-            clock: Arc::new(BrokerClock::new(None)),
-            greeting: Vec::new(),
-            on_event: Some(Arc::new(move |event| {
-                let is_first =
-                    matches!(event, ConnectionEvent::Connected) && !has_panicked.swap(true, Ordering::Relaxed);
-                assert!(!is_first, "no thread for the first connection");
-            })),
+        let on_event = move |event| {
+            let is_first = matches!(event, ConnectionEvent::Connected) && !has_panicked.swap(true, Ordering::Relaxed);
+            assert!(!is_first, "no thread for the first connection");
         };
+        let role = Role { on_event: Some(Arc::new(on_event)), ..role_to(&serve(|_, _| Reaction::Answer)) };
         let connection = Connection::open(&thread.tasks(), role);
         let reports = async {
             // A call on the first connection may be cut off by its end.
@@ -395,25 +353,20 @@ mod tests {
     }
 
     #[test]
-    fn pauses_between_attempts_double_up_to_a_second() {
-        let pauses: Vec<_> = (1..=8).map(|failures| back_off(failures).as_millis()).collect();
-        assert_eq!(pauses, [20, 40, 80, 160, 320, 640, 1000, 1000]);
-        assert_eq!(back_off(u32::MAX), BACK_OFF.1);
-    }
-
-    #[test]
-    fn a_role_that_needs_pushes_is_refused_once_a_minute() {
-        let refusals = [BrokerErrorKind::Denied, BrokerErrorKind::Config, BrokerErrorKind::Unexpected];
-        for (kinds, needs_pushes, pause) in [
-            (&refusals[..], true, AFTER_REFUSAL),
-            (&refusals[..], false, back_off(3)),
-            (&[BrokerErrorKind::Unavailable, BrokerErrorKind::Timeout][..], true, back_off(3)),
-        ] {
-            for &kind in kinds {
-                let error = BrokerError::new(kind, "why");
-                assert_eq!(pause_after(&error, needs_pushes, 3), pause, "{kind:?}, needs pushes: {needs_pushes}");
+    fn connections_that_are_lost_as_soon_as_they_are_made_are_opened_later_and_later() {
+        let (sender, opened) = mpsc::channel();
+        let url = serve(move |_, bytes| {
+            if !is_greeting(bytes) {
+                return Reaction::Answer;
             }
-        }
+            let _ = sender.send(Instant::now());
+            Reaction::AnswerAndClose
+        });
+        let thread = Thread::start("t").unwrap();
+        let _connection = Connection::open(&thread.tasks(), role_to(&url));
+        let opened: Vec<Instant> = (0..7).map(|_| opened.recv_timeout(PATIENCE).unwrap()).collect();
+        let pauses: Duration = (1..7).map(back_off::back_off).sum();
+        assert!(opened[6] - opened[0] >= pauses / 2, "{opened:?}");
     }
 
     #[test]

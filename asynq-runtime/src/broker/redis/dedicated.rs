@@ -22,9 +22,9 @@ use tokio::{
 
 use super::{
     super::{BrokerError, timeouts::FAR},
+    back_off::back_off,
     caller_driven::{self, CallerDrivenConnection, Purpose},
     connection::Connection,
-    connection_manager::back_off,
     identity::Identity,
     role::Role,
     router::Router,

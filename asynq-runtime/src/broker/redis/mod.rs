@@ -1,6 +1,7 @@
 //! The Redis broker: asynq's own keys, one script per step and queue, 64 tasks per script.
 
 mod await_end;
+mod back_off;
 mod caller_driven;
 mod cancel;
 mod chunk;
@@ -17,6 +18,8 @@ mod dequeue_room;
 mod diagnose;
 mod durability;
 mod evictions;
+#[cfg(test)]
+mod fake_server;
 mod groups;
 mod hold;
 mod identity;
@@ -198,7 +201,7 @@ impl RedisBroker {
     /// each with an optional `timeout=3s`, `connect_timeout=5s`, `lease=10s`, `allow_eviction=true`,
     /// `durability=replicas(1)` (see [`RedisOptions`]).
     ///
-    /// A lost connection is opened again automatically, with a back-off of 20 ms doubling to 1 s. Each attempt asks the
+    /// A lost connection is opened again automatically, with a back-off of 20 ms doubling to 1 s, less a random part. Each attempt asks the
     /// sentinels; the nodes of a cluster are asked when a slot has moved.
     ///
     /// # Errors

@@ -13,7 +13,7 @@ use tokio::{sync::Notify, time::sleep};
 
 use super::{
     super::{BrokerError, BrokerErrorKind},
-    connection_manager::back_off,
+    back_off::back_off,
     keys::QUEUES,
     router::Router,
     script::Call,

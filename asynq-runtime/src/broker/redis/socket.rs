@@ -10,7 +10,7 @@ use std::{
     pin::{Pin, pin},
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     task::{Context, Poll, ready},
     thread,
@@ -287,15 +287,18 @@ pub(super) struct OpenConnection {
     redis: MultiplexedConnection,
     progress: Progress,
     idle_timeout: Duration,
-    _driver: Arc<Driver>,
+    driver: Arc<Driver>,
 }
 
 #[derive(Debug)]
-struct Driver(AbortHandle);
+struct Driver {
+    task: AbortHandle,
+    was_of_use: AtomicBool,
+}
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        self.0.abort();
+        self.task.abort();
     }
 }
 
@@ -307,8 +310,19 @@ impl OpenConnection {
         progress: Progress,
         idle_timeout: Duration,
     ) -> Self {
-        let driver = Arc::new(Driver(tokio::spawn(driver).abort_handle()));
-        Self { redis, progress, idle_timeout, _driver: driver }
+        let task = tokio::spawn(driver).abort_handle();
+        let driver = Arc::new(Driver { task, was_of_use: AtomicBool::new(false) });
+        Self { redis, progress, idle_timeout, driver }
+    }
+
+    /// Notes that a call was answered by a server that is the right one.
+    pub(super) fn note_use(&self) {
+        self.driver.was_of_use.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns whether a call was answered by a server that is the right one.
+    pub(super) fn was_of_use(&self) -> bool {
+        self.driver.was_of_use.load(Ordering::Relaxed)
     }
 
     /// Sends `pipeline` in one write and returns the answers, errors of Redis among them.
