@@ -3,8 +3,7 @@
 use std::{sync::Arc, time::Instant};
 
 use redis::{
-    AsyncConnectionConfig, Pipeline, ProtocolVersion, PushInfo, PushKind, RedisResult, Value,
-    aio::MultiplexedConnection,
+    AsyncConnectionConfig, Pipeline, ProtocolVersion, PushInfo, RedisResult, Value, aio::MultiplexedConnection,
 };
 use tokio::{
     sync::watch,
@@ -167,21 +166,26 @@ impl ConnectionManager {
         generation: u64,
     ) -> Result<RedisResult<OpenConnection>, BrokerError> {
         let mut config = AsyncConnectionConfig::new().set_response_timeout(None).set_pipeline_buffer_size(256);
-        if protocol == ProtocolVersion::RESP3 {
-            let (lost, notify) = (self.lost.clone(), self.role.on_event.clone());
+        if protocol == ProtocolVersion::RESP3
+            && let Some(notify) = self.role.on_event.clone()
+        {
             config = config.set_push_sender(move |push: PushInfo| -> Result<(), redis::aio::SendError> {
-                if push.kind == PushKind::Disconnection {
-                    report_lost(&lost, generation);
-                } else if let Some(notify) = &notify {
-                    notify(ConnectionEvent::Push(push));
-                }
+                notify(ConnectionEvent::Push(push));
                 Ok(())
             });
         }
         let socket = Socket::open(address, self.role.target.tls()).await?;
         let (progress, login) = (socket.progress(), self.role.target.login(protocol));
         let opened = MultiplexedConnection::new_with_config(&login, socket, config).await;
-        Ok(opened.map(|(redis, driver)| OpenConnection::start(redis, driver, progress, self.role.timeout)))
+        let lost = self.lost.clone();
+        Ok(opened.map(|(redis, driver)| {
+            // The driver of an idle connection ends when the server closes it.
+            let driver = async move {
+                driver.await;
+                report_lost(&lost, generation);
+            };
+            OpenConnection::start(redis, driver, progress, self.role.timeout)
+        }))
     }
 
     /// Reads the identity and the time of the server, checks its version, sends the role's greeting, and kills the previous

@@ -19,7 +19,8 @@ use super::{
     tasks::*,
 };
 
-/// Returns the ids of the connections that callers drive: the only ones of the second protocol, but for `redis` itself.
+/// Returns the ids of the connections that callers drive: the only ones of the second protocol where the server has the third, but for
+/// `redis` itself.
 pub(crate) async fn caller_driven_ids(redis: &mut MultiplexedConnection) -> Vec<i64> {
     let own: i64 = redis::cmd("CLIENT").arg("ID").query_async(redis).await.unwrap();
     let list: String = redis::cmd("CLIENT").arg("LIST").query_async(redis).await.unwrap();

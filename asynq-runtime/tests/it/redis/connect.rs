@@ -20,6 +20,7 @@ use asynq_test_support::{Log, eventually, soon};
 use redis::AsyncCommands;
 
 use super::{
+    caller_driven::caller_driven_ids,
     server::{BRIEF, FRESH, Proxy, Server, in_time, patient},
     tasks::*,
 };
@@ -70,6 +71,19 @@ async fn a_server_without_resp3_is_used_and_says_that_cancel_requests_do_not_arr
     let error = soon(broker.cancellations()).await.map(drop).unwrap_err();
     assert_eq!(error.kind(), BrokerErrorKind::Config, "{error:?}");
     assert!(error.to_string().contains("RESP3"), "{error}");
+}
+
+/// No push tells such a connection that it was closed, as by the idle time-out of a proxy.
+#[tokio::test]
+async fn a_connection_without_resp3_that_was_closed_while_it_was_idle_costs_no_call() {
+    let server = Server::start(&[]);
+    let mut redis = server.foreign().await;
+    let broker = RedisBroker::connect(&Proxy::without_resp3(&server).url(), patient()).await.unwrap();
+    let newest = caller_driven_ids(&mut redis).await.into_iter().max().unwrap();
+    let _: i64 = redis::cmd("CLIENT").arg(&["KILL", "TYPE", "normal"]).query_async(&mut redis).await.unwrap();
+    let is_new = async || caller_driven_ids(&mut redis).await.into_iter().any(|id| id > newest).then_some(());
+    eventually("the broker connects again by itself", is_new).await;
+    broker.ping().await.unwrap();
 }
 
 #[tokio::test]
