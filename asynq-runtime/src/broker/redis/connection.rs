@@ -162,8 +162,8 @@ impl Connection {
     }
 
     /// Sends `calls` in one write, or in several where they are large, each followed by the wait that `durability` asks
-    /// for, and returns one reply each. A script that Redis does not know is sent again with its text, alone; nothing
-    /// else is ever sent twice.
+    /// for, and returns one reply each. Behind a write that was not answered, nothing is sent. A script that Redis does not know is sent
+    /// again with its text, alone; nothing else is ever sent twice.
     ///
     /// # Errors
     ///
@@ -172,11 +172,14 @@ impl Connection {
         let size = calls.len();
         let mut replies = Vec::with_capacity(size);
         for write in writes(calls) {
-            let many = write.len();
             match self.write(write, durability).await {
                 Ok(some) => replies.extend(some),
-                Err(error) if replies.is_empty() && many == size => return Err(error),
-                Err(error) => replies.extend(vec![Reply { value: Err(error), doubt: None }; many]),
+                Err(error) if replies.is_empty() => return Err(error),
+                Err(error) => {
+                    // Later calls would wait as long for a connection, and would overtake these.
+                    replies.resize(size, Reply { value: Err(error), doubt: None });
+                    break;
+                }
             }
         }
         Ok(replies)
@@ -343,7 +346,39 @@ fn writes(calls: Vec<Call>) -> Vec<Vec<Call>> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::{
+        super::fake_server::{Reaction, role_to, serve},
+        *,
+    };
+    use crate::thread::Thread;
+
+    #[tokio::test]
+    async fn a_write_that_is_not_answered_is_the_last_of_its_batch() {
+        for answered in [0, 1] {
+            let thread = Thread::start("t").unwrap();
+            let read = AtomicUsize::new(0);
+            // The first connection is closed in place of the next answer; those after it work.
+            let url = serve(move |connection, bytes| {
+                let commands = bytes.iter().filter(|byte| **byte == b'!').count();
+                let before = read.fetch_add(commands, Ordering::SeqCst);
+                let is_lost = connection == 0 && commands > 0 && before == answered;
+                if is_lost { Reaction::Close } else { Reaction::Answer }
+            });
+            let connection = Connection::open(&thread.tasks(), role_to(&url));
+            connection.first_attempt().await.unwrap();
+            let calls = (0..4).map(|_| Call::plain("!").arg(vec![0_u8; WRITE])).collect();
+            let are_answered: Vec<bool> = match connection.send(calls, Durability::Async).await {
+                Ok(replies) => replies.into_iter().map(|reply| reply.value.is_ok()).collect(),
+                Err(error) => {
+                    assert!(error.is_unavailable(), "{error:?}");
+                    vec![false; 4]
+                }
+            };
+            assert_eq!(are_answered, [answered == 1, false, false, false]);
+        }
+    }
 
     #[test]
     fn large_calls_are_sent_in_several_writes_and_small_ones_in_one() {
