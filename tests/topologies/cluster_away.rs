@@ -1,19 +1,13 @@
 //! Redis Cluster while one master is away, and the other nodes have not noticed or serve without it (`cluster-require-full-coverage no`):
 //! the queues of the other masters go on.
 
-use std::{
-    io::{Read as _, Write as _},
-    net::{Shutdown, TcpListener, TcpStream},
-    sync::Arc,
-    thread,
-    time::Duration,
-};
+use std::{net::TcpListener, sync::Arc, time::Duration};
 
 use asynq_runtime::{
     Client,
     broker::{
         Broker, BrokerError, Consume as _, Inspect as _, Maintain as _, Member, NewTask, Presence as _, Produce as _,
-        Quarantined, Refused, RetryOrder, ServerName, Wanted, When,
+        Quarantined, RetryOrder, ServerName, Wanted, When,
         redis::{RedisBroker, RedisOptions},
     },
     clock::ManualClock,
@@ -243,45 +237,4 @@ async fn a_queue_whose_first_task_came_while_the_master_of_the_names_was_away_is
     t.cluster.restart(of_names);
     let names = async || broker.queues().await.ok().filter(|names| names.contains(&new));
     eventually("the queue is known", names).await;
-}
-
-/// Starts a node that passes all calls on to the node at `port`, but for the map of the cluster: it gives all slots to a node that is
-/// gone.
-fn stale_node_before(port: u16) -> u16 {
-    const MAP: &[u8] = b"*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$9\r\n127.0.0.1\r\n:1\r\n";
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let own = listener.local_addr().unwrap().port();
-    // The thread ends with the test's process; its connections end with either side.
-    thread::spawn(move || {
-        for mut client in listener.incoming().flatten() {
-            let mut node = TcpStream::connect(("127.0.0.1", port)).unwrap();
-            let (mut from_node, mut to_client) = (node.try_clone().unwrap(), client.try_clone().unwrap());
-            thread::spawn(move || std::io::copy(&mut from_node, &mut to_client));
-            thread::spawn(move || {
-                let mut buffer = [0; 4096];
-                while let Ok(n @ 1..) = client.read(&mut buffer) {
-                    let is_map = buffer[..n].windows(5).any(|word| word == b"SLOTS");
-                    let sent = if is_map { client.write_all(MAP) } else { node.write_all(&buffer[..n]) };
-                    if sent.is_err() {
-                        break;
-                    }
-                }
-                node.shutdown(Shutdown::Both)
-            });
-        }
-    });
-    own
-}
-
-#[tokio::test]
-async fn a_node_with_an_old_map_is_not_asked_for_ever() {
-    let cluster = RedisCluster::start();
-    let url =
-        format!("redis-cluster://127.0.0.1:{},{}?timeout=500ms", stale_node_before(cluster.port(0)), cluster.nodes());
-    let broker = RedisBroker::connect(&url, RedisOptions::default()).await.unwrap();
-    let enqueue = async || match broker.enqueue(vec![task("t")]).await.remove(0) {
-        Err(Refused::Broker(error)) => Err(error),
-        stored => Ok(stored.unwrap()),
-    };
-    until_it_works("an enqueue", enqueue).await;
 }

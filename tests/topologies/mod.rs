@@ -6,6 +6,7 @@
 mod access;
 mod cluster;
 mod cluster_away;
+mod cluster_map;
 mod durability;
 mod eviction;
 mod moved_name;

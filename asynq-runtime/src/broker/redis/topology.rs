@@ -49,8 +49,9 @@ impl Topology {
         self.0.doubt.notified().await;
     }
 
-    /// Notes the map that a node answered, or the reason why no node did.
-    pub(super) fn learn(&self, answer: Result<SlotMap, BrokerError>) {
+    /// Notes the map that a node answered, or the reason why no node did. Returns whether the map is another one than before.
+    pub(super) fn learn(&self, answer: Result<SlotMap, BrokerError>) -> bool {
+        let mut is_changed = false;
         self.0.known.send_if_modified(|known| {
             let is_first = known.outcome.is_none();
             let (map, outcome) = match answer {
@@ -59,12 +60,13 @@ impl Topology {
             };
             known.outcome = Some(outcome);
             let fresh = map.filter(|map| *map != *known.map);
-            let is_changed = fresh.is_some();
+            is_changed = fresh.is_some();
             if let Some(map) = fresh {
                 known.map = Arc::new(map);
             }
             is_first || is_changed
         });
+        is_changed
     }
 
     /// Ends all waits: the broker was closed.

@@ -1,5 +1,6 @@
-//! Keeps the slot map up to date: asks any node every two seconds, and at once after a doubt; the next node, if the one that
-//! is asked still names a master that fails. Redirections correct single slots in between.
+//! Keeps the slot map up to date: asks any node every two seconds, and at once after a doubt, but less and less often while the answer
+//! stays the same; the next node, if the one that is asked still names a master that fails. Redirections correct single slots in
+//! between.
 
 use std::time::{Duration, Instant};
 
@@ -21,7 +22,7 @@ use super::{
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// How long a master that failed once counts as one that fails.
 const REMEMBERED_FOR: Duration = Duration::from_secs(60);
-/// Interval of the questions, and the shortest one while there are doubts.
+/// Interval of the questions, and the shortest one while there are doubts and the answers change.
 const EVERY: Duration = Duration::from_secs(2);
 const AT_MOST_EVERY: Duration = Duration::from_millis(50);
 
@@ -50,7 +51,7 @@ async fn refresh(guard: CloseOnDrop, connection: Connection) {
     let topology = &guard.0;
     // The attempt tries all seeds, which may take longer than a call waits. Its outcome is that of the first question.
     let _ = connection.first_attempt().await;
-    let (mut since, mut pause) = (Instant::now(), EVERY);
+    let (mut since, mut pause, mut shortest) = (Instant::now(), EVERY, AT_MOST_EVERY);
     // The master that failed last, and when.
     let mut failed = None;
     loop {
@@ -78,10 +79,12 @@ async fn refresh(guard: CloseOnDrop, connection: Connection) {
                 since = Instant::now();
             }
         }
-        topology.learn(answer);
-        sleep(AT_MOST_EVERY).await;
+        let is_new = topology.learn(answer);
+        sleep(shortest).await;
         // A time-out is as good a reason to ask as a doubt.
-        let _ = timeout(EVERY, topology.doubted()).await;
+        let is_doubted = timeout(EVERY, topology.doubted()).await.is_ok();
+        // Each call to a master that is away is a doubt, and many programs ask the same node.
+        shortest = if is_doubted && !is_new { (shortest * 2).min(EVERY) } else { AT_MOST_EVERY };
     }
 }
 
