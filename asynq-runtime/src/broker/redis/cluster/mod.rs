@@ -5,6 +5,8 @@
 
 mod redirect;
 mod refresh;
+#[cfg(test)]
+mod tests;
 
 use std::{
     collections::{HashMap, hash_map::DefaultHasher},
@@ -57,15 +59,20 @@ type Trip = (Address, Vec<RoutedCall>, Result<Vec<Reply>, BrokerError>);
 
 impl Cluster {
     pub(super) fn open(io: Spawner, role: Role, topology: Topology) -> Self {
-        if let Some(notify) = role.on_event.clone() {
-            let mut maps = topology.watch();
-            io.spawn(async move {
-                while maps.changed().await.is_ok() {
+        let mut maps = topology.watch();
+        let shared = Arc::new(Shared { topology, role, io: io.clone(), connections: Mutex::default() });
+        let watched = Arc::downgrade(&shared);
+        io.spawn(async move {
+            while maps.changed().await.is_ok()
+                && let Some(shared) = watched.upgrade()
+            {
+                shared.close_removed();
+                if let Some(notify) = &shared.role.on_event {
                     notify(ConnectionEvent::Moved);
                 }
-            });
-        }
-        Self(Arc::new(Shared { topology, role, io, connections: Mutex::default() }))
+            }
+        });
+        Self(shared)
     }
 
     /// Waits until the nodes of the cluster are known.
@@ -240,17 +247,24 @@ impl Cluster {
         trips
     }
 
-    /// Returns the connection to a node, and closes those to nodes that have left the cluster.
+    /// Returns the connection to a node.
     fn connection(&self, to: &Address) -> Connection {
         let mut connections = self.0.connections.lock();
         if let Some(connection) = connections.get(to) {
             return connection.clone();
         }
-        let map = self.0.topology.now();
-        connections.retain(|address, _| map.masters().contains(address));
         let connection = Connection::open(&self.0.io, Role { at: At::Node(to.clone()), ..self.0.role.clone() });
         connections.insert(to.clone(), connection.clone());
         connection
+    }
+}
+
+impl Shared {
+    /// Closes the connections to nodes that have left the cluster: another server may have such an address later, and would be sent the
+    /// login.
+    fn close_removed(&self) {
+        let map = self.topology.now();
+        self.connections.lock().retain(|address, _| map.masters().contains(address));
     }
 }
 
