@@ -17,7 +17,7 @@ use super::{
     super::{BrokerError, BrokerErrorKind, Refused},
     chunk::{Chunk, Receipt, ordered},
     clock::BrokerClock,
-    connection::Away,
+    connection::{Away, WRITE},
     dedicated::{Sent, Taken},
     durability::Durability,
     identity::Identity,
@@ -100,15 +100,7 @@ impl Commit {
         while let Ok(permit) = Arc::clone(&permits).acquire_owned().await {
             while sends.try_join_next().is_some() {}
             let Some(first) = queue.recv().await else { return };
-            let (mut size, mut batch, mut next) = (0, Vec::new(), Some(first));
-            while let Some(waiting) = next {
-                // A caller that has given up would not learn that its tasks are stored.
-                if !waiting.answer.is_closed() {
-                    size += waiting.items.len();
-                    batch.push(waiting);
-                }
-                next = if size < PER_SEND { queue.try_recv().ok() } else { None };
-            }
+            let batch = gather(first, &mut queue);
             if batch.is_empty() {
                 continue;
             }
@@ -289,6 +281,21 @@ impl Commit {
     }
 }
 
+/// Takes the calls that wait behind `first`, until they are as many tasks or bytes as one send carries.
+fn gather(first: Waiting, queue: &mut mpsc::Receiver<Waiting>) -> Vec<Waiting> {
+    let (mut size, mut bytes, mut batch, mut next) = (0, 0, Vec::new(), Some(first));
+    while let Some(waiting) = next {
+        // A caller that has given up would not learn that its tasks are stored.
+        if !waiting.answer.is_closed() {
+            size += waiting.items.len();
+            bytes += waiting.items.iter().map(Item::bytes).sum::<usize>();
+            batch.push(waiting);
+        }
+        next = if size < PER_SEND && bytes < WRITE { queue.try_recv().ok() } else { None };
+    }
+    batch
+}
+
 /// How a batch is sent.
 struct Send {
     /// Where the script leaves its answer; a number is added for each chunk.
@@ -365,6 +372,21 @@ impl Answers {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn calls_are_sent_together_until_they_are_as_many_tasks_or_bytes_as_one_send_carries() {
+        for (bytes, calls, sends) in [(10, 300, [PER_SEND, 44, 0]), (WRITE / 4, 10, [4, 4, 2])] {
+            let (sender, mut queue) = mpsc::channel(calls);
+            let callers = (0..calls).map(|_| {
+                let (answer, answered) = oneshot::channel();
+                assert!(sender.try_send(Waiting { items: vec![Item::of_length(bytes)], answer }).is_ok());
+                answered
+            });
+            let _callers: Vec<_> = callers.collect();
+            let gathered = sends.map(|_| queue.try_recv().map_or(0, |first| gather(first, &mut queue).len()));
+            assert_eq!(gathered, sends, "{calls} calls of {bytes} bytes");
+        }
+    }
 
     #[test]
     fn a_receipt_is_kept_until_the_last_repeat_of_a_send_that_was_given_up_as_late_as_can_be() {

@@ -2,6 +2,7 @@
 
 use std::{
     collections::VecDeque,
+    iter::Peekable,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -96,7 +97,8 @@ impl Producer {
                 Err(items) => self.send(items).await.answered().await,
             };
         }
-        if batch.len() <= PER_SEND {
+        let bytes: usize = batch.iter().map(|task| task.message.payload.len()).sum();
+        if batch.len() <= PER_SEND && bytes <= WRITE {
             return self.send(items(batch)).await.answered().await;
         }
         self.enqueue_in_parts(batch).await
@@ -106,9 +108,9 @@ impl Producer {
     async fn enqueue_in_parts(&self, batch: Vec<NewTask>) -> Vec<Outcome> {
         let mut outcomes = Vec::with_capacity(batch.len());
         let mut under_way: VecDeque<Part> = VecDeque::with_capacity(IN_FLIGHT);
-        let mut tasks = batch.into_iter();
+        let mut tasks = batch.into_iter().map(Item::new).peekable();
         loop {
-            let items: Vec<Item> = tasks.by_ref().take(PER_SEND).map(Item::new).collect();
+            let items = part(&mut tasks);
             if items.is_empty() {
                 break;
             }
@@ -193,6 +195,18 @@ fn items(tasks: Vec<NewTask>) -> Vec<Item> {
     tasks.into_iter().map(Item::new).collect()
 }
 
+/// Takes as many tasks and bytes as one send carries; one task may be larger.
+fn part(tasks: &mut Peekable<impl Iterator<Item = Item>>) -> Vec<Item> {
+    let (mut part, mut bytes) = (Vec::new(), 0);
+    while let Some(item) =
+        tasks.next_if(|next| part.is_empty() || part.len() < PER_SEND && bytes + next.bytes() <= WRITE)
+    {
+        bytes += item.bytes();
+        part.push(item);
+    }
+    part
+}
+
 /// Returns the output of `future`, or `None` if it takes longer than until `end`.
 async fn within<T>(end: Option<Instant>, future: impl Future<Output = T>) -> Option<T> {
     match end {
@@ -211,8 +225,8 @@ fn closed_unanswered() -> BrokerError {
     BrokerError::new(BrokerErrorKind::Unavailable, text)
 }
 
-/// Returns the longest time that the sends of one call take: those before it and its own. Each is repeated until its
-/// time is up, the last time after one more pause, and then waits once more for an answer that comes byte by byte.
+/// Returns the longest time that the sends of one call take: those before it and its own, which are as long as one write. Each is
+/// repeated until its time is up, the last time after one more pause, and then waits once more for an answer that comes byte by byte.
 fn patience(call_timeout: Duration) -> Duration {
     let repeats = call_timeout.saturating_mul(4).saturating_add(REPEAT_PAUSES.1.saturating_mul(2));
     longest(call_timeout).saturating_mul(2).saturating_add(repeats)
@@ -221,6 +235,18 @@ fn patience(call_timeout: Duration) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_long_call_is_sent_in_parts_of_so_many_tasks_and_bytes() {
+        let sizes = |messages: &[usize]| -> Vec<usize> {
+            let mut tasks = messages.iter().map(|&bytes| Item::of_length(bytes)).peekable();
+            std::iter::from_fn(|| Some(part(&mut tasks).len())).take_while(|&size| size > 0).collect()
+        };
+        assert_eq!(sizes(&[]), [] as [usize; 0]);
+        assert_eq!(sizes(&[10; 600]), [PER_SEND, PER_SEND, 88]);
+        assert_eq!(sizes(&[WRITE / 4; 10]), [4, 4, 2]);
+        assert_eq!(sizes(&[10, WRITE, 10, WRITE * 2, 10, 10]), [1, 1, 1, 1, 2]);
+    }
 
     #[test]
     fn no_time_out_is_too_long_to_wait_for() {
