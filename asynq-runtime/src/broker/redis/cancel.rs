@@ -43,7 +43,6 @@ impl Listener {
                 },
                 // Requests that are published meanwhile are lost, so the listener returns an error.
                 ConnectionEvent::Lost => None,
-                ConnectionEvent::Connected => return,
                 #[cfg(feature = "cluster")]
                 ConnectionEvent::Moved => return,
             };

@@ -69,7 +69,6 @@ impl ConnectionManager {
         let since = Instant::now();
         let (identity, process, server) = (self.previous.clone(), self.previous.clone(), to.clone());
         self.state.send_replace(State::Up { connection: connection.clone(), generation, to, identity });
-        self.emit(ConnectionEvent::Connected);
         tokio::select! {
             // `self.lost` keeps the channel open.
             _ = reports.wait_for(|lost| *lost >= generation) => {}
@@ -79,7 +78,9 @@ impl ConnectionManager {
             }
         }
         self.state.send_replace(State::Opening);
-        self.emit(ConnectionEvent::Lost);
+        if let Some(listener) = &self.role.on_event {
+            listener(ConnectionEvent::Lost);
+        }
         Ok(Life { lasted: since.elapsed(), was_of_use: connection.was_of_use() })
     }
 
@@ -244,12 +245,6 @@ impl ConnectionManager {
         self.previous = identity;
         Ok(())
     }
-
-    fn emit(&self, event: ConnectionEvent) {
-        if let Some(listener) = &self.role.on_event {
-            listener(event);
-        }
-    }
 }
 
 pub(super) fn late() -> BrokerError {
@@ -305,7 +300,7 @@ mod tests {
         time::Duration,
     };
 
-    use asynq_test_support::{PATIENCE, soon};
+    use asynq_test_support::{PATIENCE, eventually};
 
     use super::{
         super::{
@@ -319,23 +314,21 @@ mod tests {
     use crate::thread::Thread;
 
     #[tokio::test]
-    async fn a_panic_while_connecting_is_a_failed_attempt_and_the_next_one_follows() {
+    async fn a_panic_while_a_connection_is_kept_is_a_failed_attempt_and_the_next_one_follows() {
         let (thread, has_panicked) = (Thread::start("t").unwrap(), AtomicBool::new(false));
         let on_event = move |event| {
-            let is_first = matches!(event, ConnectionEvent::Connected) && !has_panicked.swap(true, Ordering::Relaxed);
-            assert!(!is_first, "no thread for the first connection");
+            let is_first = matches!(event, ConnectionEvent::Lost) && !has_panicked.swap(true, Ordering::Relaxed);
+            assert!(!is_first, "the first connection is lost");
         };
-        let role = Role { on_event: Some(Arc::new(on_event)), ..role_to(&serve(|_, _| Reaction::Answer)) };
+        let url = serve(|connection, bytes| match connection {
+            0 if is_greeting(bytes) => Reaction::AnswerAndClose,
+            _ => Reaction::Answer,
+        });
+        let role = Role { on_event: Some(Arc::new(on_event)), ..role_to(&url) };
         let connection = Connection::open(&thread.tasks(), role);
-        let reports = async {
-            // A call on the first connection may be cut off by its end.
-            while connection.generation() < 2 {
-                if let Err(error) = connection.send(vec![Call::plain("PING")], Durability::Async).await {
-                    assert!(error.is_unavailable(), "{error}");
-                }
-            }
-        };
-        soon(reports).await;
+        let answered = async || connection.send(vec![Call::plain("PING")], Durability::Async).await.ok();
+        eventually("a call on the second connection is answered", answered).await;
+        assert_eq!(connection.generation(), 2);
     }
 
     #[test]

@@ -31,7 +31,7 @@ pub(super) struct Role {
     pub(super) clock: Arc<BrokerClock>,
     /// Sent on each new connection; a refusal counts as a failure to connect.
     pub(super) greeting: Vec<Cmd>,
-    /// Receives the pushes of Redis, and [`ConnectionEvent::Connected`] and [`ConnectionEvent::Lost`].
+    /// Receives the pushes of Redis, and [`ConnectionEvent::Lost`].
     pub(super) on_event: Option<Arc<dyn Fn(ConnectionEvent) + Send + Sync>>,
 }
 
@@ -109,8 +109,6 @@ impl At {
 /// An event on a connection other than an answer.
 #[derive(Debug)]
 pub(super) enum ConnectionEvent {
-    /// A new connection is up and greeted.
-    Connected,
     /// The connection is gone.
     Lost,
     /// Keys have moved between the nodes of a cluster.

@@ -54,7 +54,6 @@ impl Wake {
                 // A key that does not exist is not announced when its slot goes to another node.
                 #[cfg(feature = "cluster")]
                 ConnectionEvent::Moved => Some(Change::All),
-                ConnectionEvent::Connected => None,
             };
             if let Some(change) = change {
                 waiting.notify(&change);
