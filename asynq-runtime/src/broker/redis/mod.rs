@@ -107,10 +107,8 @@ use crate::{clock::Clock, thread::Thread};
 /// Calls may come from any Tokio runtime with its time and I/O drivers enabled, as `#[tokio::main]` and `enable_all` have
 /// them.
 pub struct RedisBroker {
-    target: Target,
-    at: At,
-    call_timeout: Duration,
-    connect_timeout: Duration,
+    /// The role of a further connection of this broker.
+    role: Role,
     lease: Duration,
     clock: Arc<BrokerClock>,
     router: Router,
@@ -261,7 +259,6 @@ impl RedisBroker {
             }
             _ => role,
         };
-        let at = role.at.clone();
         let router = Router::open(&io, role.clone());
         router.first_attempt().await.map_err(|error| located(&target, error))?;
         check_eviction(&router, allow_eviction).await?;
@@ -277,13 +274,10 @@ impl RedisBroker {
         };
         let fetching = DedicatedConnection::beside(&router, &role, Purpose::Calls, 1);
         let waiting = DedicatedConnection::beside(&router, &role, Purpose::Tracking, 1);
-        let producer = Producer::start(&io, produces, role, durability);
+        let producer = Producer::start(&io, produces, role.clone(), durability);
         let (wake, unanswered, sweeps) = (OnceLock::new(), UnansweredDequeues::default(), Sweeps::default());
         Ok(Self {
-            target,
-            at,
-            call_timeout,
-            connect_timeout,
+            role,
             lease,
             clock,
             router,
@@ -307,22 +301,9 @@ impl RedisBroker {
         })
     }
 
-    /// Returns the role of a further connection of this broker.
-    fn role(&self) -> Role {
-        Role {
-            target: self.target.clone(),
-            at: self.at.clone(),
-            timeout: self.call_timeout,
-            connect_timeout: self.connect_timeout,
-            clock: Arc::clone(&self.clock),
-            greeting: Vec::new(),
-            on_event: None,
-        }
-    }
-
     /// Returns the connection for inspector reads; the first read opens it.
     fn looking(&self) -> &Router {
-        self.looking.get_or_init(|| Router::open(&self.io, self.role()))
+        self.looking.get_or_init(|| Router::open(&self.io, self.role.clone()))
     }
 
     /// Draws whether this server does the work that only one of all servers should do. Each server has the same chance.
@@ -332,7 +313,7 @@ impl RedisBroker {
 
     /// Returns the tracking connection. The first wait opens it, so that a producer has none.
     fn wake(&self) -> &Wake {
-        self.wake.get_or_init(|| Wake::open(&self.io, self.role()))
+        self.wake.get_or_init(|| Wake::open(&self.io, self.role.clone()))
     }
 }
 
@@ -345,7 +326,7 @@ impl Broker for RedisBroker {
     }
 
     fn location(&self) -> String {
-        self.target.to_string()
+        self.role.target.to_string()
     }
 
     fn lease(&self) -> Duration {
@@ -355,7 +336,7 @@ impl Broker for RedisBroker {
     fn call_limit(&self) -> Duration {
         // The sum of the waits for a connection, for the answer, and for the answer to a script that Redis did not
         // know.
-        socket::longest(self.call_timeout).saturating_add(self.call_timeout.saturating_mul(2))
+        socket::longest(self.role.timeout).saturating_add(self.role.timeout.saturating_mul(2))
     }
 
     fn now(&self) -> DateTime<Utc> {

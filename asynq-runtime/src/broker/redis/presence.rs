@@ -104,7 +104,7 @@ impl Presence for RedisBroker {
     }
 
     async fn cancellations(&self) -> Result<Box<dyn Cancellations>, BrokerError> {
-        let listener = cancel::Listener::open(&self.io, self.role()).await?;
+        let listener = cancel::Listener::open(&self.io, self.role.clone()).await?;
         Ok(Box::new(listener))
     }
 }

@@ -26,7 +26,7 @@ impl RedisBroker {
         let took = (Utc::now() - begun).max(TimeDelta::zero());
         let infos = self.looking().send_to_each(Call::plain("INFO")).await?;
         let slow = self.looking().send_to_each(Call::plain("SLOWLOG").arg("GET").arg(SLOW_CALLS)).await?;
-        let is_cluster = matches!(self.target.endpoints(), Endpoints::Cluster(_));
+        let is_cluster = matches!(self.role.target.endpoints(), Endpoints::Cluster(_));
         let mut clusters = match is_cluster {
             true => self.looking().send_to_each(Call::plain("CLUSTER").arg("INFO")).await?.into_iter(),
             false => Vec::new().into_iter(),
@@ -35,7 +35,7 @@ impl RedisBroker {
         if times.len() != infos.len() || times.len() != slow.len() || times.len() != endpoints.len() {
             return Err(reply::unexpected("the nodes of the cluster changed meanwhile; ask again"));
         }
-        let (place, is_one) = (self.target.to_string(), times.len() == 1);
+        let (place, is_one) = (self.role.target.to_string(), times.len() == 1);
         let mut nodes = Vec::new();
         for (((time, info), slow), endpoint) in times.into_iter().zip(infos).zip(slow).zip(endpoints) {
             // The ACL may forbid these commands; the node is listed all the same.

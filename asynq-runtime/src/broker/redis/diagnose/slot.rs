@@ -15,7 +15,7 @@ use crate::task::QueueName;
 
 impl RedisBroker {
     pub(super) async fn slots_of(&self, queues: &[QueueName]) -> Result<Vec<QueueSlot>, BrokerError> {
-        if !matches!(self.target.endpoints(), Endpoints::Cluster(_)) || queues.is_empty() {
+        if !matches!(self.role.target.endpoints(), Endpoints::Cluster(_)) || queues.is_empty() {
             return Ok(Vec::new());
         }
         let answers = self.looking().send_to_each(Call::plain("CLUSTER").arg("SLOTS")).await?;
