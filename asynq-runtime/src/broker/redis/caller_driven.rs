@@ -21,9 +21,10 @@ use super::{
     super::{BrokerError, BrokerErrorKind},
     connection_manager::late,
     identity::Identity,
+    pipelined::Pipelined,
     reply,
-    reply::{answer, is_demoted, is_noscript},
-    script::{Call, Script},
+    reply::{answer, is_demoted},
+    script::Call,
     seen::{Change, SharedSeen},
     socket::{Progress, Socket, timed_out},
     url::{Address, Target, authenticated},
@@ -179,15 +180,9 @@ impl CallerDrivenConnection {
         if self.is_gone() {
             return (Sent::Not, false);
         }
-        let mut pipeline = Pipeline::with_capacity(calls.len());
-        let mut scripts = Vec::with_capacity(calls.len());
-        for call in calls {
-            let (script, _, command) = call.into_parts();
-            pipeline.add_command(command);
-            scripts.push(script);
-        }
-        match self.exchange_scripts(&pipeline, &scripts).await {
-            Ok(values) if values.len() == pipeline.len() => {
+        let sent = Pipelined::new(calls);
+        match self.exchange_scripts(&sent).await {
+            Ok(values) if values.len() == sent.pipeline.len() => {
                 let is_of_use = !self.has_ended && !values.iter().any(is_demoted);
                 (Sent::Answered(values.into_iter().map(answer).collect()), is_of_use)
             }
@@ -222,23 +217,11 @@ impl CallerDrivenConnection {
         .await
     }
 
-    async fn exchange_scripts(
-        &mut self,
-        pipeline: &Pipeline,
-        scripts: &[Option<&'static Script>],
-    ) -> redis::RedisResult<Vec<Value>> {
-        let mut values = self.exchange(pipeline).await?;
-        let (mut again, mut forgotten) = (Pipeline::new(), Vec::new());
-        for (i, (command, script)) in pipeline.cmd_iter().zip(scripts).enumerate() {
-            if let (Some(script), true) = (script, values.get(i).is_some_and(is_noscript)) {
-                again.add_command(script.with_text(command));
-                forgotten.push(i);
-            }
-        }
-        if !forgotten.is_empty() {
-            for (i, value) in forgotten.into_iter().zip(self.exchange(&again).await?) {
-                values[i] = value;
-            }
+    async fn exchange_scripts(&mut self, sent: &Pipelined) -> redis::RedisResult<Vec<Value>> {
+        let mut values = self.exchange(&sent.pipeline).await?;
+        if let Some(forgotten) = sent.forgotten(&values) {
+            let by = self.exchange(&forgotten.pipeline).await?;
+            forgotten.replace(&mut values, by);
         }
         Ok(values)
     }

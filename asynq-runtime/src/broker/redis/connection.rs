@@ -15,9 +15,10 @@ use super::{
     durability::Durability,
     identity::Identity,
     io::Spawner,
+    pipelined::Pipelined,
     reply::{self, answer, closed, is_demoted, is_noscript},
     role::Role,
-    script::{Call, Script},
+    script::Call,
     socket::OpenConnection,
     url::Address,
 };
@@ -186,44 +187,25 @@ impl Connection {
     }
 
     async fn write(&self, calls: Vec<Call>, durability: Durability) -> Result<Vec<Reply>, BrokerError> {
-        let mut pipeline = Pipeline::with_capacity(calls.len());
-        let mut scripts: Vec<Option<(&'static Script, bool)>> = Vec::with_capacity(calls.len());
-        // The index of each call in the pipeline: some calls follow an `ASKING`.
-        let mut places = Vec::with_capacity(calls.len());
-        for call in calls {
-            let (script, asking, command) = call.into_parts();
-            push(&mut pipeline, asking, command);
-            places.push(pipeline.len() - 1);
-            scripts.push(script.map(|script| (script, asking)));
-        }
-        let (values, mut doubt) = self.exchange_and_wait(&mut pipeline, durability).await?;
-        let mut values: Vec<Option<Value>> = values.into_iter().map(Some).collect();
-        let mut answers: Vec<Result<Value, BrokerError>> = Vec::with_capacity(scripts.len());
-        let (mut again, mut forgotten) = (Pipeline::new(), Vec::new());
-        for (i, (place, script)) in places.into_iter().zip(scripts).enumerate() {
-            let value = values.get_mut(place).and_then(Option::take).unwrap_or_default();
-            if let (true, Some((script, asking))) = (is_noscript(&value), script)
-                && let Some(command) = pipeline.cmd_iter().nth(place)
-            {
-                push(&mut again, asking, script.with_text(command));
-                forgotten.push((i, again.len() - 1));
-            }
-            answers.push(Ok(value));
-        }
-        if !forgotten.is_empty() {
+        let mut sent = Pipelined::new(calls);
+        let (mut values, mut doubt) = self.exchange_and_wait(&mut sent.pipeline, durability).await?;
+        let mut failure = None;
+        if let Some(mut forgotten) = sent.forgotten(&values) {
             // The other calls were answered, and their answers count even if this exchange fails.
-            match self.exchange_and_wait(&mut again, durability).await {
-                Ok((values, later)) => {
+            match self.exchange_and_wait(&mut forgotten.pipeline, durability).await {
+                Ok((by, later)) => {
                     doubt = doubt.or(later);
-                    let mut values: Vec<Option<Value>> = values.into_iter().map(Some).collect();
-                    for (i, place) in forgotten {
-                        answers[i] = Ok(values.get_mut(place).and_then(Option::take).unwrap_or_default());
-                    }
+                    forgotten.replace(&mut values, by);
                 }
-                Err(error) => forgotten.into_iter().for_each(|(i, _)| answers[i] = Err(error.clone())),
+                Err(error) => failure = Some(error),
             }
         }
-        Ok(answers.into_iter().map(|value| Reply { value, doubt: doubt.clone() }).collect())
+        let value = |value: Value| match &failure {
+            Some(error) if is_noscript(&value) => Err(error.clone()),
+            _ => Ok(value),
+        };
+        let values = sent.without_asking(values).into_iter().map(value);
+        Ok(values.map(|value| Reply { value, doubt: doubt.clone() }).collect())
     }
 
     /// Sends `pipeline` and the wait of `durability`. Returns the answers, and the reason if the durability was not
@@ -313,14 +295,6 @@ impl Connection {
     fn report_lost(&self, generation: u64) {
         report_lost(&self.lost, generation);
     }
-}
-
-/// Adds a command, after an `ASKING` if `asking`, which a node requires that is only about to own its slot.
-fn push(pipeline: &mut Pipeline, asking: bool, command: redis::Cmd) {
-    if asking {
-        pipeline.cmd("ASKING");
-    }
-    pipeline.add_command(command);
 }
 
 /// Splits `calls` into writes of at most [`WRITE`] bytes. Only a single call, with those that must go along, may be
