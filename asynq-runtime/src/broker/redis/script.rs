@@ -161,10 +161,8 @@ pub(super) struct Call {
 
 /// Commands without a key: any server may answer them. One that concerns a certain server, such as `SCAN`, says
 /// [`beside`](Call::beside) which key it means.
-const KEYLESS: [&str; 13] = [
-    "PING", "INFO", "TIME", "PUBLISH", "SCAN", "CLIENT", "CLUSTER", "CONFIG", "SCRIPT", "ROLE", "WAIT", "WAITAOF",
-    "SLOWLOG",
-];
+const KEYLESS: [&str; 10] =
+    ["PING", "INFO", "TIME", "PUBLISH", "SCAN", "CLUSTER", "CONFIG", "WAIT", "WAITAOF", "SLOWLOG"];
 
 impl Call {
     /// Begins a command that is not a script.
