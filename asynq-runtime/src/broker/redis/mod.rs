@@ -200,8 +200,8 @@ impl RedisBroker {
     /// each with an optional `timeout=3s`, `connect_timeout=5s`, `lease=10s`, `allow_eviction=true`,
     /// `durability=replicas(1)` (see [`RedisOptions`]).
     ///
-    /// A lost connection is opened again automatically, with a back-off of 20 ms doubling to 1 s, less a random part. Each attempt asks the
-    /// sentinels; the nodes of a cluster are asked when a slot has moved.
+    /// A lost connection is opened again automatically, with a back-off of 20 ms doubling to 1 s, less a random part. Each attempt goes to
+    /// the master that the sentinels name; the nodes of a cluster are asked when a slot has moved.
     ///
     /// # Errors
     ///

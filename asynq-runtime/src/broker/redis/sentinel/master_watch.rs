@@ -57,10 +57,14 @@ impl MasterWatch {
         Self { sentinels: sentinels.clone(), named }
     }
 
-    /// Asks the sentinels for the master, as [`master`]. A master that they have named before counts as known from here on.
+    /// Returns the master that most of the sentinels name, and asks them all, as [`master`], only where they did not agree when they were
+    /// asked last. Their name counts as known from here on.
     pub(in super::super) async fn ask(&mut self, target: &Target, patience: Duration) -> Result<Address, BrokerError> {
-        self.named.mark_unchanged();
-        master(target, &self.sentinels, patience).await
+        let named = self.named.borrow_and_update().clone();
+        match named {
+            Some(master) => Ok(master),
+            None => master(target, &self.sentinels, patience).await,
+        }
     }
 
     /// Waits until the sentinels name another master than `server`, which they were [asked](Self::ask) for.
@@ -116,7 +120,23 @@ impl Votes {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::BrokerErrorKind, *};
+    use super::{
+        super::{super::url::Endpoints, BrokerErrorKind},
+        *,
+    };
+
+    /// Each connection of each program asks while it is opened, at the same moment as all others.
+    #[tokio::test]
+    async fn sentinels_that_agree_are_not_asked_for_each_connection() {
+        let target = Target::parse("redis-sentinel://127.0.0.1:1?master=m").unwrap();
+        let Endpoints::Sentinel(sentinels) = target.endpoints() else { panic!("no sentinels") };
+        let master = Address::Tcp { host: "h".into(), port: 1 };
+        let (sender, named) = watch::channel(Some(master.clone()));
+        let mut watch = MasterWatch { sentinels: sentinels.clone(), named };
+        assert_eq!(watch.ask(&target, EVERY).await.unwrap(), master);
+        sender.send_replace(None);
+        assert!(watch.ask(&target, EVERY).await.unwrap_err().is_unavailable(), "the only sentinel is away");
+    }
 
     #[test]
     fn a_master_is_named_by_most_of_all_sentinels_and_by_none_while_they_do_not_agree() {
