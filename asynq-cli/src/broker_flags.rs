@@ -49,13 +49,6 @@ impl BrokerFlags {
                 "--config: no configuration file is read; write {URL_VARIABLE}=redis://HOST:PORT/DB"
             ));
         }
-        if self.tls_server.is_some() {
-            return usage(
-                "--tls_server: the name in the certificate is the host of the URL; write it in \
-                          --url rediss://NAME:PORT"
-                    .into(),
-            );
-        }
         if self.insecure {
             return usage(
                 "--insecure: certificates are always checked; name your own authority instead: \
@@ -85,12 +78,14 @@ impl BrokerFlags {
             (self.cluster, "--cluster"),
             (self.cluster_addrs.is_some(), "--cluster_addrs"),
             (self.tls, "--tls"),
+            (self.tls_server.is_some(), "--tls_server"),
         ];
         flags.into_iter().filter(|(given, _)| *given).map(|(_, flag)| flag).collect()
     }
 
     fn gos_url(&self) -> Result<String, CliError> {
-        let secure = if self.tls { "s" } else { "" };
+        // As with Go's tool, the name alone asks for TLS.
+        let secure = if self.tls || self.tls_server.is_some() { "s" } else { "" };
         let (scheme, hosts) = match (self.cluster, &self.cluster_addrs, &self.uri) {
             (true, _, Some(_)) => {
                 return Err(CliError::Usage("--uri names one server and --cluster many; write --cluster_addrs".into()));
@@ -114,7 +109,8 @@ impl BrokerFlags {
         };
         let db = self.db.filter(|&db| db > 0).map(|db| format!("/{db}")).unwrap_or_default();
         let middle = if secure.is_empty() { scheme.to_owned() } else { format!("s{scheme}") };
-        Ok(format!("redis{middle}://{login}{hosts}{db}"))
+        let name = self.tls_server.as_deref().map(|name| format!("?tls_name={}", encoded(name))).unwrap_or_default();
+        Ok(format!("redis{middle}://{login}{hosts}{db}{name}"))
     }
 }
 
@@ -153,6 +149,10 @@ mod tests {
             ),
             (BrokerFlags { cluster: true, cluster_addrs: text("a:1,b:2"), ..flags() }, text("redis-cluster://a:1,b:2")),
             (BrokerFlags { cluster: true, tls: true, ..flags() }, text(&format!("rediss-cluster://{GO_CLUSTER}"))),
+            (
+                BrokerFlags { uri: text("h:1"), db: Some(2), tls_server: text("redis.example"), ..flags() },
+                text("rediss://h:1/2?tls_name=redis.example"),
+            ),
         ] {
             assert_eq!(flags.url().unwrap(), url, "{flags:?}");
         }
@@ -163,7 +163,7 @@ mod tests {
         let canary = || Some("canary".to_owned());
         for (flags, part) in [
             (BrokerFlags { config: canary(), ..flags() }, "ASYNQ_URL="),
-            (BrokerFlags { tls_server: canary(), ..flags() }, "--url rediss://NAME:PORT"),
+            (BrokerFlags { url: canary(), tls_server: canary(), ..flags() }, "--tls_server and --url"),
             (BrokerFlags { insecure: true, ..flags() }, "ca="),
             (BrokerFlags { url: canary(), password: canary(), ..flags() }, "--password and --url say the same twice"),
             (BrokerFlags { url: canary(), db: Some(1), tls: true, ..flags() }, "--db, --tls and --url"),

@@ -34,6 +34,18 @@ async fn a_certificate_for_another_host_is_refused() {
 }
 
 #[tokio::test]
+async fn a_certificate_for_another_name_is_accepted_if_the_url_says_so_and_no_other() {
+    let named = |server: &TlsServer, name: &str| format!("{}&tls_name={name}", server.url(&WHOLE));
+    let server = TlsServer::start(&Authority::ours().elsewhere);
+    let broker = connect(&named(&server, "elsewhere.example")).await.unwrap();
+    broker.enqueue(vec![task("t1")]).await.remove(0).unwrap();
+    assert!(!broker.location().contains("elsewhere"), "{}", broker.location());
+    refused(&named(&server, "other.example"), BrokerErrorKind::Denied, "tls_name=").await;
+    let server = TlsServer::start(&Authority::ours().server);
+    refused(&named(&server, "elsewhere.example"), BrokerErrorKind::Denied, "another host").await;
+}
+
+#[tokio::test]
 async fn an_expired_certificate_is_refused() {
     let server = TlsServer::start(&Authority::ours().expired);
     refused(&server.url(&WHOLE), BrokerErrorKind::Denied, "expired").await;

@@ -195,7 +195,8 @@ impl RedisBroker {
     ///   `sentinel_pass=` where the sentinels want a login of their own
     /// - `rediss://`, `rediss-cluster://`, `rediss-sentinel://` (feature `tls`): the same with TLS, trusting the system's
     ///   authorities or those of `ca=/path.pem`, with a client certificate from `cert=` and `key=`; the three files are
-    ///   PEM and are read again for each connection
+    ///   PEM and are read again for each connection. `tls_name=` is the name in the certificates of the servers where that is not
+    ///   the host
     ///
     /// each with an optional `timeout=3s`, `connect_timeout=5s`, `lease=10s`, `allow_eviction=true`,
     /// `durability=replicas(1)` (see [`RedisOptions`]).

@@ -86,7 +86,7 @@ impl Socket {
 
     #[cfg(feature = "tls")]
     async fn encrypted(stream: TcpStream, host: &str, tls: &Tls) -> Result<Stream, BrokerError> {
-        let name = rustls::pki_types::ServerName::try_from(host.to_owned()).map_err(|error| {
+        let name = rustls::pki_types::ServerName::try_from(tls.name(host).to_owned()).map_err(|error| {
             let message = format!("{host:?} is not a valid name for TLS; use a host name or an IP address");
             BrokerError::with_source(crate::broker::BrokerErrorKind::Config, message, error)
         })?;

@@ -12,7 +12,7 @@ use redis::RedisError;
 use rustls::{
     ClientConfig, RootCertStore,
     crypto::{CryptoProvider, ring},
-    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
+    pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject as _},
 };
 
 use super::super::{BrokerError, BrokerErrorKind};
@@ -20,18 +20,25 @@ use super::super::{BrokerError, BrokerErrorKind};
 /// Why `rediss://` is an error where TLS is not built in.
 const WITHOUT: &str = "this program was built without TLS: turn on the feature `tls` of asynq-runtime";
 
-/// Files in PEM. They are read for each new connection, so that a renewed certificate needs no restart.
+/// The settings of TLS. The files are in PEM and are read for each new connection, so that a renewed certificate needs no restart.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Tls {
     /// Authorities to trust instead of the system's.
     ca: Option<PathBuf>,
     /// Our own certificate and its key.
     identity: Option<(PathBuf, PathBuf)>,
+    /// The name in the certificates of the servers, if that is not the host.
+    name: Option<String>,
 }
 
 impl Tls {
-    /// Creates the settings from these files, which are not read yet.
-    pub(super) fn new(ca: Option<PathBuf>, cert: Option<PathBuf>, key: Option<PathBuf>) -> Result<Self, BrokerError> {
+    /// Creates the settings from these files, which are not read yet, and the name in the certificates of the servers.
+    pub(super) fn new(
+        ca: Option<PathBuf>,
+        cert: Option<PathBuf>,
+        key: Option<PathBuf>,
+        name: Option<String>,
+    ) -> Result<Self, BrokerError> {
         if !cfg!(feature = "tls") {
             return Err(config(WITHOUT));
         }
@@ -40,12 +47,23 @@ impl Tls {
             (None, None) => None,
             _ => return Err(config("a client certificate takes both cert and key in the Redis URL")),
         };
-        Ok(Self { ca, identity })
+        #[cfg(feature = "tls")]
+        if name.as_ref().is_some_and(|name| ServerName::try_from(name.as_str()).is_err()) {
+            return Err(config(
+                "tls_name in the Redis URL is not a valid name for TLS: use a host name or an IP address",
+            ));
+        }
+        Ok(Self { ca, identity, name })
     }
 }
 
 #[cfg(feature = "tls")]
 impl Tls {
+    /// Returns the name that the certificate of the server at `host` has to have.
+    pub(super) fn name<'a>(&'a self, host: &'a str) -> &'a str {
+        self.name.as_deref().unwrap_or(host)
+    }
+
     /// Returns the configuration of one connection; reads the files now.
     ///
     /// # Errors
@@ -162,7 +180,9 @@ fn meaning(error: &rustls::Error) -> Option<(BrokerErrorKind, String)> {
             Bad::NotValidYet | Bad::NotValidYetContext { .. } => "it is not valid yet: check the clocks",
             Bad::Revoked => "it was revoked",
             Bad::UnknownIssuer => "no trusted authority signed it; name its authority by ca= in the URL",
-            Bad::NotValidForName | Bad::NotValidForNameContext { .. } => "it is for another host than the URL names",
+            Bad::NotValidForName | Bad::NotValidForNameContext { .. } => {
+                "it is for another host than the URL names; where that is right, name the host in it by tls_name= in the URL"
+            }
             _ => "see the cause",
         },
         Error::AlertReceived(
@@ -201,7 +221,7 @@ mod tests {
 
     #[test]
     fn the_choice_of_a_provider_for_the_process_is_left_to_the_program() {
-        let _ = Tls::new(None, None, None).unwrap().config();
+        let _ = Tls::new(None, None, None, None).unwrap().config();
         assert!(CryptoProvider::get_default().is_none());
     }
 

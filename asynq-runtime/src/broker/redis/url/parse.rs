@@ -17,17 +17,18 @@ struct Query {
     db: Option<i64>,
     login: Login,
     options: UrlOptions,
-    tls: TlsFiles,
+    tls: TlsParameters,
     master: Option<String>,
     sentinel: Login,
     patience: Option<Duration>,
 }
 
-#[derive(Default)]
-struct TlsFiles {
+#[derive(Default, PartialEq)]
+struct TlsParameters {
     ca: Option<PathBuf>,
     cert: Option<PathBuf>,
     key: Option<PathBuf>,
+    name: Option<String>,
 }
 
 impl Target {
@@ -107,13 +108,13 @@ impl Target {
         if query.master.is_some() || query.sentinel != Login::default() {
             return Err(config("master, sentinel_user and sentinel_pass belong to redis-sentinel:// URLs"));
         }
-        let TlsFiles { ca, cert, key } = query.tls;
-        let tls = match (tls, ca.is_some() || cert.is_some() || key.is_some()) {
-            (true, _) => Some(Tls::new(ca, cert, key)?),
-            (false, true) => {
-                return Err(config("ca, cert and key are for TLS: write rediss:// (or rediss-cluster://, …)"));
-            }
-            (false, false) => None,
+        let tls = if tls {
+            let TlsParameters { ca, cert, key, name } = query.tls;
+            Some(Tls::new(ca, cert, key, name)?)
+        } else if query.tls == TlsParameters::default() {
+            None
+        } else {
+            return Err(config("ca, cert, key and tls_name are for TLS: write rediss:// (or rediss-cluster://, …)"));
         };
         let login = Login { user: query.login.user.or(login.user), password: query.login.password.or(login.password) };
         check_login(
@@ -154,6 +155,7 @@ impl Query {
                 "ca" => read.tls.ca = path()?,
                 "cert" => read.tls.cert = path()?,
                 "key" => read.tls.key = path()?,
+                "tls_name" => read.tls.name = Some(decode(value)?),
                 "master" => read.master = Some(decode(value)?),
                 "sentinel_user" => read.sentinel.user = Some(decode(value)?),
                 "sentinel_pass" => read.sentinel.password = Some(decode(value)?),
@@ -162,7 +164,7 @@ impl Query {
                     return Err(config(
                         "the Redis URL has an unknown parameter; known are db, user, pass, timeout, connect_timeout, lease, \
                          allow_eviction, \
-                         durability, durability_timeout, with TLS ca, cert and key, and for sentinels master, \
+                         durability, durability_timeout, with TLS ca, cert, key and tls_name, and for sentinels master, \
                          sentinel_user and sentinel_pass",
                     ));
                 }

@@ -76,7 +76,13 @@ fn sentinels_are_named_with_the_master_and_two_logins() {
 #[cfg(feature = "tls")]
 #[test]
 fn tls_takes_an_authority_and_a_certificate_of_its_own() {
-    for url in ["rediss://h?ca=/ca.pem&cert=/c.pem&key=/k.pem", "rediss://h:1/2", "rediss://h?ca=/ca%20s.pem"] {
+    for url in [
+        "rediss://h?ca=/ca.pem&cert=/c.pem&key=/k.pem",
+        "rediss://h:1/2",
+        "rediss://h?ca=/ca%20s.pem",
+        "rediss://h?tls_name=redis.example",
+        "rediss://h?tls_name=10.0.0.1",
+    ] {
         let read = Target::parse(url).unwrap();
         assert!(read.tls.is_some() && read.to_string().starts_with("rediss://h"), "{url}: {read}");
     }
@@ -85,10 +91,14 @@ fn tls_takes_an_authority_and_a_certificate_of_its_own() {
         ("rediss://h?key=/k.pem", "cert and key"),
         ("redis://h?ca=/ca.pem", "rediss://"),
         ("redis+unix:///s?ca=/ca.pem", "rediss://"),
+        ("redis://h?tls_name=redis.example", "rediss://"),
+        ("rediss://h?tls_name=", "tls_name"),
+        ("rediss://h?tls_name=can%20ary", "a host name or an IP address"),
     ] {
         let error = Target::parse(url).unwrap_err();
         assert_eq!(error.kind(), BrokerErrorKind::Config);
         assert!(error.to_string().contains(expected), "{url}: {error}");
+        assert!(!format!("{error:?}").contains("can ary"), "{error:?}");
     }
 }
 
