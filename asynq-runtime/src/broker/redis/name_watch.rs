@@ -76,7 +76,7 @@ async fn moved_elsewhere(moved_to: &mut watch::Receiver<Option<String>>, own: Op
             return;
         }
     }
-    pending().await
+    pending::<()>().await;
 }
 
 /// Asks the server for its role until it [`is_demoted`]; for ever if it hides its role.
