@@ -226,6 +226,26 @@ async fn a_poison_task_whose_hooks_met_two_deaths_is_archived_without_them() {
     }
 }
 
+/// A newer task has the place of the replaced one, so no hook may undo what the job began.
+#[tokio::test]
+async fn a_replaced_task_whose_worker_died_is_deleted_and_no_hook_is_called() {
+    let t = Fixture::start().await;
+    let client = Client::new(t.shared());
+    let again = || delicate::job().unique("1h").or_replace();
+    let older = again().enqueue(&client).await.unwrap();
+    t.take_one().await;
+    again().enqueue(&client).await.unwrap();
+    t.let_leases_pass();
+    assert_eq!(t.recover().await, [older.id.as_str()]);
+    let (builder, mut log) = server::<(delicate,)>(&t);
+    let running = start(builder).await;
+    soon(running.signals().settled.reached(2)).await;
+    assert_eq!(log.try_recv().unwrap(), "delicate ran", "the newer one");
+    assert!(log.try_recv().is_err(), "nothing else");
+    assert!(found(&t, older.id.as_str()).await.is_none());
+    assert_eq!(t.broker().queue_stats(&default_queue()).await.unwrap().failed, 0);
+}
+
 #[tokio::test]
 async fn a_server_runs_one_quarantined_task_at_a_time_beside_innocents() {
     let t = Fixture::start().await;

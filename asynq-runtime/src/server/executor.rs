@@ -214,14 +214,15 @@ impl Executor {
 
     /// Returns when an attempt must end that begins now, or how it ends if the task must not start.
     async fn prepare(&self, attempt: &Attempt, stop: &Stop) -> Result<AttemptDeadline, Ended> {
+        // The run that was replaced ended without an outcome: its worker crashed or was a Go program's. The broker deletes the
+        // task when it is requeued, or takes the mark of an earlier run off it, which a Go tool leaves. This comes first: a task
+        // that is deleted is not told to hooks as given up.
+        if attempt.extra.replaced {
+            return Err(Ended::Interrupted);
+        }
         let deadline = begin(attempt, self.0.parts.broker.now())?;
         if attempt.message.timeout <= 0 && attempt.message.deadline == 0 {
             tracing::warn!("the task has neither timeout nor deadline; it gets 30 minutes");
-        }
-        // The run that was replaced ended without an outcome: its worker crashed or was a Go program's. The broker deletes the
-        // task when it is requeued, or takes the mark of an earlier run off it, which a Go tool leaves.
-        if attempt.extra.replaced {
-            return Err(Ended::Interrupted);
         }
         if stop.is_requested() {
             return Err(stopped(stop));
