@@ -1,9 +1,10 @@
 //! Contracts `Produce` and `Groups`: how tasks join groups, and when they leave them as a set.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use asynq_runtime::{
     broker::{GroupRules, GroupStep, Refused, TaskSet},
+    clock::ManualClock,
     task::{Extra, QueueName, TaskState, UniqueUntil},
 };
 use asynq_tests::{Build as _, Need, Store as _, default_queue, group, lock_key, members, queue, task, task_id};
@@ -254,6 +255,18 @@ async fn each_task_that_joins_begins_the_grace_period_again() {
     }
     t.advance(20 * SECOND);
     assert_eq!(t.try_claim("g", &grace(MINUTE)).await.unwrap().members.len(), 5);
+}
+
+/// The broker's clock was ahead when the task joined, and was set back.
+#[tokio::test]
+async fn a_group_with_a_task_of_a_time_to_come_does_not_wait_for_that_time() {
+    let t = Fixture::start().await;
+    for (ahead, name, expected) in [(120 * MINUTE, "g", true), (4 * SECOND, "h", false)] {
+        let ahead = t.store.connect(Some(Arc::new(ManualClock::new(t.now() + ahead)))).await;
+        ahead.enqueue(vec![task(&format!("{name}1")).grouped(name)]).await.remove(0).unwrap();
+        t.enqueue(task(&format!("{name}2")).grouped(name)).await;
+        assert_eq!(t.try_claim(name, &grace(MINUTE)).await.is_some(), expected, "{name}");
+    }
 }
 
 #[tokio::test]

@@ -1,9 +1,10 @@
 //! Contract `Groups`: a set ends once, and whole or not at all.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use asynq_runtime::{
     broker::{GroupRules, Refused, Rejected, SetError, SetOutcome, Settled, TaskSet},
+    clock::ManualClock,
     task::{Extra, TaskId, TaskState, UniqueUntil},
 };
 use asynq_tests::{
@@ -404,6 +405,28 @@ async fn a_set_goes_back_at_its_deadline_and_its_group_is_known_again() {
     assert_eq!(reclaim(&t).await, 0);
     let rules = GroupRules { max_delay: Some(2 * MINUTE), ..GroupRules::default() };
     assert_eq!(members(&t.try_claim("g", &rules).await.unwrap()), ["t1", "t2"], "they kept their times");
+}
+
+/// A server claimed a set and died, and then the broker's clock was set back.
+#[tokio::test]
+async fn a_deadline_later_than_any_clock_can_have_given_it_becomes_that_of_a_set_of_now() {
+    let t = Fixture::start().await;
+    t.seed_set(&["now"]).await;
+    t.enqueue(task("late").grouped("late")).await;
+    let ahead = t.store.connect(Some(Arc::new(ManualClock::new(t.now() + 120 * MINUTE)))).await;
+    let rules = GroupRules { max_size: Some(1), ..GroupRules::default() };
+    assert!(ahead.claim_set(&default_queue(), &group("late"), &rules).await.unwrap().is_some());
+    t.advance(MINUTE);
+    assert!(t.broker().worth_sweeping(&[default_queue()]).await.unwrap().contains(&default_queue()));
+    t.broker().sweep(&default_queue()).await.unwrap();
+    t.advance(MINUTE + SECOND);
+    assert_eq!(
+        (reclaim(&t).await, t.group_sizes().await),
+        (1, vec![("g".to_owned(), 1)]),
+        "a set of now is left alone"
+    );
+    t.advance(MINUTE);
+    assert_eq!(reclaim(&t).await, 1);
 }
 
 #[tokio::test]

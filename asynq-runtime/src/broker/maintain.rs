@@ -75,7 +75,8 @@ pub trait Maintain {
         Ok(Duration::ZERO)
     }
 
-    /// Repairs the traces of other programs' crashes: active tasks without a lease, ids without a task.
+    /// Repairs the traces of other programs' crashes, active tasks without a lease and ids without a task, and those of a clock that
+    /// was set back: leases and deadlines of sets that are later than any clock can have given them now.
     ///
     /// # Errors
     ///

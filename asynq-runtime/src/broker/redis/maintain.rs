@@ -10,7 +10,10 @@ use parking_lot::Mutex;
 use redis::Value;
 
 use super::{
-    super::{ArchivePolicy, BrokerError, Forwarded, HeldLock, Maintain, Recovered, RetryOrder, RunKey, Settled, Swept},
+    super::{
+        ArchivePolicy, BrokerError, Forwarded, HeldLock, Maintain, Recovered, RetryOrder, RunKey, Settled, Swept,
+        TaskSet,
+    },
     RedisBroker,
     keys::Keys,
     last_look::Finding,
@@ -115,12 +118,13 @@ impl Maintain for RedisBroker {
         let keys = Keys::new(queue);
         let Progress { active, pending } = self.sweeps.begin(queue);
         let call = SWEEP
-            .on(&[keys.active(), keys.lease(), keys.pending(), keys.orphans(), keys.absent()])
+            .on(&[keys.active(), keys.lease(), keys.pending(), keys.orphans(), keys.sets(), keys.absent()])
             .arg(self.clock.argument())
             .arg(keys.task_prefix())
             .arg(SLICE)
             .arg(active)
-            .arg(pending);
+            .arg(pending)
+            .arg(TaskSet::DEADLINE.as_secs());
         let answer = reply::array(self.router.send_one(call).await?)?;
         let numbers: Vec<usize> = answer.into_iter().filter_map(|n| reply::text(n)?.parse().ok()).collect();
         let [leases_restored, ghosts_removed, active, pending] = numbers[..] else {
@@ -150,13 +154,14 @@ impl Maintain for RedisBroker {
     }
 
     async fn worth_sweeping(&self, queues: &[QueueName]) -> Result<Vec<QueueName>, BrokerError> {
-        let lists = |queue| {
+        let places = |queue| {
             let keys = Keys::new(queue);
-            [keys.active(), keys.pending()].map(|key| Question::new(Kind::Length, key))
+            let [active, pending] = [keys.active(), keys.pending()].map(|key| Question::new(Kind::Length, key));
+            [active, pending, Question::new(Kind::Size, keys.sets())]
         };
-        let questions: Vec<Question> = queues.iter().flat_map(lists).collect();
+        let questions: Vec<Question> = queues.iter().flat_map(places).collect();
         let answers = self.reads(Topic::Cleaning).look(&questions).await?;
-        let worth = queues.iter().zip(answers.chunks(2));
+        let worth = queues.iter().zip(answers.chunks(3));
         let worth = worth.filter(|(_, lengths)| lengths.iter().any(|length| *length != Some(Some(0))));
         Ok(worth.map(|(queue, _)| queue.clone()).collect())
     }

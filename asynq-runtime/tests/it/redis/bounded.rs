@@ -117,8 +117,8 @@ async fn a_sweep_removes_nothing_deep_in_a_list_and_restores_leases_there() {
     let call = newest_script(&mut redis).await;
     let mut sweep = async |active: &str, pending: &str| {
         let mut call = call.clone();
-        // EVALSHA, digest, number of keys, five keys, now, prefix, slice.
-        (call[11], call[12]) = (active.into(), pending.into());
+        // EVALSHA, digest, number of keys, six keys, now, prefix, slice.
+        (call[12], call[13]) = (active.into(), pending.into());
         let before = [calls(&mut redis, "lset").await, calls(&mut redis, "lrem").await];
         let answer: Vec<String> = redis::cmd("EVALSHA").arg(&call[1..]).query_async(&mut redis).await.unwrap();
         let walks = [calls(&mut redis, "lset").await - before[0], calls(&mut redis, "lrem").await - before[1]];

@@ -1,8 +1,8 @@
--- Repairs one slice of active and of pending: leases that are missing or that no clock gave, ids without a task
--- (docs/design/recovery.md#sweep).
--- KEYS     1 active · 2 lease · 3 pending · 4 x:orphans · 5 x:absent
+-- Repairs one slice of active and of pending: leases that are missing or that no clock gave, ids without a task; and deadlines
+-- of sets that no clock gave (docs/design/recovery.md#sweep).
+-- KEYS     1 active · 2 lease · 3 pending · 4 x:orphans · 5 aggregation_sets · 6 x:absent
 -- ARGV     1 now · 2 prefix of task hashes · 3 slice (at most 100) · 4 where to begin in active · 5 and in pending,
---          both counted from the tail
+--          both counted from the tail · 6 seconds until the deadline of a set that is taken now
 -- Returns  leases restored · ghosts removed · where to go on in active · and in pending, 0 at the end
 local call = redis.call
 local now_s = clock(ARGV[1])
@@ -18,6 +18,9 @@ local DEEPEST = 20000
 
 -- The longest lease that a program may ask for is an hour. One that ends later was given by a clock that has been set back since.
 local LONGEST_LEASE = 3660
+-- A set whose deadline is so many seconds later than that of a set that is taken now was taken before the clock was set back. Go's
+-- servers give deadlines by their own clocks.
+local BELIEVABLE = 60
 
 local restored, ghosts = 0, {}
 local function look(list, from, repair)
@@ -51,4 +54,9 @@ end)
 if #ghosts > 0 then call('ZREM', KEYS[2], unpack(ghosts)) end
 local next_pending = look(KEYS[3], tonumber(ARGV[5]))
 note_orphans(KEYS[4], ghosts)
+
+-- No other script notices that a set is held for longer than any is. peek: a key of a foreign type holds no sets.
+local deadline = now_s + tonumber(ARGV[6])
+local late = peek('ZRANGEBYSCORE', KEYS[5], '(' .. whole(deadline + BELIEVABLE), '+inf', 'LIMIT', 0, slice)
+for _, set in ipairs(late) do call('ZADD', KEYS[5], whole(deadline), set) end
 return { restored, #ghosts, next_active, next_pending }

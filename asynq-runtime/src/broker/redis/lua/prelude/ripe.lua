@@ -8,10 +8,16 @@ local function rules_of(grace, longest, size)
   return { grace = tonumber(grace), longest = tonumber(longest), size = tonumber(size) }
 end
 
+-- A task that joined its group so many seconds later than now was stamped by a clock that has been set back since, or by that of a
+-- Go program, which may be ahead.
+local BELIEVABLE = 60
+
 -- Returns whether a group is ripe in which `waiting` tasks wait, at least one.
 local function is_ripe(key, waiting, rules, now_s)
   local function score_at(rank) return tonumber(redis.call('ZRANGE', key, rank, rank, 'WITHSCORES')[2]) end
-  return (rules.size and waiting >= rules.size)
-    or (rules.longest and score_at(0) <= now_s - rules.longest)
-    or score_at(-1) <= now_s - rules.grace
+  if rules.size and waiting >= rules.size then return true end
+  if rules.longest and score_at(0) <= now_s - rules.longest then return true end
+  local last = score_at(-1)
+  -- Nothing tells how long a group has waited whose tasks joined by another time; it would wait for that time to come again.
+  return last <= now_s - rules.grace or last > now_s + BELIEVABLE
 end
