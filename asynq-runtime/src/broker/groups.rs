@@ -46,8 +46,8 @@ pub trait Groups {
 
     /// Takes one step of a walk over the groups of a queue, of some hundred groups: returns the groups that are ripe by the
     /// rules, of which [`claim_set`](Self::claim_set) takes sets, and the position from which the walk goes on. The walk sees
-    /// every group that exists from the first step to the last, on Redis now and then twice. A group that only has ids without a
-    /// task may be named, too.
+    /// every group that exists from the first step to the last, on Redis now and then twice. A group that has no tasks, or only
+    /// ids without a task, may be named, too: `claim_set` forgets it.
     ///
     /// # Errors
     ///

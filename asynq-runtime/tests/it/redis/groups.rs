@@ -1,14 +1,18 @@
 //! Groups in a Redis that is full, forgets, or holds keys of others; and results that only its keys show.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use asynq_runtime::{
+    RawTask, Registry, Server as Worker,
     broker::{
         BrokerErrorKind, GroupRules, Groups, Inspect, Maintain, NewTask, Produce, Refused, Rejected, RetryOrder,
         Semaphores, SetError, SetOutcome, TaskSet, UniqueLock, When, redis::RedisBroker,
     },
+    job,
+    prelude::JobResult,
     task::{GroupName, TaskId, TaskState},
 };
+use asynq_test_support::soon;
 use redis::{AsyncCommands, aio::MultiplexedConnection};
 
 use super::{
@@ -365,4 +369,24 @@ async fn a_grouped_task_that_gos_tools_ran_stays_alone_when_it_is_retried() {
     clock.advance(Duration::from_secs(2));
     broker.forward(&[queue()], RetryOrder::Last).await.unwrap();
     assert_eq!(ids(&take(&broker, &member("me"), 1).await), ["t1"]);
+}
+
+#[job]
+async fn nothing() -> JobResult {
+    Ok(())
+}
+
+/// asynq's inspector deletes the tasks of a group, and leaves the name of the group behind.
+#[tokio::test]
+async fn the_name_of_a_group_without_tasks_does_not_keep_a_server_from_being_drained() {
+    let server = Server::start(&[]);
+    let mut redis = server.foreign().await;
+    let () = redis.sadd(GROUPS, "gone").await.unwrap();
+    let worker = Worker::builder("").broker(Arc::new(server.broker().await));
+    let worker = worker.registry(Registry::only::<(nothing,)>().unwrap());
+    let worker = worker.aggregate("", |_, _| Err::<RawTask, _>("there are no tasks"));
+    let running = worker.build().await.unwrap().start().await.unwrap();
+    soon(running.drained()).await.unwrap();
+    assert!(!redis.exists::<_, bool>(GROUPS).await.unwrap());
+    running.shutdown().await.unwrap();
 }
