@@ -8,7 +8,9 @@ use asynq_runtime::{
     clock::ManualClock,
     task::{Extra, TaskState},
 };
-use asynq_tests::{Build as _, Seeded as _, Store as _, default_queue, done, group, lock_key, queue, retry, task};
+use asynq_tests::{
+    Build as _, Seeded as _, Store as _, complete, default_queue, done, group, lock_key, queue, retry, task,
+};
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::Fixture;
@@ -270,6 +272,22 @@ async fn a_tick_whose_id_is_taken_is_refused_and_counts_as_fired() {
     assert_eq!(t.holder_of(&lock_key("k")).await, None, "no lock is left behind");
     assert_eq!(state(&t).await.last, tick.at);
     assert!(matches!(fire(&t, &tick).await, Ticked::Duplicate));
+}
+
+/// The entry and the marker are gone, and the task is kept: the clock was set back by more than the marker's time, for example.
+#[tokio::test]
+async fn a_tick_whose_own_task_is_kept_is_refused_when_its_marker_is_over() {
+    let t = Fixture::start().await;
+    let mut tick = tick(this_second(&t));
+    tick.task = tick.task.with_retention(86_400);
+    assert!(is_enqueued(&fire(&t, &tick).await));
+    let run = t.take_one().await;
+    assert_eq!(t.settle(&run, complete("42")).await, Settled::Ok);
+    t.broker().forget_entry(&default_queue(), &report()).await.unwrap();
+    t.advance(601 * SECOND);
+    let refused = fire(&t, &tick).await;
+    assert!(matches!(refused, Ticked::Refused(Refused::IdConflict)), "{refused:?}");
+    assert_eq!((state(&t).await.last, t.drain().await.len()), (tick.at, 0));
 }
 
 #[tokio::test]

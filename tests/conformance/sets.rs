@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use asynq_runtime::{
-    broker::{GroupRules, Refused, Rejected, SetError, SetOutcome, Settled, TaskSet},
+    broker::{GroupRules, NewTask, Refused, Rejected, SetError, SetOutcome, Settled, TaskSet},
     clock::ManualClock,
     task::{Extra, TaskId, TaskState, UniqueUntil},
 };
@@ -266,11 +266,14 @@ async fn two_made_tasks_cannot_hold_one_lock() {
 
 #[tokio::test]
 async fn a_made_task_whose_id_is_taken_is_refused() {
-    let t = Fixture::start().await;
-    let set = t.seed_set(&["t1"]).await;
-    t.enqueue(task(set.task_id(1).as_str())).await;
-    let refused = is_refused(&t, &set, becomes(vec![made(&set, 0), made(&set, 1)])).await;
-    assert!(matches!(&refused, Refused::IdConflict), "{refused:?}");
+    for id_is_ours in [false, true] {
+        let t = Fixture::start().await;
+        let set = t.seed_set(&["t1"]).await;
+        t.enqueue(task(set.task_id(1).as_str())).await;
+        let new = (0..2).map(|n| NewTask { id_is_ours, ..made(&set, n) }).collect();
+        let refused = is_refused(&t, &set, becomes(new)).await;
+        assert!(matches!(&refused, Refused::IdConflict), "{refused:?}");
+    }
 }
 
 #[tokio::test]

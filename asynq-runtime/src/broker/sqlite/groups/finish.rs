@@ -62,10 +62,12 @@ impl Finish {
                 bad.get(&task.id).map(|bad| TaskMessage::in_place_of(bad.raw.clone(), &task.id, &set.queue).encode());
             (task.id.as_str().to_owned(), Rejection { error: shortened(&task.error).to_owned(), message })
         });
+        // The receipt tells that an earlier send has ended the set; a task that has the id without it is not the made one.
+        let made = |made: &NewTask| Item::new(NewTask { id_is_ours: false, replaces: None, ..made.clone() });
         Self {
             number: set.number,
             id: set.id.clone(),
-            made: outcome.made.iter().map(|made| Item::new(NewTask { replaces: None, ..made.clone() })).collect(),
+            made: outcome.made.iter().map(made).collect(),
             alone: outcome.alone.iter().map(|id| id.as_str().to_owned()).collect(),
             rejected: rejected.collect(),
             resend: outcome.resend,

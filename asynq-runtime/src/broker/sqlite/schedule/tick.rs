@@ -101,7 +101,8 @@ impl Firing {
             known: tick.known.map(|known| known.timestamp_millis()),
             overlap: tick.overlap,
             id: tick.task.id.clone(),
-            item: Item::new(NewTask { replaces: None, ..tick.task.clone() }),
+            // The marker tells that an earlier send has fired; a task that has the id without it is not this one.
+            item: Item::new(NewTask { id_is_ours: false, replaces: None, ..tick.task.clone() }),
         })
     }
 
