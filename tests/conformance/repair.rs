@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use asynq_runtime::{
     broker::{BulkAction, Changed, Chosen, GroupRules, Page, PayloadEdit, SetOutcome, Settled, TaskSet},
-    task::{Extra, TaskId, TaskInfo, TaskState, UniqueUntil},
+    task::{Extra, TaskId, TaskInfo, TaskState, UniqueUntil, Unknown},
 };
 use asynq_tests::{
     Build as _, Store as _, archive, default_queue, done, lock_key, queue, requeue, retry, task, task_id,
@@ -270,6 +270,23 @@ async fn a_task_that_took_workers_down_gets_a_new_chance() {
     assert_eq!(Op::Archive.does(&t, &task_id("t1")).await, Changed::Done);
     assert_eq!(Op::Run.does(&t, &task_id("t1")).await, Changed::Done);
     assert_eq!(t.take_one().await.crashes, 0, "archived by hand, run by hand");
+}
+
+/// In the archive no worker looks at the task, so that time does not count as one in which none knew it.
+#[tokio::test]
+async fn a_task_that_a_person_runs_has_a_new_day_to_find_a_worker_that_knows_it() {
+    let t = Fixture::start().await;
+    let since_ms = t.now().timestamp_millis() - 48 * 3_600_000;
+    let unknown = Some(Unknown { since_ms, times: 1, retried: Some(0) });
+    t.enqueue(task("t1").with_extra(Extra { unknown, deferrals: 24, max_crashes: Some(7), ..Extra::default() })).await;
+    for _ in 0..2 {
+        assert_eq!(Op::Archive.does(&t, &task_id("t1")).await, Changed::Done);
+        assert_eq!(Op::Run.does(&t, &task_id("t1")).await, Changed::Done);
+    }
+    let Extra { unknown, deferrals, max_crashes, .. } = t.take_one().await.extra;
+    // With another number of failures than the task has, the record is over.
+    let is_over = unknown.is_none_or(|unknown| unknown.retried.is_some_and(|retried| retried != 0));
+    assert_eq!((is_over, deferrals, max_crashes), (true, 0, Some(7)));
 }
 
 #[tokio::test]

@@ -27,10 +27,11 @@ pub trait Repair {
 
     /// Makes a scheduled, retry, archived, completed or aggregating task pending, at the end of its queue. Its attempts stay
     /// counted, but its crashes are forgotten: a task that took workers down gets a new chance. So is an expiry that has passed,
-    /// which would archive the task again (Redis moves it to the end of the year 9999), and how its last run ended. It leaves its
-    /// group for good, so that a retry does not return it to the group. A lock that it has lost is not taken again. For a task in a
-    /// set that is being aggregated the answer is [`Changed::Unfit`], also after the deadline of the set, until
-    /// [`reclaim_sets`](super::Groups::reclaim_sets) has released it; this holds for all methods of the trait.
+    /// which would archive the task again (Redis moves it to the end of the year 9999), how its last run ended, since when no worker
+    /// knew it, and how many attempts in a row were not a failure. It leaves its group for good, so that a retry does not return it
+    /// to the group. A lock that it has lost is not taken again. For a task in a set that is being aggregated the answer is
+    /// [`Changed::Unfit`], also after the deadline of the set, until [`reclaim_sets`](super::Groups::reclaim_sets) has released it;
+    /// this holds for all methods of the trait.
     ///
     /// # Errors
     ///

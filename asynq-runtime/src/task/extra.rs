@@ -95,7 +95,8 @@ pub struct Unknown {
     #[prost(uint32, tag = "2")]
     pub times: u32,
     /// The `retried` of the task at these requeues. A worker that fails the task later knows it, and one of Go leaves this record in
-    /// place: with another `retried` the record is over. `None` if a worker of an older version wrote the record; it is not over then.
+    /// place: with another `retried` the record is over. On Redis it becomes [`u32::MAX`] when a person runs the task. `None` if a worker
+    /// of an older version wrote the record; it is not over then.
     #[prost(uint32, optional, tag = "3")]
     pub retried: Option<u32>,
 }
@@ -130,11 +131,13 @@ impl Extra {
     }
 
     /// Returns the facts of a task that a person runs at `now_ms`, Unix milliseconds: the next run is another than one that was
-    /// replaced or has ended, and an expiry that has passed would end it before it begins.
+    /// replaced or has ended, an expiry that has passed would end it before it begins, and the time in which it lay in the archive
+    /// says nothing of the workers.
     #[cfg(feature = "sqlite")]
     pub(crate) fn to_run_again(&self, now_ms: i64) -> Self {
         let expires_ms = self.expires_ms.filter(|_| !self.is_expired(now_ms));
-        Self { replaced: false, ending: Ending::Plain.into(), expires_ms, ..self.clone() }
+        let ending = Ending::Plain.into();
+        Self { unknown: None, deferrals: 0, replaced: false, ending, expires_ms, ..self.clone() }
     }
 
     /// Returns whether archiving the task leaves its unique lock in place.
