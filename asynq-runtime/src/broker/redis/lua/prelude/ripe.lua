@@ -8,9 +8,9 @@ local function rules_of(grace, longest, size)
   return { grace = tonumber(grace), longest = tonumber(longest), size = tonumber(size) }
 end
 
--- A task that joined its group so many seconds later than now was stamped by a clock that has been set back since, or by that of a
--- Go program, which may be ahead.
-local BELIEVABLE = 60
+-- A task that joined its group so many seconds later than now was stamped by a clock that has been set back since. The clock of a
+-- Go program may be ahead by less: its groups wait for it, and are not cut into small sets.
+local BELIEVABLE = 600
 
 -- Returns whether a group is ripe in which `waiting` tasks wait, at least one.
 local function is_ripe(key, waiting, rules, now_s)
