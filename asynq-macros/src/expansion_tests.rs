@@ -392,7 +392,7 @@ fn a_parameter_with_a_mistake_causes_no_second_error() {
     for source in [
         "#[job(unique = \"1h\", unique_by = \"to\")] async fn a(to: str) {}",
         "#[job(aggregates = note)] async fn a(notes: [note]) {}",
-        "#[job] async fn a(#[cfg(unix)] pool: State<Pool>) {}",
+        "#[job] async fn a(#[cfg(test)] pool: State<Pool>) {}",
     ] {
         let expansion = expand(source);
         assert_eq!(expansion.matches("compile_error").count(), 1, "{expansion}");
