@@ -23,9 +23,17 @@
 //! # fn main() {}
 //! ```
 
-use std::sync::Arc;
+use std::{
+    collections::HashMap,
+    mem,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+};
 
 use chrono::{DateTime, Utc};
+use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
 use crate::{
@@ -119,8 +127,9 @@ impl Semaphore {
     ///
     /// Returns `None` if `max` tokens are out. Return [`JobError::snooze`](crate::JobError::snooze) to try again later, or an
     /// error to spend a retry. A token that was released is unused until the next of these tasks comes back, so choose a snooze
-    /// of about the time for which a job holds its token. A task has at most one token of a scope. If the future is dropped, or the
-    /// answer is lost, a token that was taken meanwhile is released in the background.
+    /// of about the time for which a job holds its token. A task has at most one token of a scope: if an attempt acquires it again, it
+    /// goes back with the last [`Token`]. If the future is dropped, or the answer is lost, a token that was taken meanwhile is
+    /// released in the background, and another call of the attempt waits for that.
     ///
     /// # Errors
     ///
@@ -129,13 +138,22 @@ impl Semaphore {
         let id = ctx.id().clone();
         let broker = Arc::clone(ctx.client()?.broker());
         let Some(until) = ctx.deadline() else { return Err(SemaphoreError::NoDeadline { id }) };
-        // Made before the answer, because the call may have taken a token although its caller leaves or its answer is lost.
-        let mut token = Token { origin: Some((Arc::clone(&self.scope), Arc::clone(&broker))), id, until };
-        let given = broker.acquire_token(&self.scope, self.max, &token.id, until).await?;
-        if !given {
-            token.origin = None;
+        let own = ctx.extension_or_default::<AttemptTokens>().of(&self.scope);
+        let origin = Origin { scope: Arc::clone(&self.scope), broker: Arc::clone(&broker), own: Arc::clone(&own) };
+        let mut is_kept = own.is_kept.lock().await;
+        // The release of a token that was dropped may not have begun, and would count that token or take the new one.
+        if *is_kept && own.holders.load(SeqCst) == 0 {
+            origin.release(&id, until, &mut is_kept).await?;
         }
-        Ok(given.then_some(token))
+        let was_kept = mem::replace(&mut *is_kept, true);
+        // Made before the answer, because the call may have taken a token although its caller leaves or its answer is lost.
+        let mut token = Token::new(origin, id, until);
+        let answer = broker.acquire_token(&self.scope, self.max, &token.id, until).await;
+        if !answer.as_ref().map_or_else(BrokerError::is_ambiguous, |given| *given) {
+            *is_kept = was_kept;
+            token.forget();
+        }
+        Ok(answer?.then_some(token))
     }
 
     /// Returns the name of the scope.
@@ -149,6 +167,46 @@ impl Semaphore {
     }
 }
 
+/// The tokens of one attempt, by scope.
+#[derive(Debug, Default)]
+struct AttemptTokens {
+    tokens: Mutex<HashMap<Arc<str>, Arc<OwnToken>>>,
+}
+
+impl AttemptTokens {
+    fn of(&self, scope: &Arc<str>) -> Arc<OwnToken> {
+        Arc::clone(self.tokens.lock().entry(Arc::clone(scope)).or_default())
+    }
+}
+
+/// The one token of a scope that an attempt can have.
+#[derive(Debug, Default)]
+struct OwnToken {
+    /// How many values of [`Token`] stand for it, also while the broker is asked for it.
+    holders: AtomicUsize,
+    /// Whether the broker may keep it. The lock is held during each call, so that a late release cannot take the token of a later
+    /// acquire: for the broker both are the same.
+    is_kept: tokio::sync::Mutex<bool>,
+}
+
+/// Where a token comes from.
+#[derive(Clone)]
+struct Origin {
+    scope: Arc<str>,
+    /// The broker that keeps the token.
+    broker: Arc<dyn Broker>,
+    own: Arc<OwnToken>,
+}
+
+impl Origin {
+    /// Releases the token of the attempt; returns whether the attempt had it.
+    async fn release(&self, id: &TaskId, until: DateTime<Utc>, is_kept: &mut bool) -> Result<bool, BrokerError> {
+        let had_one = self.broker.release_token(&self.scope, id, until).await?;
+        *is_kept = false;
+        Ok(had_one)
+    }
+}
+
 /// A token of a [`Semaphore`], for one attempt.
 ///
 /// A token that is dropped, at the end of the job or because the attempt failed by `?`, panicked, was cancelled or timed out, is released
@@ -157,39 +215,63 @@ impl Semaphore {
 /// [`release`](Self::release) waits for the answer.
 #[must_use = "a token that is dropped goes back at once"]
 pub struct Token {
-    /// The scope of the token, and the broker that keeps it; `None` once it was released.
-    origin: Option<(Arc<str>, Arc<dyn Broker>)>,
+    /// `None` once the token was released.
+    origin: Option<Origin>,
     id: TaskId,
     until: DateTime<Utc>,
 }
 
 impl Token {
+    fn new(origin: Origin, id: TaskId, until: DateTime<Utc>) -> Self {
+        origin.own.holders.fetch_add(1, SeqCst);
+        Self { origin: Some(origin), id, until }
+    }
+
+    /// Lets this value stand for the token no more, without a release.
+    fn forget(&mut self) -> Option<Origin> {
+        let origin = self.origin.take()?;
+        origin.own.holders.fetch_sub(1, SeqCst);
+        Some(origin)
+    }
+
     /// Returns when the token is free again by itself: the attempt's deadline.
     pub fn until(&self) -> DateTime<Utc> {
         self.until
     }
 
-    /// Releases the token. An error says nothing about the work that was done with it: a job that hands it on by `?` fails, and does
-    /// that work again.
+    /// Releases the token, unless the attempt has another value for the same one. An error says nothing about the work that was
+    /// done with it: a job that hands it on by `?` fails, and does that work again.
     ///
     /// # Errors
     ///
     /// [`SemaphoreError::Gone`], or the broker failed: then the release is tried once more, as for a token that is dropped.
     pub async fn release(mut self) -> Result<(), SemaphoreError> {
-        let Some((scope, broker)) = self.origin.clone() else { return Ok(()) };
-        let had_one = broker.release_token(&scope, &self.id, self.until).await?;
-        self.origin = None;
-        if had_one { Ok(()) } else { Err(SemaphoreError::Gone { scope: scope.to_string(), id: self.id.clone() }) }
+        let Some(origin) = self.origin.clone() else { return Ok(()) };
+        let mut is_kept = origin.own.is_kept.lock().await;
+        let has_another = origin.own.holders.load(SeqCst) > 1;
+        let had_one = has_another || origin.release(&self.id, self.until, &mut is_kept).await?;
+        self.forget();
+        if had_one {
+            Ok(())
+        } else {
+            Err(SemaphoreError::Gone { scope: origin.scope.to_string(), id: self.id.clone() })
+        }
     }
 }
 
 impl Drop for Token {
     fn drop(&mut self) {
-        let (Some((scope, broker)), Ok(runtime)) = (self.origin.take(), Handle::try_current()) else { return };
+        let (Some(origin), Ok(runtime)) = (self.forget(), Handle::try_current()) else { return };
         let (id, until) = (self.id.clone(), self.until);
         // A task of its own: the token, its semaphore and its job may be gone before the broker answers.
         runtime.spawn(async move {
-            if let Err(error) = broker.release_token(&scope, &id, until).await {
+            let mut is_kept = origin.own.is_kept.lock().await;
+            // A later acquire of the attempt has released it, or has it now.
+            if !*is_kept || origin.own.holders.load(SeqCst) > 0 {
+                return;
+            }
+            if let Err(error) = origin.release(&id, until, &mut is_kept).await {
+                let scope = &origin.scope;
                 tracing::warn!(%id, %scope, %error, "a token was not released; it ends with its attempt's deadline");
             }
         });

@@ -187,6 +187,11 @@ impl JobContext {
         self.0.beside.lock().get::<T>()
     }
 
+    /// Returns the value of type `T` beside this attempt, which the first caller makes.
+    pub(crate) fn extension_or_default<T: Default + Send + Sync + 'static>(&self) -> State<T> {
+        self.0.beside.lock().get_or_default()
+    }
+
     /// Returns a number that grows from run to run of this task, as long as the clocks of the workers agree: give it to a
     /// store that can refuse an older number, and a worker that was thought dead cannot overwrite the data of its successor.
     pub fn fence(&self) -> i64 {

@@ -138,6 +138,15 @@ impl StateMap {
         Arc::clone(value).downcast().ok().map(State)
     }
 
+    /// Returns the state of type `T`, which is made now if it is missing.
+    pub(crate) fn get_or_default<T: Default + Send + Sync + 'static>(&mut self) -> State<T> {
+        self.get::<T>().unwrap_or_else(|| {
+            let value = Arc::new(T::default());
+            self.0.insert(TypeId::of::<T>(), (value.clone(), type_name::<T>()));
+            State(value)
+        })
+    }
+
     /// Returns whether the state that `key` names is there.
     pub fn contains(&self, key: StateKey) -> bool {
         self.0.contains_key(&(key.id)())

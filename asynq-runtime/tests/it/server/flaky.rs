@@ -106,6 +106,8 @@ pub(crate) struct Flaky {
     pub(crate) extends_locks_after: Mutex<Option<oneshot::Receiver<()>>>,
     /// Told when a token was given whose answer then never comes.
     pub(crate) withholds_token: Mutex<Option<oneshot::Sender<()>>>,
+    /// The next acquire of a token takes effect, but is answered by an error of this kind.
+    pub(crate) loses_token: Mutex<Option<BrokerErrorKind>>,
     lease: Duration,
     /// Ids of tasks in the order in which they were settled, with their settlements.
     pub(crate) settled: Mutex<Vec<(String, Settlement)>>,
@@ -159,6 +161,7 @@ impl Flaky {
             extended: Mutex::default(),
             extends_locks_after: Mutex::default(),
             withholds_token: Mutex::default(),
+            loses_token: Mutex::default(),
             lease,
             settled: Mutex::default(),
         })

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use asynq_runtime::{
-    broker::{Broker, RunKey, RunToken},
+    broker::{Broker, BrokerErrorKind, RunKey, RunToken},
     job::{BlockingPool, Cancel, Codec, ContextParts, JobContext, StateMap},
     rate::Semaphore,
     task::TaskMessage,
@@ -29,18 +29,79 @@ fn attempt(broker: &Arc<dyn Broker>, task: &str) -> JobContext {
     })
 }
 
+/// Asks for a token, and leaves when it was given and before the answer.
+async fn leave(flaky: &Flaky, partner: &Semaphore, ctx: &JobContext) {
+    let (given, is_given) = oneshot::channel();
+    *flaky.withholds_token.lock().unwrap() = Some(given);
+    tokio::select! {
+        token = partner.acquire(ctx) => panic!("no answer comes: {token:?}"),
+        given = soon(is_given) => given.unwrap(),
+    }
+}
+
 #[tokio::test]
 async fn a_token_goes_back_although_its_caller_left_before_the_answer() {
     let flaky = Flaky::new(memory().await);
     let broker: Arc<dyn Broker> = flaky.clone();
-    let (given, is_given) = oneshot::channel();
-    *flaky.withholds_token.lock().unwrap() = Some(given);
     let partner = Semaphore::new("partner", 1).unwrap();
     let (leaves, waits) = (attempt(&broker, "leaves"), attempt(&broker, "waits"));
-    tokio::select! {
-        token = partner.acquire(&leaves) => panic!("no answer comes: {token:?}"),
-        given = soon(is_given) => given.unwrap(),
-    }
+    leave(&flaky, &partner, &leaves).await;
     let taken = async || partner.acquire(&waits).await.unwrap();
     eventually("the token comes back", taken).await.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn the_late_release_of_a_token_leaves_the_one_that_its_attempt_acquired_since() {
+    let flaky = Flaky::new(memory().await);
+    let broker: Arc<dyn Broker> = flaky.clone();
+    for max in [1, 2] {
+        let partner = Semaphore::new(format!("partner{max}"), max).unwrap();
+        let ctx = attempt(&broker, "again");
+        // The release begins while the attempt waits for its next token, and reaches the broker before that one's.
+        leave(&flaky, &partner, &ctx).await;
+        partner.acquire(&ctx).await.unwrap().expect("after a call that was dropped").release().await.unwrap();
+
+        *flaky.loses_token.lock().unwrap() = Some(BrokerErrorKind::Timeout);
+        partner.acquire(&ctx).await.unwrap_err();
+        let token = partner.acquire(&ctx).await.unwrap().expect("after a lost answer");
+
+        drop(token);
+        partner.acquire(&ctx).await.unwrap().expect("after a token that was dropped").release().await.unwrap();
+        let other = partner.acquire(&attempt(&broker, "other")).await.unwrap().expect("nothing is left");
+        other.release().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_token_that_was_acquired_twice_goes_back_with_the_last() {
+    let flaky = Flaky::new(memory().await);
+    let broker: Arc<dyn Broker> = flaky.clone();
+    let partner = Semaphore::new("partner", 2).unwrap();
+    let ctx = attempt(&broker, "twice");
+    let first = partner.acquire(&ctx).await.unwrap().unwrap();
+    *flaky.loses_token.lock().unwrap() = Some(BrokerErrorKind::Timeout);
+    partner.acquire(&ctx).await.unwrap_err();
+    leave(&flaky, &partner, &ctx).await;
+    let second = partner.acquire(&ctx).await.unwrap().unwrap();
+    second.release().await.unwrap();
+    let other = attempt(&broker, "other");
+    let others = partner.acquire(&other).await.unwrap().unwrap();
+    assert!(partner.acquire(&attempt(&broker, "late")).await.unwrap().is_none(), "the first is out");
+    first.release().await.unwrap();
+    others.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn an_acquire_that_the_broker_refused_releases_nothing() {
+    let flaky = Flaky::new(memory().await);
+    let broker: Arc<dyn Broker> = flaky.clone();
+    let partner = Semaphore::new("partner", 1).unwrap();
+    // The token shows that no release follows.
+    *flaky.loses_token.lock().unwrap() = Some(BrokerErrorKind::Denied);
+    partner.acquire(&attempt(&broker, "denied")).await.unwrap_err();
+    let other = attempt(&broker, "other");
+    // A release that was begun reaches the broker before the second call at the latest.
+    for _ in 0..2 {
+        assert!(partner.acquire(&other).await.unwrap().is_none());
+    }
 }

@@ -108,7 +108,10 @@ asynq_test_support::delegate! {
                 is_given.send(()).unwrap();
                 std::future::pending::<()>().await;
             }
-            Ok(given)
+            match self.loses_token.lock().unwrap().take() {
+                Some(kind) => Err(BrokerError::new(kind, "lost for a test")),
+                None => Ok(given),
+            }
         }
     }
 }
