@@ -15,15 +15,15 @@ fn in_queue(queue: &str, mut task: NewTask) -> NewTask {
     task
 }
 
-/// Makes a file with these tasks and damages a page in which the messages of the tasks `damaged` lie.
+/// Makes a file with these tasks and damages pages in which the messages of the tasks lie that are named `damaged` and a number.
 async fn damaged(tasks: impl IntoIterator<Item = NewTask>) -> (tempfile::TempDir, SqliteBroker) {
     let folder = tempfile::tempdir().unwrap();
     let file: PathBuf = folder.path().join("jobs.db");
     let broker = open(&file).await;
     for mut task in tasks {
-        if task.id == "damaged" {
+        if task.id.as_str().starts_with("damaged") {
             // Longer than a page: the message goes on in further pages, of which each begins with the number of the next.
-            task.message.payload = vec![b'~'; 20_000].into();
+            task.message.payload = vec![b'~'; 9_000].into();
         }
         enqueue(&broker, task).await.unwrap();
     }
@@ -118,4 +118,39 @@ async fn a_task_in_a_damaged_page_that_cannot_be_deleted_keeps_no_later_one() {
         assert_eq!(stats.completed + stats.archived, 1, "{state}");
         broker.close().await;
     }
+}
+
+/// Lets each task of the file be one whose retention has passed.
+fn expire_all(folder: &tempfile::TempDir) {
+    let file = rusqlite::Connection::open(folder.path().join("jobs.db")).unwrap();
+    let completed = TaskState::Completed.number();
+    let expire = format!("UPDATE task SET state = {completed}, at = 1; UPDATE tally SET state = {completed};");
+    file.execute_batch(&expire).unwrap();
+}
+
+/// Returns how many transactions the file has had, from the head of its index of the log.
+fn commits(folder: &tempfile::TempDir) -> u32 {
+    let index = fs::read(folder.path().join("jobs.db-shm")).unwrap();
+    u32::from_ne_bytes(index[8..12].try_into().unwrap())
+}
+
+#[tokio::test]
+async fn tasks_behind_one_that_cannot_be_deleted_are_deleted_together() {
+    let others = (0..60).map(|i| task(&format!("t{i}")));
+    let (folder, broker) = damaged([task("damaged")].into_iter().chain(others)).await;
+    expire_all(&folder);
+    let before = commits(&folder);
+    assert_eq!(broker.delete_expired(&queue(), 100).await.unwrap(), 60);
+    let commits = commits(&folder) - before;
+    assert!((1..10).contains(&commits), "{commits}");
+    broker.close().await;
+}
+
+#[tokio::test]
+async fn the_number_of_deleted_tasks_is_told_although_too_many_others_cannot_be_deleted() {
+    let tasks = (0..251).map(|i| task(&format!("damaged{i}")));
+    let (folder, broker) = damaged([task("a")].into_iter().chain(tasks).chain([task("b")])).await;
+    expire_all(&folder);
+    assert_eq!(broker.delete_expired(&queue(), 9).await.unwrap(), 1);
+    broker.close().await;
 }

@@ -1,6 +1,12 @@
 //! Deletes completed and archived tasks that have been kept long enough.
 
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use crate::{
     broker::BrokerError,
@@ -44,8 +50,9 @@ pub(super) async fn trim_archive(
 }
 
 /// Deletes the tasks that `find` finds, slice by slice, until a slice is not full or `limit` tasks are deleted. A slice that meets
-/// a damaged page is rolled back as a whole. From then on each task is deleted alone, and those that cannot be deleted are passed
-/// over; their error is returned if no other task was deleted.
+/// a damaged page is rolled back as a whole. Then tasks are deleted one by one up to the one that cannot be deleted, which is
+/// passed over; behind it slices are whole again. The error is returned if no task was deleted. The search ends after
+/// [`PASSED_OVER`] such tasks, and where tasks cannot even be listed.
 async fn delete(
     store: &Store,
     queue: &QueueName,
@@ -62,9 +69,12 @@ async fn delete(
             Ok::<_, rusqlite::Error>(find(view, q, n + passed_over)?.into_iter().skip(passed_over).collect::<Vec<_>>())
         };
         let (queue, look) = (queue.clone(), queue.clone());
+        let is_listed = Arc::new(AtomicBool::new(false));
+        let has_listed = Arc::clone(&is_listed);
         let command = WriteCommand::new(Priority::Forward, slice, move |tx| {
             let Some(q) = tx.view.queue(&queue)? else { return Ok(0) };
             let old = find(&tx.view, q, slice)?;
+            has_listed.store(true, Ordering::Relaxed);
             for Old { seq, id, lock } in &old {
                 tx.delete(&TaskToDelete { seq: *seq, q, state, id, lock: lock.as_deref() })?;
             }
@@ -79,9 +89,13 @@ async fn delete(
             most = 1;
             continue;
         }
-        if met_damage(&answer) && passed_over < PASSED_OVER {
-            passed_over += 1;
+        if met_damage(&answer) {
             damage = answer.err();
+            // Where the list itself meets the damage, the next one does, too.
+            if passed_over == PASSED_OVER || !is_listed.load(Ordering::Relaxed) {
+                break;
+            }
+            (passed_over, most) = (passed_over + 1, DELETES);
             continue;
         }
         let now = answer?;
@@ -140,4 +154,37 @@ fn superfluous(view: &View<'_>, q: i64, max_age: i64, max_size: i64, limit: usiz
         .filter(|(i, (at, _))| *i < excess || *at <= too_old)
         .map(|(_, (_, task))| task)
         .collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use rusqlite::{Error::SqliteFailure, ffi};
+
+    use super::{
+        super::super::{SqliteBroker, SqliteOptions},
+        *,
+    };
+    use crate::broker::BrokerErrorKind;
+
+    static LOOKS: AtomicUsize = AtomicUsize::new(0);
+
+    fn in_a_damaged_page(_: &View<'_>, _: i64, _: usize) -> rusqlite::Result<Vec<Old>> {
+        LOOKS.fetch_add(1, Ordering::SeqCst);
+        Err(SqliteFailure(ffi::Error::new(ffi::SQLITE_CORRUPT), None))
+    }
+
+    #[tokio::test]
+    async fn a_list_in_a_damaged_page_is_not_read_for_each_task_that_could_be_passed_over() {
+        let broker = SqliteBroker::in_memory(SqliteOptions::default()).await.unwrap();
+        let queue = QueueName::new("default").unwrap();
+        let name = queue.clone();
+        let add = WriteCommand::new(Priority::Insert, 1, move |tx| tx.queue_or_new(&name));
+        broker.store.write(add).await.unwrap();
+        let answer = delete(&broker.store, &queue, 9, TaskState::Completed, in_a_damaged_page).await;
+        assert_eq!(answer.unwrap_err().kind(), BrokerErrorKind::Corrupt);
+        let looks = LOOKS.load(Ordering::SeqCst);
+        assert!(looks < PASSED_OVER, "{looks}");
+    }
 }
