@@ -3,6 +3,7 @@
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use super::{Server, retry_backoff::RetryBackoff, server_context::ServerContext};
+use crate::task::QueueName;
 
 /// Most queues of one server that are asked for groups.
 const MOST_ASKED: usize = 100;
@@ -44,26 +45,26 @@ pub(super) async fn gos_archive(context: &ServerContext) {
 }
 
 /// Warns of tasks that wait in groups where this server aggregates nothing: a version of the program without the aggregation may be
-/// the only one that is left. Asks each queue until it answers once, also those that a pattern finds later, until it is dropped.
+/// the only one that is left. Asks each queue until it answers once, also those that a pattern finds later, until it is dropped. While
+/// the broker is away, a pass ends with the first queue: the others are away with it.
 pub(super) async fn left_groups(context: Arc<ServerContext>) {
-    let mut asked = HashSet::new();
+    let mut asked: HashSet<QueueName> = HashSet::new();
     let mut retry_backoff = RetryBackoff::new("warnings", LONGEST_PAUSE);
     while context.aggregations.is_empty() && asked.len() < MOST_ASKED {
         let queues = context.queues.now();
-        let (mut unanswered, mut pause) = (Vec::new(), None);
-        for queue in queues.names().iter().filter(|queue| asked.insert((*queue).clone())).take(MOST_ASKED) {
-            let page = match context.answer(context.broker.groups(queue, None, 1)).await {
-                Ok(page) => page,
-                Err(error) => {
-                    // Any other error would come again.
-                    if error.is_unavailable() {
-                        pause = Some(retry_backoff.on_error(&error));
-                        unanswered.push(queue);
-                    }
-                    continue;
-                }
-            };
-            if let Some(first) = page.groups.first() {
+        let fresh: Vec<_> = queues.names().iter().filter(|queue| !asked.contains(*queue)).take(MOST_ASKED).collect();
+        let mut failed = None;
+        for queue in fresh {
+            let page = context.answer(context.broker.groups(queue, None, 1)).await;
+            match page.as_ref().err().filter(|error| error.is_unavailable()) {
+                Some(error) => failed = Some(error.clone()),
+                // Any other error would come again.
+                None => _ = asked.insert(queue.clone()),
+            }
+            if failed.is_some() && !context.broker.has_parts() {
+                break;
+            }
+            if let Some(first) = page.iter().flat_map(|page| &page.groups).next() {
                 tracing::warn!(
                     %queue,
                     group = %first.group,
@@ -72,17 +73,14 @@ pub(super) async fn left_groups(context: Arc<ServerContext>) {
                 );
             }
         }
-        for queue in unanswered {
-            asked.remove(queue);
-        }
-        let Some(pause) = pause else {
+        let Some(error) = failed else {
             retry_backoff.on_success();
             context.queues.changed(&queues).await;
             continue;
         };
         tokio::select! {
             () = context.queues.changed(&queues) => {}
-            () = tokio::time::sleep(pause) => {}
+            () = tokio::time::sleep(retry_backoff.on_error(&error)) => {}
         }
     }
 }

@@ -81,6 +81,8 @@ pub(crate) struct Flaky {
     pub(crate) refuse_shapes: AtomicU32,
     /// The number of lists of groups that fail.
     pub(crate) refuse_groups: AtomicU32,
+    /// The queues whose groups were listed, also in vain.
+    pub(crate) lists_groups: Mutex<Vec<String>>,
     /// The number of steps of walks over the groups of a queue.
     pub(crate) walks: AtomicU32,
     /// Every step of a walk over groups is followed by another.
@@ -148,6 +150,7 @@ impl Flaky {
             refuse_looks: AtomicU32::new(0),
             refuse_shapes: AtomicU32::new(0),
             refuse_groups: AtomicU32::new(0),
+            lists_groups: Mutex::default(),
             walks: AtomicU32::new(0),
             endless_walks: AtomicBool::new(false),
             claims: Mutex::default(),

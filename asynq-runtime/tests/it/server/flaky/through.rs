@@ -47,6 +47,7 @@ asynq_test_support::delegate! {
             after: Option<&GroupStep>,
             limit: usize,
         ) -> Result<GroupPage, BrokerError> {
+            self.lists_groups.lock().unwrap().push(queue.to_string());
             if counts_down(&self.refuse_groups) {
                 return Err(down());
             }
