@@ -19,7 +19,7 @@ mod start;
 mod wait;
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     future::poll_fn,
     mem,
     sync::{Arc, atomic::Ordering},
@@ -167,37 +167,48 @@ impl Fetcher {
     }
 
     /// Asks the queues by rank, each only for the slots that those above it left free. Queues of one rank share the slots by
-    /// weight, and are asked until they are empty. Returns how many tasks came. A queue that cannot be asked keeps nothing from
-    /// those beside and below it, unless the broker as a whole is away: it may be back for those below.
+    /// weight, and are asked until they are short, as far as the pass does not take long: then the next one looks at the queues
+    /// above first. Returns how many tasks came. A queue that cannot be asked keeps nothing from those beside and below it, unless
+    /// the broker as a whole is away: it may be back for those below.
     ///
     /// # Errors
     ///
     /// No task came, and a queue could not be asked.
     async fn fetch_by_rank(&mut self, room: usize) -> Result<usize, BrokerError> {
         let queues = Arc::clone(&self.queues);
-        let (mut left, mut failed) = (room, None);
+        let (mut left, mut failed, mut unanswered) = (room, None, HashSet::<usize>::new());
+        let since = Instant::now();
         'ranks: for equals in queues.ranked() {
-            let mut equals = equals.clone();
+            let mut is_long = false;
             // Each call finds a queue empty, fills a slot, or fails.
             loop {
-                let open: Vec<Open> = self.open(equals.iter().copied()).collect();
+                let open: Vec<Open> =
+                    self.open(equals.iter().copied().filter(|queue| !unanswered.contains(queue))).collect();
                 if open.is_empty() {
                     break;
                 }
                 // Slots that became free meanwhile are for the next pass, which starts at the top again.
-                if left == 0 || self.context.quiet.is_cancelled() {
+                if left == 0 || is_long || self.context.quiet.is_cancelled() {
                     break 'ranks;
                 }
                 let shares = queues.probe(left, &open, &mut self.random);
                 match self.fetch(&shares).await {
-                    Ok(taken) => left = left.saturating_sub(taken),
+                    Ok(taken) => {
+                        left = left.saturating_sub(taken);
+                        // The next pass waits for the layers first.
+                        if taken > 0 && self.context.layer_stack.is_some() && self.permit.is_none() {
+                            break 'ranks;
+                        }
+                        // A pass with a failure goes on: the next one may fail for as long, and never come to the ranks below.
+                        is_long = failed.is_none() && since.elapsed() >= ready_queues::SHORT;
+                    }
                     Err(error) if error.is_unavailable() && !self.context.broker.has_parts() => {
                         failed = Some(error);
                         break 'ranks;
                     }
                     Err(error) => {
                         failed = failed.or(Some(error));
-                        equals.retain(|queue| shares.iter().all(|(asked, _)| asked != queue));
+                        unanswered.extend(shares.iter().map(|&(queue, _)| queue));
                     }
                 }
             }

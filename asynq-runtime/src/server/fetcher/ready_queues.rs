@@ -12,7 +12,7 @@ use super::{
 use crate::{broker::BrokerError, task::QueueName};
 
 /// A queue that gave few tasks, and fewer than it was asked for, counts as empty for this long, while others have work.
-const SHORT: Duration = Duration::from_millis(10);
+pub(super) const SHORT: Duration = Duration::from_millis(10);
 /// After a look at many queues, so many times its duration is spent on fetches: looks take at most a tenth of the time.
 const FETCHES: u32 = 9;
 /// The next look comes after this time at the latest, however slowly the broker answers.

@@ -45,6 +45,10 @@ pub(crate) struct Flaky {
     pub(crate) lose_dequeues: AtomicU32,
     /// The tasks of those dequeues, until they are released.
     unanswered: Mutex<Vec<Run>>,
+    /// Whether each dequeue takes longer than a queue that gave nothing counts as empty.
+    pub(crate) slow_dequeues: AtomicBool,
+    /// The names of the calls that fetch: `ready` and `dequeue`.
+    pub(crate) fetches: Mutex<Vec<&'static str>>,
     /// The number of dequeues.
     pub(crate) dequeues: AtomicU32,
     /// Every wait for tasks ends at once without a reason.
@@ -132,6 +136,8 @@ impl Flaky {
             refuse_dequeues: AtomicU32::new(0),
             lose_dequeues: AtomicU32::new(0),
             unanswered: Mutex::default(),
+            slow_dequeues: AtomicBool::new(false),
+            fetches: Mutex::default(),
             dequeues: AtomicU32::new(0),
             spurious_wakeups: AtomicBool::new(false),
             alarms: Mutex::default(),
@@ -213,6 +219,10 @@ impl Consume for Flaky {
     ) -> Result<Vec<Run>, BrokerError> {
         self.pulse("dequeue_sparing").await;
         self.dequeues.fetch_add(1, SeqCst);
+        self.fetches.lock().unwrap().push("dequeue");
+        if self.slow_dequeues.load(SeqCst) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
         if counts_down(&self.refuse_dequeues) {
             return Err(down());
         }
@@ -278,6 +288,7 @@ impl Consume for Flaky {
     }
 
     async fn ready(&self, queues: &[QueueName], quarantined: Quarantined) -> Result<Vec<QueueName>, BrokerError> {
+        self.fetches.lock().unwrap().push("ready");
         self.pulse("ready").await.ready(queues, quarantined).await
     }
 

@@ -1,6 +1,9 @@
 //! Settings that a server refuses, the queues that it serves, and services beside the jobs.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::Ordering::SeqCst},
+    time::Duration,
+};
 
 use asynq_runtime::{
     BoxError, Client, Registry, Server, State,
@@ -15,7 +18,7 @@ use asynq_runtime::{
 };
 use tokio::sync::{mpsc, oneshot};
 
-use super::{Log, logged, memory, server, soon, start};
+use super::{Log, flaky::Flaky, logged, memory, server, soon, start};
 
 struct Mailer;
 
@@ -134,6 +137,23 @@ async fn by_strict_priority_a_queue_waits_until_all_of_greater_weight_are_empty(
     }
     started.sort();
     assert_eq!(started, high);
+}
+
+#[tokio::test]
+async fn by_strict_priority_queues_that_take_long_are_asked_after_a_look_at_those_above() {
+    let flaky = Flaky::new(memory().await);
+    flaky.slow_dequeues.store(true, SeqCst);
+    let broker: Arc<dyn Broker> = flaky.clone();
+    named::job("low").queue("low").enqueue(&Client::new(broker.clone())).await.unwrap();
+    let (builder, mut log) = server::<(named,)>(&broker);
+    let empty = (0..5).map(|i| (format!("mid:{i}"), 5));
+    let builder = builder.queue("high", 9).queues(empty).queue("low", 1);
+    let _running = start(builder.strict_priority().concurrency(1)).await;
+    assert_eq!(logged(&mut log).await, "low");
+    // The first pass asks the queue above and one of the empty ones, and the last pass the last of them and the one below.
+    let fetches = flaky.fetches.lock().unwrap().clone();
+    let longest = fetches.split(|call| *call == "ready").map(<[_]>::len).max();
+    assert_eq!(longest, Some(2), "{fetches:?}");
 }
 
 #[tokio::test]
