@@ -176,7 +176,7 @@ impl Layered {
 }
 
 /// Unwraps an [`EnqueueError`] that came through the layers. The error of a layer is counted here, because no client below the layers
-/// has seen it.
+/// has seen it. A task that the layer passed on before is counted below as well: it may be stored.
 fn error_of(error: BoxError) -> EnqueueError {
     match error.downcast::<EnqueueError>() {
         Ok(own) => *own,
