@@ -1,5 +1,7 @@
 //! One task: read, run, archive, delete, move or cancel it.
 
+use tracing::Instrument as _;
+
 use super::{InspectError, Inspector, TaskChange, queue_name, task_id};
 use crate::{
     broker::{BrokerError, BrokerErrorKind, BulkAction, Changed, Failure},
@@ -125,13 +127,13 @@ impl Inspector {
         let inspector = self.clone();
         // On Redis a move has several steps, and no housekeeping ends one that breaks off. So a task of its own makes them all, also
         // when the caller stops waiting.
-        let moving = tokio::spawn(async move {
+        let moving = async move {
             match inspector.change(&queue, || inspector.broker.move_task(&queue, &id, &to)).await {
                 Ok(changed) => inspector.done(changed, TaskChange::Move, &queue, id).await,
                 Err(error) => Err(InspectError::not_moved(error, &to, &id)),
             }
-        });
-        moving.await.unwrap_or_else(|ended| {
+        };
+        tokio::spawn(moving.in_current_span()).await.unwrap_or_else(|ended| {
             Err(BrokerError::new(BrokerErrorKind::Unexpected, format!("the move of the task ended: {ended}")).into())
         })
     }
