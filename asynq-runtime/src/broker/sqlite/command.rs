@@ -179,7 +179,8 @@ impl<T> WriteCommand<T> {
         self
     }
 
-    /// Calls `then` with the result before the caller is answered, also if the caller has gone since the command was begun.
+    /// Calls `then` with the result before the caller is answered, also if the caller has gone since the command was begun. A
+    /// command that [`unless`](Self::unless) answers calls it, too, without a commit; no command has both.
     pub(super) fn after_commit(mut self, then: impl FnOnce(&T) + Send + 'static) -> Self {
         self.after_commit = Some(Box::new(then));
         self
