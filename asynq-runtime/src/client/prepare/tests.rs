@@ -354,21 +354,3 @@ fn a_debounced_task_waits_for_quiet_and_replaces_within_the_time_that_it_names()
     assert_eq!(made(raw().unique("1h").or_replace()), (When::Now, Some(seconds(3600)), Some(None)));
     assert_eq!(made(raw().unique("1h")), (When::Now, Some(seconds(3600)), None));
 }
-
-#[test]
-fn a_deadline_of_no_time_in_the_options_of_a_job_is_refused() {
-    #[derive(Serialize, Deserialize)]
-    struct Doomed {}
-
-    impl Job for Doomed {
-        const NAME: &'static str = "doomed";
-        const OPTIONS: JobOptions = JobOptions::new().deadline(Duration::ZERO);
-        type Output = JobResult;
-
-        async fn run(self, _: &JobContext) -> JobResult {
-            Ok(())
-        }
-    }
-
-    assert_eq!(refused(Doomed {}), "invalid option `deadline`: it must be longer than zero");
-}
