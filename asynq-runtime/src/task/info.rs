@@ -143,6 +143,18 @@ impl TaskInfo {
 
 partial_debug!(TaskInfo {
     id, queue, r#type, payload as length, state, ending, max_retry, retried, crashes, last_error, last_failed_at, timeout,
-    deadline, next_process_at, lease_until, retention, completed_at, result as length, progress, unique_key, group, headers,
-    replaced, ..
+    deadline, next_process_at, lease_until, retention, completed_at, archived_at, result as length, progress, unique_key, group,
+    headers, replaced, ..
 });
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_debug_text_of_an_archived_task_says_since_when() {
+        let archived_at = DateTime::from_timestamp(1_893_553_445, 0);
+        let task = TaskInfo { archived_at, ..TaskInfo::from_message(&TaskMessage::default(), TaskState::Archived) };
+        assert!(format!("{task:?}").contains(&format!("archived_at: {archived_at:?}")));
+    }
+}
