@@ -63,7 +63,7 @@ impl QueueNames {
         written.extend(queues.into_iter().map(|queue| (queue, (generation, Instant::now()))));
         if written.len() > MOST_WRITTEN {
             written.retain(|_, (on, since)| *on == generation && since.elapsed() < WRITTEN_FOR);
-            // Were nearly all kept, the next name would make each of them be looked at again.
+            // If nearly all names are fresh, clear the map: otherwise each further name looks at all of them again.
             if written.len() > MOST_WRITTEN / 2 {
                 written.clear();
             }

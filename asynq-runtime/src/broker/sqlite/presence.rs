@@ -95,7 +95,7 @@ impl Presence for SqliteBroker {
         let mut servers = self
             .store
             .read(move |view| {
-                // The clock was set back since such a beat, which does not grow old for as long.
+                // The clock was set back since such a beat, so the beat stays recent for as long.
                 let is_dead = |beat_at: i64, file: &str| {
                     beat_at > view.now && common.liveness.as_ref().is_some_and(|liveness| liveness.is_dead(file))
                 };

@@ -19,5 +19,5 @@ ON CONFLICT(scope, id) DO UPDATE SET until = excluded.until;
 DELETE FROM main.token WHERE scope = ?1 AND id = ?2 AND until = ?3;
 
 -- name: sweep
--- Forgets tokens of all scopes whose time is over: no task may ever ask for one of their scope again. ?1 now, ?2 how many.
+-- Forgets tokens of all scopes whose time is over: perhaps no task ever asks for a token of their scope again. ?1 now, ?2 how many.
 DELETE FROM main.token WHERE (scope, id) IN (SELECT scope, id FROM main.token WHERE until <= ?1 LIMIT ?2);
