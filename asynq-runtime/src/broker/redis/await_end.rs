@@ -18,7 +18,6 @@ use super::{
     reply,
     router::Answer,
     script::Call,
-    waits::{end, left},
 };
 use crate::task::{Extra, QueueName, TaskId, TaskInfo, TaskState};
 
@@ -112,7 +111,6 @@ impl RedisBroker {
         if queues.is_empty() {
             return Ok(true);
         }
-        let until = end(limit);
         let keys: Vec<Keys> = queues.iter().map(Keys::new).collect();
         let sizes: Vec<(&str, String)> = keys.iter().flat_map(sizes).collect();
         let listening = self.wake().waiters.listen(sizes.iter().map(|(_, key)| key.clone()).collect());
@@ -138,10 +136,10 @@ impl RedisBroker {
             };
             retries.answered();
             seen = Some(false);
-            if self.until_closed(timeout(left(until), received(&listening, tracking))).await?.is_err() {
+            if self.until_closed(timeout(retries.left(), received(&listening, tracking))).await?.is_err() {
                 return Ok(false);
             }
-            sleep(TOGETHER.min(left(until))).await;
+            sleep(TOGETHER.min(retries.left())).await;
         }
     }
 

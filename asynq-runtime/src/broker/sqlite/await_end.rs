@@ -18,7 +18,7 @@ use rusqlite::params;
 use tokio::{
     runtime::{self, Handle},
     sync::Notify,
-    time::{sleep, sleep_until, timeout_at},
+    time::{sleep, timeout},
 };
 use tokio_util::task::AbortOnDropHandle;
 
@@ -30,14 +30,7 @@ use crate::{
     task::{Extra, QueueName, TaskId, TaskInfo, TaskState},
 };
 
-use super::{
-    SqliteBroker,
-    inspect::is_idle,
-    sql,
-    store::{Store, far},
-    tx::View,
-    wake::notifier::Listener,
-};
+use super::{SqliteBroker, inspect::is_idle, sql, store::Store, tx::View, wake::notifier::Listener};
 
 /// Most tasks that one read looks at. Other reads run in between.
 const SLICE: usize = 500;
@@ -132,7 +125,7 @@ impl SqliteBroker {
         queues: &[QueueName],
         limit: Duration,
     ) -> Result<bool, BrokerError> {
-        let (until, queues) = (far(limit), Arc::<[QueueName]>::from(queues));
+        let queues = Arc::<[QueueName]>::from(queues);
         let (mut retries, mut seen) = (Retries::within(limit), None);
         let mut notifier = self.store.common.notifier.ends();
         loop {
@@ -151,13 +144,10 @@ impl SqliteBroker {
                 }
             }
             seen = Some(false);
-            if timeout_at(until, notifier.notified()).await.is_err() {
+            if timeout(retries.left(), notifier.notified()).await.is_err() {
                 return Ok(false);
             }
-            tokio::select! {
-                () = sleep(TOGETHER) => {}
-                () = sleep_until(until) => {}
-            }
+            sleep(TOGETHER.min(retries.left())).await;
         }
     }
 }
