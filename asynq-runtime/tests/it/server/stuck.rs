@@ -99,7 +99,7 @@ async fn a_blocking_job_that_never_gets_a_thread_has_not_failed() {
 }
 
 #[tokio::test]
-async fn a_server_with_a_limit_of_no_blocking_job_runs_one_at_a_time() {
+async fn a_server_with_a_limit_of_no_blocking_job_runs_blocking_jobs() {
     let broker = memory().await;
     let (builder, mut log) = server::<(quick,)>(&broker);
     let running = start(builder.blocking_limit(0)).await;
