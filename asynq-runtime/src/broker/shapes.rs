@@ -107,7 +107,8 @@ impl StoredShapes {
     /// Sets the number of the present connection: what was kept on another one is due again.
     #[cfg(any(feature = "redis", test))]
     pub(crate) fn on_connection(&self, number: u64) -> &Self {
-        // Every enqueue comes by: a store each would send the cache line from thread to thread.
+        // Every enqueue comes by. The look for the number takes a lock, and a store each would send one more cache line from thread
+        // to thread.
         if self.connection.load(Ordering::Relaxed) != number {
             self.connection.store(number, Ordering::Relaxed);
         }
