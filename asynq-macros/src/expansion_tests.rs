@@ -402,6 +402,20 @@ fn a_parameter_with_a_mistake_causes_no_second_error() {
     }
 }
 
+/// The job can be stored only if its arguments can, so that the check of such an argument would depend on itself.
+#[test]
+fn an_argument_that_holds_its_job_is_not_checked() {
+    let expansion = expand("#[job] async fn walk(depth: u8, then: Vec<walk>) {}");
+    assert!(expansion.contains("<u8 as __rt::Argument>::FITS"), "{expansion}");
+    assert!(!expansion.contains("<Vec<walk> as __rt::Argument>::FITS"), "{expansion}");
+}
+
+#[test]
+fn a_value_of_the_context_may_be_taken_apart() {
+    let expansion = expand("#[job] async fn a(#[from_context] Header(id): Header, month: u8) {}");
+    assert!(!expansion.contains("compile_error"), "{expansion}");
+}
+
 #[test]
 fn a_renamed_crate_leaves_no_trace_of_the_usual_path() {
     let expansion =

@@ -141,6 +141,9 @@ impl Attr {
 
 #[cfg(test)]
 mod tests {
+    use proc_macro2::{Delimiter, Group};
+    use quote::quote;
+
     use super::{super::options, *};
 
     /// Returns the messages for these options, in the order they are reported.
@@ -209,6 +212,17 @@ mod tests {
         let found =
             mistakes("alias = [\"\", 7, \"mail\"], upgrade = [from_v1, |old| old, 5], alias = [], upgrade = []");
         assert_eq!(found.len(), 8, "{found:#?}");
+    }
+
+    #[test]
+    fn an_element_of_a_list_may_come_from_a_macro() {
+        let from_macro = |tokens: &str| Group::new(Delimiter::None, tokens.parse().expect("tokens"));
+        let (old, from) = (from_macro("\"post\""), from_macro("from_v1"));
+        let errors = Errors::new();
+        let options = quote!(alias = [#old, "letter"], upgrade = [#from]);
+        let attr = Attr::parse(options, Attribute::Job, &errors);
+        assert_eq!(errors.messages(), Vec::<String>::new());
+        assert_eq!(attr.alias.map(Setting::into_value), Some(vec!["post".to_owned(), "letter".to_owned()]));
     }
 
     #[test]
