@@ -57,7 +57,8 @@ pub(crate) fn due(spec: &CronSpec, missed: Missed, last: DateTime<Utc>, now: Dat
 }
 
 /// Decides as [`due`] does. Leases are extended on the same thread, so that `next` is called about three times for each tick that is
-/// counted or fired, however long the span is.
+/// counted or fired, however long the span is. Ticks with more than two distances, such as those of `0,5,20 * * * *`, take more
+/// calls: the third distance is bisected.
 fn due_by(next: Next<'_>, missed: Missed, last: DateTime<Utc>, now: DateTime<Utc>) -> Due {
     let Some(first) = next(last).filter(|&first| first <= now) else { return Due::default() };
     let newest = newest(next, first, now);
@@ -97,16 +98,23 @@ fn ticks(next: Next<'_>, first: DateTime<Utc>, newest: DateTime<Utc>) -> impl It
     std::iter::successors(Some(first), move |&at| next(at)).take_while(move |&at| at <= newest)
 }
 
-/// The newest `n` ticks of a span too long to walk through, found from its end. Most ticks have the distance of the two after them, so
-/// the one before is looked for there first.
+/// The newest `n` ticks of a span too long to walk through, found from its end. Most ticks have one of the last two distances between
+/// those after them, so the one before is looked for there first. The shorter distance comes first, because the longer one may pass
+/// over several ticks.
 fn newest_of(next: Next<'_>, first: DateTime<Utc>, last: DateTime<Utc>, n: usize) -> VecDeque<DateTime<Utc>> {
     let second = TimeDelta::seconds(1);
-    let (mut found, mut at, mut distance) = (VecDeque::from([last]), last, second);
+    let (mut found, mut at) = (VecDeque::from([last]), last);
+    let (mut distance, mut other) = (second, second);
     while found.len() < n && at > first {
-        let near = at.checked_sub_signed(distance + second).and_then(next);
-        let known = near.filter(|&near| first <= near && near < at).unwrap_or(first);
+        let near = |distance: TimeDelta| {
+            let near = at.checked_sub_signed(distance + second).and_then(next);
+            near.filter(|&near| first <= near && near < at)
+        };
+        let known = [distance.min(other), distance.max(other)].into_iter().find_map(near).unwrap_or(first);
         let before = newest(next, known, at - second);
-        distance = at - before;
+        if at - before != distance {
+            (distance, other) = (at - before, distance);
+        }
         at = before;
         found.push_front(at);
     }
@@ -239,6 +247,7 @@ mod tests {
             (CronSpec::parse(seconds), 7, Missed::All(10_000), 10_000, 30_100),
             (CronSpec::parse(bursts), 7, Missed::All(10_000), 10_000, 30_300),
             (CronSpec::parse_compat(minutes), 8, Missed::All(1_000), 1_000, 12_100),
+            (CronSpec::parse("0,5 * * * *"), 300, Missed::All(1_000), 1_000, 12_700),
         ] {
             let (spec, steps) = (spec.expect("a schedule"), Cell::new(0));
             let next = |after| {
