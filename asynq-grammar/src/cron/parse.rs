@@ -159,7 +159,7 @@ impl Reader<'_> {
     /// `*`, `?`, `N` or `N-M`, each with an optional `/S`.
     fn item(&self, place: Range<usize>, fields: &mut Fields) -> Result<(), CronError> {
         let (least, greatest) = self.kind.bounds();
-        let (span, step) = self.split(place, '/', "slash")?;
+        let (span, step) = self.split(place.clone(), '/', "slash")?;
         let (low, high) = self.split(span.clone(), '-', "hyphen")?;
         let is_star = matches!(&self.text[low.clone()], "*" | "?");
         let (start, mut end) = match &high {
@@ -181,12 +181,12 @@ impl Reader<'_> {
             }
         }
         if start > end {
-            let range = &self.text[span.clone()];
+            let (range, step) = (&self.text[span.clone()], &self.text[span.end..place.end]);
             let (from, to) = range.split_once('-').unwrap_or_default();
             let message = format!(
-                "the range `{range}` ends before it begins; write the smaller value first, or `{from}-{greatest},{least}-{to}`"
+                "the range `{range}` ends before it begins; write the smaller value first, or `{from}-{greatest}{step},{least}-{to}{step}`"
             );
-            return Err(self.wrong(message, span));
+            return Err(self.wrong(message, place));
         }
         let mut set = 0;
         let mut n = start;
