@@ -26,7 +26,7 @@ pub const MAX_PASSWORD_BYTES: usize = 1024;
 /// The password is empty, so that any visitor could log in, or longer than 1024 bytes, with which no login succeeds.
 pub fn hash_password(password: &str) -> Result<String, BoxError> {
     if !(1..=MAX_PASSWORD_BYTES).contains(&password.len()) {
-        return Err(format!("a password has 1 to {MAX_PASSWORD_BYTES} bytes").into());
+        return Err(format!("a password has 1 to {MAX_PASSWORD_BYTES} bytes, and this one {}", password.len()).into());
     }
     let salt = Uuid::new_v4();
     Ok(Argon2::default().hash_password_with_salt(password.as_bytes(), salt.as_bytes())?.to_string())
@@ -106,14 +106,14 @@ mod tests {
         let permit = password.permit().expect("a permit");
         assert!(password.is(longest.clone(), permit).await.expect("checked"));
         let error = hash_password(&(longest + "x")).expect_err("too long to log in with").to_string();
-        assert_eq!(error, "a password has 1 to 1024 bytes");
+        assert_eq!(error, "a password has 1 to 1024 bytes, and this one 1025");
     }
 
     /// A program that hashes a variable which is not set must not make a dashboard that admits any visitor.
     #[test]
     fn no_hash_is_made_of_an_empty_password() {
         let error = hash_password("").expect_err("any visitor could log in").to_string();
-        assert_eq!(error, "a password has 1 to 1024 bytes");
+        assert_eq!(error, "a password has 1 to 1024 bytes, and this one 0");
     }
 
     #[tokio::test]
