@@ -4,6 +4,7 @@ use std::{ffi::OsString, future::Future, sync::Arc, time::Duration};
 
 use asynq_runtime::{
     BoxError,
+    app::text_of_variable,
     job::{BoxFuture, IntoSpan, InvalidSpan},
     server::{Flag, Flags, Service, ServiceContext, ServiceEntry, ServiceRow},
 };
@@ -197,9 +198,7 @@ impl Service for SchedulerService {
 
 /// The trimmed value of a variable; `None` for a blank one.
 fn text(variable: &str, value: Option<OsString>) -> Result<Option<String>, BoxError> {
-    let not_text = |_| format!("{variable}: its value is not UTF-8 text");
-    let text = value.unwrap_or_default().into_string().map_err(not_text)?;
-    Ok(Some(text.trim().to_owned()).filter(|text| !text.is_empty()))
+    text_of_variable(value).map_err(|reason| format!("{variable}: {reason}").into())
 }
 
 /// The name of the program: the variable, or the name of its file. Linux adds a suffix to the path of a file that a deploy has

@@ -1,6 +1,6 @@
 //! Chooses the broker from a URL.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{ffi::OsString, path::PathBuf, sync::Arc};
 
 use crate::{
     broker::{Broker, BrokerError, BrokerErrorKind},
@@ -29,13 +29,19 @@ const REDIS_SCHEMES: [&str; 8] = [
 ///
 /// The variable is not text: another broker must not take its place.
 pub(crate) fn url_from_env() -> Result<String, BrokerError> {
-    let not_text =
-        |_| BrokerError::new(BrokerErrorKind::Config, format!("{URL_VARIABLE}: its value is not UTF-8 text"));
-    let value = std::env::var_os(URL_VARIABLE).unwrap_or_default().into_string().map_err(not_text)?;
-    Ok(match value.trim() {
-        "" => DEFAULT_URL.to_owned(),
-        url => url.to_owned(),
-    })
+    let not_text = |reason: &str| BrokerError::new(BrokerErrorKind::Config, format!("{URL_VARIABLE}: {reason}"));
+    let url = text_of_variable(std::env::var_os(URL_VARIABLE)).map_err(not_text)?;
+    Ok(url.unwrap_or_else(|| DEFAULT_URL.to_owned()))
+}
+
+/// Returns the value of a variable without blanks around it; `None` if it is blank or not set.
+///
+/// # Errors
+///
+/// The value is not text. The error does not show it, because it may hold a password.
+pub fn text_of_variable(value: Option<OsString>) -> Result<Option<String>, &'static str> {
+    let text = value.unwrap_or_default().into_string().map_err(|_| "its value is not UTF-8 text")?;
+    Ok(Some(text.trim().to_owned()).filter(|text| !text.is_empty()))
 }
 
 /// Returns whether each connection to `url` has a database of its own.

@@ -3,7 +3,11 @@
 use std::{ffi::OsString, time::Duration};
 
 use super::error::AppError;
-use crate::{connect::URL_VARIABLE, job::IntoSpan, task::QueueName};
+use crate::{
+    connect::{URL_VARIABLE, text_of_variable},
+    job::IntoSpan,
+    task::QueueName,
+};
 
 /// The settings that flags and environment can have. `None` leaves one to the set-up, and then to the default.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -78,13 +82,8 @@ impl Settings {
             (what, text): (&'static str, Option<OsString>),
             parse: impl FnOnce(&str) -> Result<T, String>,
         ) -> Result<Option<T>, AppError> {
-            // The value is not shown: there may be a password in it.
-            let not_text = |_| AppError::setting(what, "its value is not UTF-8 text");
-            let text = text.map(OsString::into_string).transpose().map_err(not_text)?;
-            match text.as_deref().map(str::trim) {
-                None | Some("") => Ok(None),
-                Some(text) => parse(text).map(Some).map_err(|reason| AppError::setting(what, reason)),
-            }
+            let text = text_of_variable(text).map_err(|reason| AppError::setting(what, reason))?;
+            text.map(|text| parse(&text)).transpose().map_err(|reason| AppError::setting(what, reason))
         }
         Ok(Self {
             url: field(get(&URL), |text| Ok(text.to_owned()))?,

@@ -294,7 +294,10 @@ pub use self::{
     program::Program,
 };
 #[doc(hidden)]
-pub use crate::censor::{usage_without_passwords, without_passwords};
+pub use crate::{
+    censor::{usage_without_passwords, without_passwords},
+    connect::text_of_variable,
+};
 
 #[cfg(all(test, feature = "sqlite"))]
 mod tests {
