@@ -58,7 +58,7 @@ impl Settings {
         // A blank variable counts as not set, because not every system that starts programs can leave one out. A flag can be left
         // out, and one that names no job must not run all of them.
         if get(&ONLY).is_some_and(|names| names.trim().is_empty()) {
-            return Err(AppError::setting(ONLY.flag, "it names no job: name those to run, or leave it out to run all"));
+            return Err(AppError::setting(ONLY.flag, crate::server::NO_JOB));
         }
         Self::read(|field| (field.flag, get(field).map(OsString::from)))
     }

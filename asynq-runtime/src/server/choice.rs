@@ -4,6 +4,9 @@ use asynq_grammar::{Pattern, names::check_job, nearest};
 
 use super::error::ServerError;
 
+/// The mistake of an option or a flag that restricts a server to no job.
+pub(crate) const NO_JOB: &str = "it names no job: name those to run, or leave it out to run all";
+
 /// Names and patterns of jobs, as they were given.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Choice {
@@ -34,7 +37,7 @@ impl Choice {
     pub(crate) fn check(&self, names: &[&str]) -> Result<Chosen, ServerError> {
         let only = self.only.as_deref();
         if only.is_some_and(<[_]>::is_empty) {
-            return Err(ServerError::option("only", "it names no job: name those to run, or leave it out to run all"));
+            return Err(ServerError::option("only", NO_JOB));
         }
         let only = read("only", only.unwrap_or_default(), names)?;
         let chosen = Chosen { only, except: read("except", &self.except, names)? };

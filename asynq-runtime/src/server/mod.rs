@@ -79,6 +79,8 @@ use parking_lot::Mutex;
 use tokio::{runtime, time::timeout};
 use tokio_util::sync::CancellationToken;
 
+#[cfg(feature = "main")]
+pub(crate) use self::choice::NO_JOB;
 use self::{
     active_runs::ActiveRuns,
     config::{ANSWER, Config},
