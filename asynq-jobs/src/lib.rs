@@ -59,8 +59,9 @@ pub use asynq_runtime::*;
 #[cfg(feature = "cron")]
 pub mod cron {
     pub use asynq_cron::*;
+
     // It takes the place of asynq-cron's, so that the attribute is the same one by every path.
-    pub use asynq_macros::facade_periodic as periodic;
+    pub use crate::periodic;
 
     /// The imports of a file with periodic jobs: `use asynq_jobs::cron::prelude::*;`.
     pub mod prelude {

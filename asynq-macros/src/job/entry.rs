@@ -57,10 +57,11 @@ impl<'a> Entry<'a> {
             Err(error) => errors.push(position, error),
         }
         derives.retain(|path| {
-            if is_of_serde(path) {
+            let is_there = is_of_serde(path);
+            if is_there {
                 errors.at(position, path, "every job derives this already; leave it out");
             }
-            !is_of_serde(path)
+            !is_there
         });
         go_on(input, errors, position, known);
         Some(derives)
