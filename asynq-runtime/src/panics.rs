@@ -233,7 +233,7 @@ mod tests {
         assert_eq!(first_line(&text), format!("panic [{}:{line}]: over there", file!()));
     }
 
-    /// So does a job with the panic of a tokio task, out of its `JoinError`.
+    /// A job resumes the panic of a tokio task in this way, by its `JoinError`.
     #[test]
     fn a_panic_that_is_resumed_does_not_get_the_place_of_another() {
         note_places();

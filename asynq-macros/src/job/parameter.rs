@@ -243,7 +243,8 @@ impl Argument {
     }
 }
 
-/// Returns whether the name of the job is in a type.
+/// Returns whether the name of the job is in a type. A module of that name counts too: without the check the compiler's own errors
+/// for the type appear, which are longer.
 pub(super) fn mentions(ty: &Type, job: &Ident) -> bool {
     keyword_in(ty.to_token_stream(), &job.to_string()).is_some()
 }

@@ -26,8 +26,8 @@ pub(super) fn check(job: &JobModel) -> TokenStream {
         .map(|ty| quote_spanned!(at(ty.span())=> let _ = <#ty as __rt::FromContext>::REQUIRES;));
     let part = job.attr.aggregates.as_deref();
     let part = part.map(|path| quote_spanned!(at(path.span())=> let () = <#path as __rt::Part>::FITS;));
-    // In a direct job `Job::Output` asks. A result that holds the job can be stored only if the arguments can, which this constant
-    // is asked for.
+    // In a direct job `Job::Output` asks. A result that holds the job can be stored only if this constant compiles, so the constant
+    // must not ask for such a result.
     let output = (!job.is_direct() && !mentions(&job.signature.output, ident)).then(|| {
         let ty = &job.signature.output;
         quote_spanned!(at(ty.span())=> let () = <#ty as __rt::IntoJobResult>::FITS;)
