@@ -5,7 +5,7 @@ use syn::Type;
 
 use super::{
     mistake::{Mistake, mistake},
-    type_tokens::{Static, bare, borrow_in, cow_without_a_lifetime, keyword_in, last_segment},
+    type_tokens::{Static, UNSIZED, bare, borrow_in, cow_without_a_lifetime, keyword_in, last_segment},
 };
 
 /// How an argument gets from the caller into the payload and from there into the function.
@@ -63,9 +63,6 @@ pub(super) fn check_sized(ty: &Type) -> Result<(), Mistake> {
     }
 }
 
-/// The standard library's types that exist behind a reference only. A user's type of such a name works too.
-const UNSIZED: [&str; 3] = ["Path", "OsStr", "CStr"];
-
 fn is_str(ty: &Type) -> bool {
     matches!(ty, Type::Path(path) if path.path.is_ident("str"))
 }
@@ -87,7 +84,8 @@ fn check_storable(ty: &Type) -> Result<(), Mistake> {
     if let Some(token) = cow_without_a_lifetime(ty.to_token_stream()) {
         return mistake(
             token,
-            "an argument is stored, so nothing in it can be borrowed; write `String`, or `Cow<'static, str>`",
+            "an argument is stored, so nothing in it can be borrowed; write an owned type such as `String`, or a `'static` in the `Cow`: \
+             `Cow<'static, str>`",
         );
     }
     match borrow_in(ty.to_token_stream(), Static::Allowed) {
@@ -141,6 +139,10 @@ mod tests {
             ("Cow<'_, str>", "refused"),
             ("Cow<str>", "refused"),
             ("&(u8, Vec<std::borrow::Cow<str>>)", "refused"),
+            ("Cow<[u8]>", "refused"),
+            ("Option<Cow<Path>>", "refused"),
+            ("Cow<'static, [u8]>", "owned"),
+            ("Cow<[u8; 4]>", "owned"),
             ("Cow<Order>", "owned"),
             ("&[&str]", "refused"),
             ("&dyn Display", "refused"),

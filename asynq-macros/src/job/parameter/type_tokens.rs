@@ -1,7 +1,11 @@
 //! Facts that the tokens of a type show although the type is not known.
 
 use proc_macro2::{TokenStream, TokenTree};
-use syn::{GenericArgument, PathArguments, PathSegment, Type};
+use quote::ToTokens;
+use syn::{GenericArgument, PathArguments, PathSegment, Type, parse2};
+
+/// The standard library's types that exist behind a reference only. A user's type of such a name works too.
+pub(super) const UNSIZED: [&str; 3] = ["Path", "OsStr", "CStr"];
 
 /// Returns the type without the invisible brackets of `macro_rules!` and without parentheses.
 pub(super) fn bare(ty: &Type) -> &Type {
@@ -78,12 +82,18 @@ pub(in crate::job) fn borrow_in(tokens: TokenStream, statics: Static) -> Option<
     None
 }
 
-/// Returns the first `Cow` of a `Cow<str>`. A function may leave the lifetime out, and the field of a struct may not.
+/// Returns the first `Cow` of a `Cow<str>`, `Cow<[u8]>` or `Cow<Path>`. A function may leave the lifetime out, and the field of a
+/// struct may not. A `Cow` of any other type may be the user's own, which has no lifetime.
 pub(super) fn cow_without_a_lifetime(tokens: TokenStream) -> Option<TokenTree> {
     let tokens: Vec<_> = tokens.into_iter().collect();
+    let is_unsized = |inner: &TokenTree| match inner {
+        TokenTree::Ident(name) => name == "str" || UNSIZED.iter().any(|known| name == known),
+        TokenTree::Group(group) => matches!(parse2(group.to_token_stream()), Ok(Type::Slice(_))),
+        _ => false,
+    };
     let is_cow = |three: &&[TokenTree]| match three {
-        [TokenTree::Ident(name), TokenTree::Punct(open), TokenTree::Ident(inner)] => {
-            name == "Cow" && open.as_char() == '<' && inner == "str"
+        [TokenTree::Ident(name), TokenTree::Punct(open), inner] => {
+            name == "Cow" && open.as_char() == '<' && is_unsized(inner)
         }
         _ => false,
     };
