@@ -169,7 +169,8 @@ pub trait Job: Serialize + DeserializeOwned + Send + Sized + 'static {
     /// The options that apply unless an enqueue sets others.
     const OPTIONS: JobOptions = JobOptions::new();
 
-    /// The shared states that [`run`](Self::run) needs; a server without one of them refuses to start.
+    /// The shared states that [`run`](Self::run) needs; a server without one of them refuses to start. [`StateKey::all`] joins those
+    /// of several [`FromContext`] types.
     const REQUIRES: &'static [StateKey] = &[];
 
     /// How arguments and results are encoded.

@@ -75,8 +75,7 @@ impl StateKey {
         Self { id: TypeId::of::<T>, name: type_name::<T> }
     }
 
-    /// Returns the number of keys in all lists.
-    #[doc(hidden)]
+    /// Returns the number of keys in all lists, which is the `N` of [`all`](Self::all).
     pub const fn count(lists: &[&[Self]]) -> usize {
         let (mut n, mut at) = (0, 0);
         while at < lists.len() {
@@ -86,8 +85,17 @@ impl StateKey {
         n
     }
 
-    /// Returns the `N` keys ([`count`](Self::count)) of all lists in one; surplus places name no state, `()`.
-    #[doc(hidden)]
+    /// Returns the `N` keys ([`count`](Self::count)) of all lists in one; surplus places name no state, `()`. A job written by hand
+    /// that takes several [`FromContext`](super::FromContext) types requires the states of each:
+    ///
+    /// ```
+    /// use asynq_runtime::{FromContext, State, job::StateKey};
+    ///
+    /// const EACH: &[&[StateKey]] = &[<State<u8> as FromContext>::REQUIRES, <State<String> as FromContext>::REQUIRES];
+    /// const REQUIRES: &[StateKey] = &StateKey::all::<{ StateKey::count(EACH) }>(EACH);
+    ///
+    /// assert_eq!(REQUIRES, [StateKey::of::<u8>(), StateKey::of::<String>()]);
+    /// ```
     pub const fn all<const N: usize>(lists: &[&[Self]]) -> [Self; N] {
         let mut all = [Self::of::<()>(); N];
         let (mut n, mut at) = (0, 0);
