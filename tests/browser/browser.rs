@@ -162,6 +162,21 @@ impl Browser {
         }
     }
 
+    /// Clicks as a mouse does that has clicked there `before` times just now.
+    pub(crate) async fn click_again(&self, css: &str, before: u64) {
+        let middle = format!(
+            "const element = document.querySelector({}); element.scrollIntoView({{ block: 'center' }});
+             const {{ x, y, width, height }} = element.getBoundingClientRect(); return [x + width / 2, y + height / 2]",
+            json!(css)
+        );
+        let at = self.js(&middle).await;
+        for event in ["mousePressed", "mouseReleased"] {
+            let parameters =
+                json!({ "type": event, "x": at[0], "y": at[1], "button": "left", "clickCount": before + 1 });
+            self.chromium("Input.dispatchMouseEvent", parameters).await;
+        }
+    }
+
     /// Presses keys at the current focus.
     pub(crate) async fn press(&self, keys: &str) {
         // Keys of the keyboard go to the focus. Keys sent to an element are refused while it is not shown yet, as a

@@ -8,6 +8,7 @@ mod hostile;
 mod kept;
 mod pages;
 mod pictures;
+mod presses;
 mod proxy;
 mod search;
 mod shop;

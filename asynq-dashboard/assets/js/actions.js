@@ -5,6 +5,10 @@
 import { isLoggedOut, loggedOut, refresh, stored } from "./live.js";
 
 export function actions() {
+  // A button may be another one after the first click of a double click, or do the same once more: a click counts once.
+  document.addEventListener("click", (event) => {
+    if (event.detail > 1 && event.target.closest("button")) { event.preventDefault(); event.stopImmediatePropagation(); }
+  }, true);
   document.addEventListener("click", (event) => {
     const button = event.target.closest("[data-post]");
     // A copy: the page may be redrawn while the question is read, and the button stand for something else.

@@ -1,0 +1,45 @@
+//! Presses that come twice, or to a page that has changed meanwhile.
+
+use asynq_runtime::task::TaskState;
+use asynq_tests::{SqliteStore, queue};
+
+use crate::{shop, wait, world::World};
+
+/// A script that counts in `window.posts` what the page posts from now on.
+const COUNT_POSTS: &str = "
+    window.posts = 0;
+    const fetched = window.fetch;
+    window.fetch = (url, options) => { window.posts += options?.method === 'POST'; return fetched(url, options); };";
+
+#[test]
+fn a_double_click_does_a_thing_once_and_undoes_nothing() {
+    wait(async {
+        let world = World::<SqliteStore>::shop().await;
+        let (browser, broker) = (&world.browser, world.fixture.broker());
+        let said = |text: &str| format!("document.querySelector('#said').textContent.includes('{text}')");
+
+        world.open("/").await;
+        browser.js(COUNT_POSTS).await;
+        browser.click_again("#q-mail button", 0).await;
+        browser.until(&said("is paused")).await;
+        browser.until("document.querySelector('#q-mail button').textContent === 'Resume'").await;
+        browser.click_again("#q-mail button", 1).await;
+        assert_eq!(browser.js("return window.posts").await, 1);
+        assert!(broker.queue_stats(&queue("mail")).await.unwrap().paused);
+
+        let before = broker.queue_stats(&queue("reports")).await.unwrap().count(TaskState::Pending);
+        world.open("/periodic").await;
+        browser.js(COUNT_POSTS).await;
+        let run = format!("[id='e-reports/{}'] [data-post$='/run']", shop::entry_id("report:nightly"));
+        browser.click_again(&run, 0).await;
+        browser
+            .until(&format!(
+                "document.querySelector('#said').textContent && !document.querySelector(\"{run}\").disabled"
+            ))
+            .await;
+        browser.click_again(&run, 1).await;
+        assert_eq!(browser.js("return window.posts").await, 1);
+        assert_eq!(broker.queue_stats(&queue("reports")).await.unwrap().count(TaskState::Pending), before + 1);
+        world.end().await;
+    });
+}
