@@ -1,7 +1,7 @@
 //! Presses that come twice, or to a page that has changed meanwhile.
 
-use asynq_runtime::task::TaskState;
-use asynq_tests::{SqliteStore, queue};
+use asynq_runtime::{Client, task::TaskState};
+use asynq_tests::{Build as _, Fixture, SqliteStore, queue, task};
 
 use crate::{shop, wait, world::World};
 
@@ -40,6 +40,31 @@ fn a_double_click_does_a_thing_once_and_undoes_nothing() {
         browser.click_again(&run, 1).await;
         assert_eq!(browser.js("return window.posts").await, 1);
         assert_eq!(broker.queue_stats(&queue("reports")).await.unwrap().count(TaskState::Pending), before + 1);
+        world.end().await;
+    });
+}
+
+#[test]
+fn a_button_that_has_the_focus_never_becomes_another_one() {
+    wait(async {
+        let world = World::of(Fixture::<SqliteStore>::real_time().await, Vec::new()).await;
+        let browser = &world.browser;
+        world.fixture.enqueue(task("t1").with_payload(r#"{"to":"ann"}"#)).await;
+        world.open("/queues/default/tasks/t1").await;
+        browser.js("document.querySelector(\"[data-post$='/archive']\").focus()").await;
+        Client::new(world.fixture.shared()).inspector().archive("default", "t1").await.unwrap();
+        browser.until("document.querySelector('.title .s-archived')").await;
+        assert_eq!(browser.count("[data-post$='/run']").await, 1);
+        assert_eq!(browser.js("return document.activeElement.localName").await, "body");
+
+        // The button that saves stays what it is where the task can also be run.
+        Client::new(world.fixture.shared()).inspector().run("default", "t1").await.unwrap();
+        browser.until("document.querySelector('.title .s-pending')").await;
+        browser.click("details:has(textarea) summary").await;
+        browser.js("document.querySelector('form[data-edit] button').focus()").await;
+        Client::new(world.fixture.shared()).inspector().archive("default", "t1").await.unwrap();
+        browser.until("document.querySelector('.title .s-archived')").await;
+        assert_eq!(browser.js("return document.activeElement.textContent").await, "Save");
         world.end().await;
     });
 }

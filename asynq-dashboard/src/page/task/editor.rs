@@ -38,8 +38,9 @@ fn form(view: &View) -> Markup {
             form.stack method="post" action=(edit) data-edit=(edit) data-run=(view.path(&["run"])) data-state=(view.task.state) data-as=(if view.payload.form == Form::Arguments { "arguments" } else { "payload" }) {
                 textarea name="text" spellcheck="false" autocomplete="off" aria-label="New arguments" { "\n" (view.payload.text) }
                 div.row {
-                    button.go name="then" value=(if is_pending { "" } else { "run" }) { @if is_pending { "Save" } @else { "Save and run now" } }
-                    @if !is_pending { button name="then" value="" { "Save" } }
+                    @if !is_pending { button #save-and-run.go name="then" value="run" { "Save and run now" } }
+                    // With an id of its own it never becomes the button that runs the task.
+                    button #save.go[is_pending] name="then" value="" { "Save" }
                     span.soft { "Its attempts stay counted." }
                 }
             }
