@@ -1,8 +1,8 @@
-//! A page behind a proxy that asks for a login, or refuses the fetches of the page.
+//! A page behind a proxy that asks for a login, refuses the fetches of the page, or leads to another version of the dashboard.
 
 use std::future::ready;
 
-use asynq_tests::{Fixture, SqliteStore};
+use asynq_tests::{Build as _, Fixture, SqliteStore, task};
 use axum::{
     Router,
     http::StatusCode,
@@ -61,6 +61,34 @@ fn a_page_whose_fetches_a_proxy_refuses_loads_itself_again_once() {
         assert_eq!(browser.js("return sessionStorage.loads").await, "2");
         browser.js(&format!("delete sessionStorage.passes; {fetches}")).await;
         browser.until("sessionStorage.loads === '3'").await;
+        world.leave().await;
+    });
+}
+
+#[test]
+fn an_open_page_loads_the_scripts_of_a_new_version_once_nothing_typed_is_lost() {
+    wait(async {
+        let mut world = World::of(Fixture::<SqliteStore>::real_time().await, Vec::new()).await;
+        world.fixture.enqueue(task("t1").with_payload(r#"{"to":"ann"}"#)).await;
+        world.open("/queues/default/tasks/t1").await;
+        let page = world.browser.js("return fetch(location.href).then((page) => page.text())").await;
+        let script = "return document.querySelector('script[type=module]').getAttribute('src')";
+        let script = world.browser.js(script).await;
+        let version = script.as_str().unwrap().split('/').nth(2).unwrap();
+        let newer = page.as_str().unwrap().replace(version, "0123456789abcdef").replace("<title>", "<title>Newer ");
+        world.browser.js("window.isOld = true; performance.now = () => 3_600_000").await;
+        world.browser.click("details:has(textarea) summary").await;
+        world.browser.fill("textarea", r#"{"to":"a long text"}"#).await;
+        world.browser.js("document.activeElement.blur()").await;
+        world.serve_instead(Router::new().fallback(move || ready(Html(newer.clone())))).await;
+        world.browser.until("document.title.startsWith('Newer')").await;
+        assert_eq!(world.browser.js("return window.isOld").await, true);
+        assert_eq!(
+            world.browser.js("return document.querySelector('textarea').value").await,
+            r#"{"to":"a long text"}"#
+        );
+        world.browser.js("document.querySelector('textarea').form.reset()").await;
+        world.browser.until("!window.isOld").await;
         world.leave().await;
     });
 }

@@ -6,6 +6,7 @@ const FRESH = 3000;
 const SOON = 500;
 const ASK = 5000;
 const PLACES = 4;
+const SETTLED = 60000;
 const RELOADED = "asynq-reloaded";
 let running = null;
 let waiting = null;
@@ -41,6 +42,16 @@ function here() {
 // Says whether a user has typed arguments that are not saved.
 function typed() {
   return [...document.querySelectorAll("textarea")].some((text) => text.value && text.value !== text.defaultValue);
+}
+
+// Says whether `page` has the scripts of another version of the dashboard, which this page must load because its own do not know
+// the markup. It waits while that would lose what a user does here. A page is a minute old before: two versions may answer at one
+// address while a deploy lasts.
+function isOutdated(page) {
+  const script = (of) => of.querySelector("script[type=module]")?.getAttribute("src");
+  const inUse = "dialog[open], input[name=id]:checked, [aria-busy=true], #said:not(:empty), input:focus, select:focus, textarea:focus";
+  const isOther = script(page) && script(page) !== script(document);
+  return isOther && performance.now() > SETTLED && !typed() && !document.querySelector(inUse);
 }
 
 // Says whether an answer tells that the login is over: the dashboard's, or that of a proxy, which leads to another origin. A script
@@ -88,6 +99,7 @@ async function fetched() {
     if (!fresh) return away("The dashboard gave no page");
     // A task that runs, has ended or is gone has no editor.
     if (typed() && !fresh.querySelector("textarea")) return stay("This task cannot be edited now; what you typed stays here.");
+    if (isOutdated(page)) return location.reload();
     morph(main, fresh);
     document.title = page.title;
     const where = page.querySelector(".where");
