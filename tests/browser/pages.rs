@@ -159,6 +159,21 @@ fn an_open_page_shows_new_tasks_although_the_clock_was_set_back() {
     });
 }
 
+#[test]
+fn an_open_page_says_why_its_queue_cannot_be_read() {
+    wait(async {
+        let world = World::of(Fixture::<RedisStore>::real_time().await, Vec::new()).await;
+        world.fixture.enqueue(task("t1")).await;
+        world.open("/queues/default").await;
+        world.fixture.store.go().unwrap().put_text("pending");
+        let down = "return document.querySelector('#down').textContent";
+        let down = world.browser.turn_to("/queues/default", down).await;
+        let down = down.as_str().unwrap();
+        assert!(down.contains("cannot be read") && !down.contains("does not answer"), "{down}");
+        world.leave().await;
+    });
+}
+
 fn the_broker_page_shows_the_facts_of_the_broker<S: Store>() {
     wait(async {
         let world = World::<S>::shop().await;

@@ -92,3 +92,16 @@ fn an_open_page_loads_the_scripts_of_a_new_version_once_nothing_typed_is_lost() 
         world.leave().await;
     });
 }
+
+#[test]
+fn a_page_whose_dashboard_is_away_behind_its_proxy_does_not_blame_the_broker() {
+    wait(async {
+        let mut world = World::of(Fixture::<SqliteStore>::real_time().await, Vec::new()).await;
+        world.open("/").await;
+        let answer = (StatusCode::BAD_GATEWAY, Html("<h1>Bad Gateway</h1>"));
+        world.serve_instead(Router::new().fallback(move || ready(answer))).await;
+        world.browser.until("document.querySelector('#down').textContent.includes('502')").await;
+        assert!(!world.browser.text("#down").await.contains("broker"));
+        world.leave().await;
+    });
+}

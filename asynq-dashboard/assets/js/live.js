@@ -7,6 +7,7 @@ const SOON = 500;
 const ASK = 5000;
 const PLACES = 4;
 const SETTLED = 60000;
+const MOST_WHY = 200;
 const RELOADED = "asynq-reloaded";
 let running = null;
 let waiting = null;
@@ -95,8 +96,10 @@ async function fetched() {
     const page = new DOMParser().parseFromString(await answer.text(), "text/html");
     if (isLoggedOut(answer, page)) return loggedOut();
     const fresh = page.querySelector("main");
-    if (answer.status >= 500) return away("The broker does not answer");
-    if (!fresh) return away("The dashboard gave no page");
+    const [title, why] = ["h1", ".notice"].map((part) => fresh?.querySelector(part)?.textContent);
+    // The page of a failure says what is away. An answer without it is that of a proxy, whose dashboard is away.
+    if (answer.status >= 500 && why) return away(`${title}: ${why.slice(0, MOST_WHY).replace(/\.$/, "")}`);
+    if (answer.status >= 500 || !fresh) return away(`There is no page of the dashboard, but an answer with the status ${answer.status}`);
     // A task that runs, has ended or is gone has no editor.
     if (typed() && !fresh.querySelector("textarea")) return stay("This task cannot be edited now; what you typed stays here.");
     if (isOutdated(page)) return location.reload();
