@@ -71,6 +71,11 @@ fn the_keyboard_reaches_everything() {
         press_by_tab(browser, "[data-post$='/pause']").await;
         browser.until("document.querySelector('#said').textContent.includes('is paused')").await;
         assert!(stats().await.paused);
+        browser.until("document.activeElement.matches(\"[data-post$='/resume']\")").await;
+        // The key is still held: nothing is undone.
+        let held = "const button = document.activeElement;
+            return button.dispatchEvent(new KeyboardEvent('keydown', { key: 'Enter', repeat: true, bubbles: true, cancelable: true }))";
+        assert_eq!(browser.js(held).await, false);
         world.end().await;
     });
 }

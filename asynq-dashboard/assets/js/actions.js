@@ -9,6 +9,10 @@ export function actions() {
   document.addEventListener("click", (event) => {
     if (event.detail > 1 && event.target.closest("button")) { event.preventDefault(); event.stopImmediatePropagation(); }
   }, true);
+  // An Enter that is held would press the button again when its answer has come.
+  document.addEventListener("keydown", (event) => {
+    if (event.repeat && event.key === "Enter" && event.target.localName === "button") event.preventDefault();
+  });
   document.addEventListener("click", (event) => {
     const button = event.target.closest("[data-post]");
     // A copy: the page may be redrawn while the question is read, and the button stand for something else.
@@ -51,6 +55,7 @@ export async function runEach(from, data, addresses, sum) {
 }
 
 async function busy(from, work) {
+  const hadFocus = document.activeElement === from;
   from.disabled = true;
   from.setAttribute("aria-busy", "true");
   try {
@@ -58,6 +63,8 @@ async function busy(from, work) {
   } finally {
     from.disabled = false;
     from.removeAttribute("aria-busy");
+    // A browser takes the focus from a button that is disabled.
+    if (hadFocus && document.activeElement === document.body) from.focus();
     refresh(true);
   }
 }
