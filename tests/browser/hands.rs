@@ -237,6 +237,11 @@ fn everything_can_be_read_and_heard_in_light_and_dark() {
                 assert_eq!(browser.js(marks).await, json!([true, true, true, true, 2]), "{path}");
             }
         }
+        // A screen reader hears a message only in a place that was there before it.
+        world.open("/").await;
+        let tree = browser.chromium("Accessibility.getFullAXTree", json!({})).await;
+        let is_heard = |node: &&serde_json::Value| node["role"]["value"] == "status" && node["ignored"] == false;
+        assert_eq!(tree["nodes"].as_array().unwrap().iter().filter(is_heard).count(), 2);
         // The switch overrides the system's scheme, and is remembered.
         let back = "return getComputedStyle(document.body).backgroundColor";
         let dark = browser.js(back).await;
@@ -315,7 +320,7 @@ fn a_page_reports_that_the_broker_is_away_and_goes_on_when_it_is_back() {
         assert_eq!(browser.count("tbody tr").await, 3);
         browser.click("tbody tr:nth-child(2) input").await;
         server.kill();
-        browser.until("document.querySelector('#down').hidden === false").await;
+        browser.until("document.querySelector('#down').textContent").await;
         assert!(browser.text("#down").await.contains("The broker does not answer"));
         assert_eq!(browser.count("tbody tr").await, 3, "the known numbers stay");
         // An action is refused now, with a message.
@@ -324,7 +329,7 @@ fn a_page_reports_that_the_broker_is_away_and_goes_on_when_it_is_back() {
         // A page opened now shows the outage, and shows the tasks by itself when it is over.
         let window = browser.js("return location.href").await;
         server.restart();
-        browser.until("document.querySelector('#down').hidden === true").await;
+        browser.until("document.querySelector('#down').textContent === ''").await;
         assert_eq!(
             browser.js("return document.querySelectorAll('input[name=id]')[1].checked").await,
             true,
@@ -361,7 +366,7 @@ fn a_page_reports_that_the_file_is_gone_and_goes_on_when_a_program_has_it_again(
             }
         };
         carry(store.path().parent().unwrap(), elsewhere.path());
-        world.browser.until("document.querySelector('#down').hidden === false").await;
+        world.browser.until("document.querySelector('#down').textContent").await;
         assert!(world.browser.text("#down").await.contains("The broker does not answer"));
         assert_eq!(world.browser.count("tbody tr").await, 3, "the known numbers stay");
         // A page opened now says how to end the outage.

@@ -154,7 +154,7 @@ const LOOK: &str = "
     const address = (a) => ['href', 'src', 'action'].includes(a.name) && /^\\s*javascript:/i.test(a.value);
     const handler = [...document.querySelectorAll('*')].find((e) => [...e.attributes].some((a) => a.name.startsWith('on') || address(a)));
     const shown = [document.querySelector('h1')?.textContent ?? '', document.querySelector('main').textContent];
-    return [window.ran ?? strange?.outerHTML ?? handler?.outerHTML ?? null, document.querySelector('#down').hidden, ...shown]";
+    return [window.ran ?? strange?.outerHTML ?? handler?.outerHTML ?? null, document.querySelector('#down').textContent === '', ...shown]";
 
 /// The title and the text of the page, which must have no foreign content.
 async fn clean<S: Store>(world: &World<S>, path: &str) -> (String, String) {

@@ -116,10 +116,10 @@ fn typed_arguments_outlive_the_login() {
         browser.until("!document.querySelector('[aria-busy]')").await;
         let typed = "return document.querySelector('textarea').value";
         assert_eq!(browser.js(typed).await, r#"{"to":"a long text"}"#);
-        assert_eq!(browser.js("return document.querySelector('#down').hidden").await, false);
+        assert_eq!(browser.js("return document.querySelector('#down').textContent === ''").await, false);
 
         assert_eq!(browser.js(&post("/login", r#"{"password":"open sesame"}"#)).await, 204);
-        browser.until("document.querySelector('#down').hidden").await;
+        browser.until("document.querySelector('#down').textContent === ''").await;
         assert_eq!(browser.js(typed).await, r#"{"to":"a long text"}"#);
         browser.click("form[data-edit] button[value='']").await;
         browser.until("document.querySelector('#said').textContent && !document.querySelector('#said.bad')").await;
@@ -148,8 +148,7 @@ fn typed_arguments_outlive_the_editor() {
         browser.click("details:has(textarea) summary").await;
         browser.fill("textarea", r#"{"to":"a long text"}"#).await;
         let typed = "return document.querySelector('textarea')?.value";
-        let stays = "document.querySelector('#down').textContent.includes('what you typed stays here')
-            && !document.querySelector('#down').hidden";
+        let stays = "document.querySelector('#down').textContent.includes('what you typed stays here')";
 
         // A worker takes the task: there is nothing to edit for a while.
         inspector.run("default", "t1").await.unwrap();
@@ -160,7 +159,9 @@ fn typed_arguments_outlive_the_editor() {
         let half = Progress::new(0.5, "half");
         t.broker().write_progress(&run.key, &half).await.unwrap();
         t.settle(&run, retry(Duration::from_secs(3600), "boom")).await;
-        browser.until("document.querySelector('.title .s-retry') && document.querySelector('#down').hidden").await;
+        browser
+            .until("document.querySelector('.title .s-retry') && document.querySelector('#down').textContent === ''")
+            .await;
         assert_eq!(browser.js(typed).await, r#"{"to":"a long text"}"#);
 
         // The task is gone, until nothing is left that could be lost.
@@ -169,7 +170,7 @@ fn typed_arguments_outlive_the_editor() {
         assert_eq!(browser.js(typed).await, r#"{"to":"a long text"}"#);
         browser.fill("textarea", "").await;
         browser.until("document.querySelector('main').textContent.includes('Not here')").await;
-        assert_eq!(browser.js("return document.querySelector('#down').hidden").await, true);
+        assert_eq!(browser.js("return document.querySelector('#down').textContent === ''").await, true);
         world.leave().await;
     });
 }

@@ -57,7 +57,7 @@ fn a_page_whose_fetches_a_proxy_refuses_loads_itself_again_once() {
         browser.until("document.querySelector('#down').textContent.includes('refuses')").await;
         // The page goes on by itself once a fetch passes, and the next refusal loads it again.
         browser.js("sessionStorage.passes = 'yes'").await;
-        browser.until("document.querySelector('#down').hidden").await;
+        browser.until("document.querySelector('#down').textContent === ''").await;
         assert_eq!(browser.js("return sessionStorage.loads").await, "2");
         browser.js(&format!("delete sessionStorage.passes; {fetches}")).await;
         browser.until("sessionStorage.loads === '3'").await;

@@ -132,12 +132,11 @@ function stay(why) {
 function down(text) {
   const down = document.querySelector("#down");
   if (down.textContent !== text) down.textContent = text;
-  down.hidden = false;
   document.body.classList.add("stale", "away");
 }
 
 function back() {
-  document.querySelector("#down").hidden = true;
+  document.querySelector("#down").textContent = "";
   document.body.classList.remove("stale", "away");
 }
 

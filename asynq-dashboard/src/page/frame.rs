@@ -45,7 +45,7 @@ pub(crate) fn layout(app: &AppState, page: &Page) -> Markup {
             body {
                 a.skip href="#main" { "To the content" }
                 @if !bare { (top(app, page.active)) }
-                div #down role="status" aria-live="polite" hidden {}
+                div #down role="status" aria-live="polite" {}
                 main #main tabindex="-1" data-live=[page.kind.still.then_some("off")] data-failed[page.kind.failed] data-again[page.kind.waits] { (page.body) }
                 footer {
                     @if !bare { "Times are shown from now; hold the pointer over one for the exact time. Press " kbd { "?" } " for the keys." }
