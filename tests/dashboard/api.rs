@@ -107,6 +107,9 @@ async fn search_finds_by_id_type_arguments_error_state_and_time_and_goes_on() {
         fixture.enqueue(task(&format!("n{n:03}")).with_payload(format!("{{\"customer\":{n}}}"))).await;
     }
     fixture.enqueue(task("elsewhere").in_queue("low").after(Duration::from_secs(7200))).await;
+    // In a hex dump of 16 bytes a line the text is in two lines.
+    let bytes = [&b"\xff\x01\x02\x03\x04\x05\x06\x07\x08\x09"[..], b"Consumer-12345"].concat();
+    fixture.enqueue(task("bytes").in_queue("low").grouped("g").with_payload(bytes)).await;
     let served = Served::start(dashboard(&fixture)).await;
     // A task that was found by its id may come a second time.
     let all = async |query: &str| {
@@ -124,6 +127,8 @@ async fn search_finds_by_id_type_arguments_error_state_and_time_and_goes_on() {
         // Written as programs write it, with and without spaces, not as pages lay it out.
         ("q=%7B%22customer%22:149%7D", vec!["default/n149"]),
         ("q=%7B%20%22customer%22:149,%20%22order%22%20:%20%22a%20b%22", vec![]),
+        ("q=consumer-12345", vec!["low/bytes"]),
+        ("q=00000000", vec![]),
         ("q=n01&queue=low", vec![]),
         ("q=email:send&state=archived", vec!["default/failed"]),
         ("type=email:send&state=scheduled", vec!["low/elsewhere"]),

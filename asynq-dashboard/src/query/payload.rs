@@ -55,9 +55,9 @@ pub(crate) enum Form {
 }
 
 impl Rendered {
-    /// Returns the text that a search looks at: only text that is part of the bytes.
+    /// Returns the text that a search looks at: only text that is part of the bytes, which a hex dump is not.
     pub(crate) fn searchable(&self) -> &str {
-        if self.form == Form::Unreadable { "" } else { &self.text }
+        if matches!(self.form, Form::Unreadable | Form::Binary) { "" } else { &self.text }
     }
 
     /// Returns whether the text is JSON.

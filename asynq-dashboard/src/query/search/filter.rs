@@ -6,7 +6,7 @@ use chrono::{DateTime, Utc};
 use super::Query;
 use crate::{
     failure::Failure,
-    query::payload::{Reader, Rendered, json::compact},
+    query::payload::{Form, Reader, Rendered, json::compact},
 };
 
 /// A parsed query.
@@ -78,10 +78,14 @@ impl Filter {
             || task.last_error.as_deref().is_some_and(has)
             || task.group.as_deref().is_some_and(has)
             || task.headers.iter().any(|(key, value)| has(key) || has(value) || has(&format!("{key}={value}")))
-            || self.has_arguments(&reader.of_listed(task))
+            || self.has_arguments(&reader.of_listed(task), &task.payload)
     }
 
-    fn has_arguments(&self, arguments: &Rendered) -> bool {
+    fn has_arguments(&self, arguments: &Rendered, bytes: &[u8]) -> bool {
+        // A hex dump breaks texts at the ends of its lines, and its digits are not part of the bytes.
+        if arguments.form == Form::Binary {
+            return String::from_utf8_lossy(bytes).to_lowercase().contains(&self.text);
+        }
         let text = arguments.searchable().to_lowercase();
         // The text may be copied from a program, which writes JSON in one line, with spaces or without.
         text.contains(&self.text)
