@@ -8,7 +8,7 @@ use maud::{Markup, html};
 
 use super::{
     format::{count, distance, percent, size, span, when},
-    part::text::cell,
+    part::text::{BLOCK, beginning, cell},
 };
 
 /// How far a clock may be off before the page says so.
@@ -46,7 +46,7 @@ pub(super) fn render(number: usize, node: &Node, now: DateTime<Utc>) -> Markup {
             h2 { (cell(&node.address)) }
             dl.figures {
                 @for card in cards(node, now) {
-                    div { dt { (card.name) } dd.alarm[card.is_alarm] { (cell(&card.value)) @if !card.note.is_empty() { " " small { (cell(&card.note)) } } } }
+                    div { dt { (card.name) } dd.alarm[card.is_alarm] { (cell(&card.value)) @if !card.note.is_empty() { " " small { (beginning(&card.note, BLOCK)) } } } }
                 }
             }
             @if let Some(skew) = skew(node) { p.notice { (skew) } }
@@ -215,7 +215,7 @@ fn facts(facts: &[Fact]) -> Markup {
             summary { h2 { "All that it says of itself" } }
             @for section in facts.chunk_by(|a, b| a.section == b.section) {
                 h3 { (cell(section.first().map_or("", |fact| &fact.section))) }
-                dl.facts { @for fact in section { dt { (cell(&fact.name)) } dd.mono { (cell(&fact.value)) } } }
+                dl.facts { @for fact in section { dt { (cell(&fact.name)) } dd.mono { (beginning(&fact.value, BLOCK)) } } }
             }
         }
     }
@@ -297,11 +297,12 @@ mod tests {
     #[test]
     fn foreign_text_stays_text_and_sections_keep_their_order() {
         let mut node = node(&[("<b>", "<i>")]);
-        node.facts.push(Fact { section: "a".into(), name: "x".into(), value: "y".into() });
+        node.facts.push(Fact { section: "a".into(), name: "x".into(), value: "y".repeat(200) });
         let command = "EVAL <script>".to_owned();
         node.slow_calls = Some(vec![SlowCall { at: NOW, took: Duration::from_micros(12_300), command }]);
         let html = render(0, &node, NOW).into_string();
         assert!(!html.contains("<i>") && !html.contains("<script>"), "{html}");
+        assert!(html.contains(&"y".repeat(200)), "{html}");
         assert!(html.contains("12.3 ms") && html.find("<h3>s</h3>") < html.find("<h3>a</h3>"), "{html}");
     }
 }

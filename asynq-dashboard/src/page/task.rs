@@ -28,6 +28,9 @@ use crate::{
     state::AppState,
 };
 
+/// Most headers that are listed.
+const MOST_HEADERS: usize = 100;
+
 /// The query of the page.
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
 #[serde(default)]
@@ -239,7 +242,7 @@ fn facts(view: &View) -> Markup {
         section.panel {
             h2 { "Facts" }
             dl.facts {
-                dt { "Id" } dd.mono { (text::cell(task.id.as_str())) }
+                dt { "Id" } dd.mono { (task.id.as_str()) }
                 dt { "Type" } dd { (text::cell(&task.r#type)) }
                 dt { "Queue" } dd { a href=(href(&view.mount, &["queues", task.queue.as_str()])) { (text::cell(task.queue.as_str())) } }
                 dt { "Tried" } dd { (counted(task.retried.into(), "failure")) ", " "at most " (count(task.max_retry.into())) " retried" }
@@ -251,7 +254,7 @@ fn facts(view: &View) -> Markup {
                     @let path = href(&view.mount, &["queues", task.queue.as_str()]);
                     dt { "Group" } dd { a href=(with_query(&path, &[("state", "aggregating"), ("group", group)])) { (text::cell(group)) } }
                 }
-                @if let Some(key) = &task.unique_key { dt { "Unique key" } dd.mono { (text::cell(key)) } }
+                @if let Some(key) = &task.unique_key { dt { "Unique key" } dd.mono { (key) } }
                 @if let Some((server, worker)) = &view.runs_at {
                     dt { "Runs at" } dd { a href=(href(&view.mount, &["servers"])) { (text::cell(&server.host)) ":" (server.pid) } }
                     (fact(view.now, "Since", worker.start_time.and_then(Timestamp::to_datetime)))
@@ -262,10 +265,30 @@ fn facts(view: &View) -> Markup {
 }
 
 fn headers(view: &View) -> Markup {
+    let more = view.task.headers.len().saturating_sub(MOST_HEADERS);
     html! {
         section.panel {
             h2 { "Headers" }
-            dl.facts { @for (key, value) in view.task.headers.iter().take(100) { dt.mono { (text::cell(key)) } dd.mono { (text::cell(value)) } } }
+            dl.facts { @for (key, value) in view.task.headers.iter().take(MOST_HEADERS) { dt.mono { (text::cell(key)) } dd.mono { (text::beginning(value, view.limit)) } } }
+            @if more > 0 { p.soft { (count(more as u64)) " more are not listed." } }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_of_a_task_has_the_ends_of_long_values_and_says_how_many_headers_it_leaves_out() {
+        let long = |end: &str| "I".repeat(150) + end;
+        let mut view = View::of(&long("of the id"), b"");
+        view.limit = text::BLOCK;
+        view.task.unique_key = Some(long("of the key"));
+        view.task.headers = (0..102).map(|n| (n.to_string(), long("of the value"))).collect();
+        let shown = [facts(&view), headers(&view)].map(maud::PreEscaped::into_string).concat();
+        for part in ["of the id", "of the key", "of the value", "2 more are not listed"] {
+            assert!(shown.contains(part), "{part}: {shown}");
         }
     }
 }

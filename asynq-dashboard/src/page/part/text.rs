@@ -19,7 +19,12 @@ pub(crate) fn cut(text: &str, limit: usize) -> (&str, usize) {
 
 /// Renders a text for a cell of a table, cut to [`CELL`] characters.
 pub(crate) fn cell(text: &str) -> Markup {
-    let (head, more) = cut(text, CELL);
+    beginning(text, CELL)
+}
+
+/// Renders the first `limit` characters of a text, and whether there are more.
+pub(crate) fn beginning(text: &str, limit: usize) -> Markup {
+    let (head, more) = cut(text, limit);
     html! { (head) @if more > 0 { "…" } }
 }
 
