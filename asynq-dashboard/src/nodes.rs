@@ -36,21 +36,25 @@ pub(crate) struct NodeList {
     pub(crate) nodes: Vec<Node>,
     /// The slots and nodes of the first 500 queues in a cluster; empty elsewhere.
     pub(crate) slots: Vec<QueueSlot>,
+    /// How many queues beyond those are left out.
+    pub(crate) left_out: usize,
 }
 
 async fn ask(broker: &dyn Broker) -> Answer {
     let nodes = broker.nodes().await?;
+    let mut left_out = 0;
     let slots = match nodes.iter().any(|node| node.mode() == Some("cluster")) {
         true => {
             let mut queues = broker.queues().await?;
             queues.sort();
+            left_out = queues.len().saturating_sub(MOST_QUEUES);
             queues.truncate(MOST_QUEUES);
             // A login that may not read the slots still sees the nodes.
             broker.slots(&queues).await.unwrap_or_default()
         }
         false => Vec::new(),
     };
-    Ok(NodeList { nodes, slots })
+    Ok(NodeList { nodes, slots, left_out })
 }
 
 /// Reads the nodes for requests that show them.

@@ -92,5 +92,6 @@ pub(super) async fn nodes(State(app): State<AppState>) -> Answer {
         "at": json::time(report.at),
         "nodes": nodes.collect::<Vec<_>>(),
         "slots": slots.collect::<Vec<_>>(),
+        "left_out": list.left_out,
     })))
 }

@@ -54,7 +54,7 @@ fn render(health: &Health, report: Option<&NodesReport>) -> Markup {
             Some(NodesReport { nodes: Err(error), .. }) => p.notice.bad role="alert" { "It does not say how it does: " (cut(&error.to_string(), BLOCK).0) },
             Some(NodesReport { nodes: Ok(list), at, .. }) => {
                 @for (number, one) in list.nodes.iter().enumerate() { (node::render(number, one, health.now)) }
-                @if !list.slots.is_empty() { (slots(&list.slots)) }
+                @if !list.slots.is_empty() { (slots(&list.slots, list.left_out)) }
                 p.soft { "Asked " (when(Utc::now(), *at)) "." }
             }
         }
@@ -62,7 +62,7 @@ fn render(health: &Health, report: Option<&NodesReport>) -> Markup {
 }
 
 /// Renders the slots and nodes of queues in a cluster.
-fn slots(slots: &[QueueSlot]) -> Markup {
+fn slots(slots: &[QueueSlot], left_out: usize) -> Markup {
     html! {
         section.panel aria-label="Queues in the cluster" {
             h2 { "Queues in the cluster" }
@@ -76,6 +76,7 @@ fn slots(slots: &[QueueSlot]) -> Markup {
                     }
                 } }
             } }
+            @if left_out > 0 { p.soft { (count(left_out as u64)) " more are not listed." } }
         }
     }
 }
@@ -83,4 +84,15 @@ fn slots(slots: &[QueueSlot]) -> Markup {
 /// Formats a round trip: microseconds below a millisecond.
 fn micro(took: Duration) -> String {
     if took.as_millis() > 0 { span(took) } else { format!("{} µs", took.as_micros()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cluster_says_how_many_of_its_queues_are_not_listed() {
+        assert!(slots(&[], 2).into_string().contains("2 more are not listed."));
+        assert!(!slots(&[], 0).into_string().contains("more"));
+    }
 }

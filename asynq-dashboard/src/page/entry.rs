@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use super::{
     Page, Tab,
-    format::{exact, when, when_known},
+    format::{count, exact, when, when_known},
     part::{
         listing::empty,
         text::{self, cell, id},
@@ -30,6 +30,8 @@ use crate::{
 
 /// Enqueues on one page.
 const PER_PAGE: usize = 30;
+/// Most options that are listed.
+const MOST_OPTIONS: usize = 50;
 
 /// The query of the page.
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
@@ -100,7 +102,8 @@ fn render(view: &View) -> Markup {
                         @if let Some(sentence) = &entry.sentence { dt { "That is" } dd { (cell(sentence)) } }
                         dt { "Queue" } dd { a href=(href(&view.mount, &["queues", entry.queue.as_str()])) { (cell(entry.queue.as_str())) } }
                         dt { "Last" } dd { (when_known(now, entry.previous)) }
-                        @for option in entry.options.iter().take(50) { dt { "Option" } dd.mono { (cell(option)) } }
+                        @for option in entry.options.iter().take(MOST_OPTIONS) { dt { "Option" } dd.mono { (cell(option)) } }
+                        @if entry.options.len() > MOST_OPTIONS { dt { "Options" } dd { (count((entry.options.len() - MOST_OPTIONS) as u64)) " more are not listed." } }
                         @if let Some(state) = &entry.state {
                             dt { "Zone" } dd { (cell(&state.zone)) }
                             @if let Some(task) = &state.previous {

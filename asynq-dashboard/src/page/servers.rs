@@ -21,6 +21,8 @@ use crate::{failure::Failure, path::href, state::AppState};
 
 /// Most running tasks of one server that are listed.
 const MOST_RUNNING: usize = 100;
+/// Most queues of one server that are listed.
+const MOST_QUEUES: usize = 100;
 /// Most servers that are listed.
 const MOST_SERVERS: usize = 200;
 /// The meaning of a run that is stuck.
@@ -82,7 +84,8 @@ fn one(mount: &str, server: &ServerState, now: DateTime<Utc>) -> Markup {
             }
             div.row.soft {
                 span { @if info.strict_priority { "Strictly in this order:" } @else { "Queues by weight:" } }
-                @for (name, weight) in queues(info) { a.tag href=(href(mount, &["queues", name])) { (cell(name)) " " (weight) } }
+                @for (name, weight) in queues(info).into_iter().take(MOST_QUEUES) { a.tag href=(href(mount, &["queues", name])) { (cell(name)) " " (weight) } }
+                @if info.queues.len() > MOST_QUEUES { span { (count((info.queues.len() - MOST_QUEUES) as u64)) " more are not listed." } }
                 span.grow {}
                 span.mono { (cell(&info.server_id)) }
             }
@@ -132,7 +135,7 @@ fn run(mount: &str, worker: &WorkerInfo, now: DateTime<Utc>) -> Markup {
     }
 }
 
-/// Returns the queues of a server, the heaviest first, at most 100.
+/// Returns the queues of a server, the heaviest first.
 fn queues(info: &ServerInfo) -> Vec<(&str, i32)> {
     let mut queues: Vec<_> = info
         .queues
@@ -140,7 +143,6 @@ fn queues(info: &ServerInfo) -> Vec<(&str, i32)> {
         .map(|queue| (queue.queue.as_deref().unwrap_or_default(), queue.weight.unwrap_or_default()))
         .collect();
     queues.sort_by_key(|&(name, weight)| (std::cmp::Reverse(weight), name));
-    queues.truncate(100);
     queues
 }
 
@@ -193,6 +195,14 @@ mod tests {
         let page = |refuses_writes| render("", &[], refuses_writes, DateTime::UNIX_EPOCH).into_string();
         assert!(page(false).contains("No server is running"));
         assert!(page(true).contains("Redis takes no writes") && !page(true).contains("No server is running"));
+    }
+
+    #[test]
+    fn a_server_says_how_many_of_its_queues_are_not_listed() {
+        let mut server = server(0);
+        server.info.queues = vec![QueueWeight { queue: Some("q".into()), weight: Some(1) }; 102];
+        let html = render("", &[server], false, DateTime::UNIX_EPOCH).into_string();
+        assert!(html.contains("2 more are not listed") && html.matches("/queues/q").count() == 100, "{html}");
     }
 
     #[test]
