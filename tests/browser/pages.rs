@@ -141,6 +141,15 @@ fn the_days_of_a_chart_have_the_same_names_on_its_axis_and_under_the_pointer_in_
             let (day, under_the_pointer) = (label[0].as_str().unwrap(), label[1].as_str().unwrap());
             assert!(under_the_pointer.starts_with(&format!("{day}: Processed ")), "{day} is over {under_the_pointer}");
         }
+        // The hours of the other charts are those of UTC as well. The points are of the last minutes.
+        browser.until("document.querySelector('#size canvas')").await;
+        let apart = "const over = document.querySelector('#size .u-over'), { left, top, width } = over.getBoundingClientRect();
+            over.dispatchEvent(new MouseEvent('mousemove', { clientX: left + width / 2, clientY: top + 9 }));
+            const [, hour, minute] = document.querySelector('#size [data-at]').textContent.match(/^(\\d\\d):(\\d\\d).* UTC: Pending/);
+            const now = new Date(), apart = Math.abs(60 * (now.getUTCHours() - hour) + now.getUTCMinutes() - minute);
+            return Math.min(apart, 24 * 60 - apart)";
+        let apart = browser.js(apart).await.as_u64().unwrap();
+        assert!(apart < 90, "{apart} minutes");
         world.end().await;
     });
 }

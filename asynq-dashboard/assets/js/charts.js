@@ -70,8 +70,8 @@ function chart(element, text) {
     legend: { show: false },
     padding: [8, 10, 0, 0],
     cursor: { y: false, drag: { x: false, y: false }, points: { size: 5 } },
-    // Days are those of UTC, so their ticks are at its midnights.
-    ...(kind === "bars" && { tzDate: (seconds) => window.uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC") }),
+    // Times are those of UTC, as on the rest of the page, and the ticks of days are at its midnights.
+    tzDate: (seconds) => window.uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC"),
     scales: { x: { time: true }, y: { range: (_, low, high) => [0, Math.max(high, unit === "count" ? 4 : 1) * 1.05] } },
     axes: [
       { stroke: soft, grid, ticks: { show: false }, size: 24, font: FONT, values: (_, at) => at.map(kind === "bars" ? day : clock(times)), space: 56 },
@@ -86,7 +86,7 @@ function chart(element, text) {
     hooks: { setCursor: [(u) => {
       const at = u.cursor.idx;
       if (!head) return;
-      const when = kind === "bars" ? day(times[at]) : clock(times)(times[at]);
+      const when = kind === "bars" ? day(times[at]) : `${clock(times)(times[at])} UTC`;
       head.textContent = at == null || u.cursor.left < 0 ? said : `${when}: ${series.map(([, name, v]) => `${name} ${v[at] === null ? "–" : shown(v[at])}`).join(", ")}`;
     }] },
   }, [times, ...sums], element);
@@ -99,7 +99,7 @@ function chart(element, text) {
 
 // Hours and minutes; seconds where they tell times apart.
 const clock = (times) => {
-  const parts = { hour: "2-digit", minute: "2-digit", ...(times.at(-1) - times[0] < 300 && { second: "2-digit" }), hour12: false };
+  const parts = { hour: "2-digit", minute: "2-digit", ...(times.at(-1) - times[0] < 300 && { second: "2-digit" }), hourCycle: "h23", timeZone: "UTC" };
   return (seconds) => new Date(seconds * 1000).toLocaleTimeString(undefined, parts);
 };
 const day = (seconds) => new Date(seconds * 1000).toLocaleDateString(undefined, { day: "numeric", month: "short", timeZone: "UTC" });

@@ -118,8 +118,10 @@ async function fetched() {
   }
 }
 
+const asOf = () => `This is what was so at ${seen.toISOString().slice(11, 19)} UTC`;
+
 function away(what) {
-  stay(`${what}. This is what was so at ${seen.toLocaleTimeString()}; trying again.`);
+  stay(`${what}. ${asOf()}; trying again.`);
 }
 
 // Keeps the page as it is, says why, and asks for it again later.
@@ -170,7 +172,7 @@ async function ask(url) {
     const answer = await fetch(url, { redirect: "manual", signal: stop.signal });
     if (isLoggedOut(answer)) loggedOut();
   } catch {
-    down(`The dashboard does not answer. This is what was so at ${seen.toLocaleTimeString()}.`);
+    down(`The dashboard does not answer. ${asOf()}.`);
   }
   stop.abort();
 }

@@ -153,7 +153,7 @@ fn days(history: &[DayStats]) -> Chart {
         .map(|day| format!("{} today, {} failed", count(day.processed), percent(day.failed, day.processed)));
     Chart {
         id: "days",
-        title: "Runs per day",
+        title: "Runs per day (UTC)",
         kind: Kind::Bars,
         unit: Unit::Count,
         now: now.unwrap_or_default(),
