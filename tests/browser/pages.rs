@@ -141,6 +141,14 @@ fn the_days_of_a_chart_have_the_same_names_on_its_axis_and_under_the_pointer_in_
             let (day, under_the_pointer) = (label[0].as_str().unwrap(), label[1].as_str().unwrap());
             assert!(under_the_pointer.starts_with(&format!("{day}: Processed ")), "{day} is over {under_the_pointer}");
         }
+        // Only today has numbers, and its bar is whole: seven tenths of a day wide.
+        let bar = "const canvas = document.querySelector('#days canvas'), over = document.querySelector('#days .u-over').getBoundingClientRect();
+            const { left, top } = canvas.getBoundingClientRect(), by = devicePixelRatio;
+            const line = canvas.getContext('2d').getImageData((over.left - left) * by, (over.bottom - top - 3) * by, over.width * by, 1).data;
+            const wide = line.filter((alpha, at) => at % 4 === 3 && alpha > 200).length / by;
+            return Math.abs(wide - 0.7 * over.width / 30)";
+        let off = browser.js(bar).await.as_f64().unwrap();
+        assert!(off < 1.5, "{off} pixels");
         // The hours of the other charts are those of UTC as well. The points are of the last minutes.
         browser.until("document.querySelector('#size canvas')").await;
         let apart = "const over = document.querySelector('#size .u-over'), { left, top, width } = over.getBoundingClientRect();

@@ -1,6 +1,7 @@
 // Draws what `data-chart` and `data-spark` hold, by uPlot; colours come from the sheet.
 
 const drawn = new Map();
+const HALF_DAY = 43200;
 const FONT = "11px sans-serif";
 
 export function charts() {
@@ -68,11 +69,12 @@ function chart(element, text) {
     width: element.clientWidth || 300,
     height: element.clientHeight || 132,
     legend: { show: false },
-    padding: [8, 10, 0, 0],
+    padding: [8, 26, 0, 0],
     cursor: { y: false, drag: { x: false, y: false }, points: { size: 5 } },
     // Times are those of UTC, as on the rest of the page, and the ticks of days are at its midnights.
     tzDate: (seconds) => window.uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC"),
-    scales: { x: { time: true }, y: { range: (_, low, high) => [0, Math.max(high, unit === "count" ? 4 : 1) * 1.05] } },
+    // A bar stands around the midnight that begins its day.
+    scales: { x: { time: true, ...(kind === "bars" && { range: (_, low, high) => [low - HALF_DAY, high + HALF_DAY] }) }, y: { range: (_, low, high) => [0, Math.max(high, unit === "count" ? 4 : 1) * 1.05] } },
     axes: [
       { stroke: soft, grid, ticks: { show: false }, size: 24, font: FONT, values: (_, at) => at.map(kind === "bars" ? day : clock(times)), space: 56 },
       { stroke: soft, grid, ticks: { show: false }, size: 48, font: FONT, values: (_, at) => at.map(shown), space: 28 },
