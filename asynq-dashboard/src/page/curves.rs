@@ -52,9 +52,9 @@ pub(super) fn charts(series: &Series) -> Vec<Chart> {
             title: "Latency",
             kind: Kind::Lines,
             unit: Unit::Span,
-            now: now(|p| span(Duration::from_millis(p.latency_ms.into()))),
+            now: now(|p| span(Duration::from_millis(p.latency_ms))),
             times,
-            series: vec![row("latency", "Wait of the next task", |p| f64::from(p.latency_ms) / 1000.0)],
+            series: vec![row("latency", "Wait of the next task", |p| p.latency_ms as f64 / 1000.0)],
         },
     ]
 }

@@ -1,7 +1,7 @@
 //! The last hour of each queue in a bounded ring.
 //!
-//! A point has 48 bytes and a ring at most 720 of them, one each 5 seconds or less often, in a buffer of 1,024: 49 kB. At most 256
-//! queues have a ring, so that all rings stay below 13 MB however many queues there are. Where there are more, queues
+//! A point has 56 bytes and a ring at most 720 of them, one each 5 seconds or less often, in a buffer of 1,024: 57 kB. At most 256
+//! queues have a ring, so that all rings stay below 15 MB however many queues there are. Where there are more, queues
 //! have one that a user looked at or that work now.
 
 use std::{
@@ -45,7 +45,7 @@ pub(crate) struct Point {
     /// Runs per second that failed since the point before.
     pub(crate) failed: f32,
     /// For how long the next task has waited, in milliseconds.
-    pub(crate) latency_ms: u32,
+    pub(crate) latency_ms: u64,
 }
 
 /// Points, the oldest first.
@@ -198,7 +198,7 @@ impl Ring {
             aggregating: small(numbers.aggregating),
             processed,
             failed,
-            latency_ms: small(numbers.latency_ms),
+            latency_ms: numbers.latency_ms,
         });
     }
 }
@@ -238,6 +238,15 @@ mod tests {
     #[test]
     fn a_point_is_32_bytes_more_than_its_numbers_at_most() {
         assert!(size_of::<Point>() <= 56, "{}", size_of::<Point>());
+    }
+
+    #[test]
+    fn a_latency_of_months_is_kept() {
+        let (mut rings, now, at) = (Rings::default(), Instant::now(), DateTime::UNIX_EPOCH);
+        let mut stats = QueueStats::empty(QueueName::from_wire("a"), at);
+        stats.latency = Duration::from_secs(60 * 86_400);
+        rings.add(&Arc::new(Snapshot::new(at, vec![stats], Vec::new())), now);
+        assert_eq!(rings.series(None, now)[0].latency_ms, 5_184_000_000);
     }
 
     #[test]
