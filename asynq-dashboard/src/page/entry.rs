@@ -49,6 +49,8 @@ struct View {
     now: DateTime<Utc>,
     entry: Entry,
     history: Vec<SchedulerEnqueueEvent>,
+    /// Whether there are runs before those of this page.
+    has_older: bool,
     params: Params,
 }
 
@@ -61,12 +63,15 @@ pub(crate) async fn get(
     let params = Params { page: params.page.clamp(1, 10_000), ..params };
     let entry = periodic::one(&app, &queue, &id).await?;
     let history = periodic::history(&app, &id, Slice { number: params.page, size: PER_PAGE }).await?;
+    let has_older = history.len() == PER_PAGE
+        && !periodic::history(&app, &id, Slice { number: params.page * PER_PAGE + 1, size: 1 }).await?.is_empty();
     let view = View {
         mount: app.config.mount.clone(),
         can_change: !app.config.read_only,
         now: app.client.broker().now(),
         entry,
         history,
+        has_older,
         params,
     };
     Ok(Page::new(view.entry.r#type.clone(), Tab::Periodic, render(&view)))
@@ -130,7 +135,8 @@ fn history(view: &View, here: &str) -> Markup {
     html! {
         section.panel.flush {
             h2 { "History" }
-            @if view.history.is_empty() {
+            @if view.history.is_empty() && page > 1 { (empty("No older runs", &html! {})) }
+            @else if view.history.is_empty() {
                 (empty("Nothing enqueued yet", &html! { p { "Each run is listed here, for 90 days." } }))
             } @else {
                 div.scroll { table {
@@ -141,7 +147,7 @@ fn history(view: &View, here: &str) -> Markup {
             nav.pages aria-label="Pages" {
                 @if page > 1 { a.button rel="prev" href=(link(page - 1)) { "Newer" } }
                 span.grow {}
-                @if view.history.len() == PER_PAGE { a.button rel="next" href=(link(page + 1)) { "Older" } }
+                @if view.has_older { a.button rel="next" href=(link(page + 1)) { "Older" } }
             }
         }
     }
@@ -155,5 +161,49 @@ fn enqueued(view: &View, event: &SchedulerEnqueueEvent) -> Markup {
             td { @if let Some(at) = at { (when(view.now, at)) } }
             td.soft { @if let Some(at) = at { (exact(at)) } }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use asynq_runtime::task::{QueueName, SchedulerEntry};
+
+    use super::*;
+    use crate::query::payload;
+
+    fn shown(page: usize, runs: usize, has_older: bool) -> String {
+        let entry = Entry {
+            id: "e".into(),
+            queue: QueueName::from_wire("q"),
+            spec: String::new(),
+            sentence: None,
+            r#type: "report".into(),
+            payload: payload::any(b""),
+            options: Vec::new(),
+            previous: None,
+            next: Vec::new(),
+            state: None,
+            error: None,
+            listed: SchedulerEntry::default(),
+        };
+        let view = View {
+            mount: String::new(),
+            can_change: false,
+            now: DateTime::UNIX_EPOCH,
+            entry,
+            history: vec![SchedulerEnqueueEvent::default(); runs],
+            has_older,
+            params: Params { page, all: 0 },
+        };
+        history(&view, "/here").into_string()
+    }
+
+    #[test]
+    fn a_full_page_of_runs_leads_to_older_ones_only_where_there_are_some() {
+        assert!(shown(1, PER_PAGE, true).contains("Older"));
+        assert!(!shown(1, PER_PAGE, false).contains("Older"));
+        let behind = shown(2, 0, false);
+        assert!(behind.contains("No older runs") && !behind.contains("Nothing enqueued yet"), "{behind}");
+        assert!(shown(1, 0, false).contains("Nothing enqueued yet"));
     }
 }
