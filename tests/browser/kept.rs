@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use argon2::{Algorithm, Argon2, Params, PasswordHasher as _, Version};
 use asynq_dashboard::Dashboard;
-use asynq_runtime::{Client, task::Progress};
+use asynq_runtime::{Client, inspector::Force, task::Progress};
 use asynq_tests::{Build as _, Fixture, SqliteFixture, SqliteStore, queue, retry, task, task_id};
 use serde_json::json;
 
@@ -97,6 +97,21 @@ fn a_queue_stays_at_the_state_that_is_shown() {
         );
         assert_eq!(browser.js(PICKED).await, json!([["b"], false]));
         world.end().await;
+    });
+}
+
+#[test]
+fn a_page_whose_queue_went_shows_it_when_it_is_there_again() {
+    wait(async {
+        let world = World::of(Fixture::<SqliteStore>::real_time().await, Vec::new()).await;
+        let h1 = |text: &str| format!("document.querySelector('h1').textContent === '{text}'");
+        world.fixture.enqueue(task("t1")).await;
+        world.open("/queues/default").await;
+        Client::new(world.fixture.shared()).inspector().delete_queue("default", Force::Yes).await.unwrap();
+        world.browser.until(&h1("Not here")).await;
+        world.fixture.enqueue(task("t2")).await;
+        world.browser.until(&h1("default")).await;
+        world.leave().await;
     });
 }
 

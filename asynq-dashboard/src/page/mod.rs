@@ -140,8 +140,10 @@ pub(crate) fn failure(app: &AppState, failure: &Failure) -> Page {
         @if failure.kind.retry_after().is_some() { p.soft { "This page tries again by itself." } }
         p { a.button href=(app.href(&[])) { "All queues" } }
     };
-    let mut page = Page::new(title, Tab::None, body).with_charts();
+    let mut page = Page::new(title, Tab::None, body);
     page.kind.failed = failure.kind.retry_after().is_some();
-    page.kind.still = !page.kind.failed;
-    page
+    // A queue that is not here may be here again, like the page whose place this one takes.
+    page.kind.still = !page.kind.failed && failure.kind != Kind::NotFound;
+    // The page that follows may have charts.
+    if page.kind.still { page } else { page.with_charts() }
 }
