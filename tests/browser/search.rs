@@ -102,3 +102,22 @@ fn a_long_search_goes_on_by_itself_until_all_was_looked_at() {
         world.end().await;
     });
 }
+
+#[test]
+fn a_search_that_cannot_go_on_ends_and_says_why() {
+    wait(async {
+        let world = World::of(Fixture::<SqliteStore>::real_time().await, Vec::new()).await;
+        world.open("/search?q=needle").await;
+        // The server refuses this position.
+        let go_on = "
+            const fetched = window.fetch, bar = document.querySelector('[data-search]');
+            window.fetch = (url, options) => { if (String(url).includes('after=')) window.sent = options.headers; return fetched(url, options); };
+            bar.append(Object.assign(document.createElement('a'), { rel: 'next', href: '/search?q=needle&after=x' }));
+            document.dispatchEvent(new Event('page'))";
+        world.browser.js(go_on).await;
+        world.browser.until("document.querySelector('#said.bad').textContent.includes('This did not work')").await;
+        assert_eq!(world.browser.js("return document.querySelector('[data-search]').ariaBusy").await, "false");
+        assert_eq!(world.browser.js("return window.sent['x-asynq-live']").await, "1");
+        world.leave().await;
+    });
+}

@@ -1,5 +1,6 @@
 // Goes on with a search where the server's answer ended, until there is a page of tasks, all was looked at, or it is stopped.
-import { isLoggedOut, loggedOut } from "./live.js";
+import { say } from "./actions.js";
+import { back, isLoggedOut, loggedOut, old, reason } from "./live.js";
 
 const RETRY = 2000;
 let turn = 0;
@@ -25,6 +26,8 @@ async function further() {
     if (!goes) return;
     const fresh = document.hidden ? await visible() : await look(next.href);
     if (own !== turn) return;
+    // It cannot go on, such as in a queue that was deleted.
+    if (typeof fresh === "string") { shown(bar, false); return say(`${fresh}.`, true); }
     if (fresh) add(bar, fresh);
   }
 }
@@ -32,14 +35,18 @@ async function further() {
 const rows = (page) => [...page.querySelectorAll("section:has([data-search]) tbody > tr")];
 const visible = () => new Promise((done) => document.addEventListener("visibilitychange", () => done(null), { once: true }));
 
-// Returns the page of results at `address`; null when the server could not be asked.
+// Returns the page of results at `address`, or why it is refused; null when the server could not be asked.
 async function look(address) {
   try {
-    const answer = await fetch(address, { headers: { accept: "text/html" }, redirect: "manual", signal: AbortSignal.timeout(15000) });
+    // No person asks: a search that goes on by itself does not keep a session alive.
+    const headers = { accept: "text/html", "x-asynq-live": "1" };
+    const answer = await fetch(address, { headers, redirect: "manual", signal: AbortSignal.timeout(15000) });
     const page = new DOMParser().parseFromString(await answer.text(), "text/html");
     if (isLoggedOut(answer, page)) loggedOut();
-    else if (answer.ok) return page;
-  } catch { /* the page says that the broker is away; this asks again */ }
+    else if (answer.ok) { back(); return page; }
+    else if (answer.status < 500) return reason(answer, page);
+    else old(reason(answer, page));
+  } catch { old("The dashboard does not answer"); }
   await new Promise((done) => setTimeout(done, RETRY));
   return null;
 }

@@ -86,6 +86,14 @@ export function stored(name) {
   }
 }
 
+// Says why an answer is not a page that can be shown. The page of a failure says what is away. An answer without it is that of a
+// proxy, whose dashboard is away.
+export function reason(answer, page) {
+  const [title, why] = ["main h1", "main .notice"].map((part) => page.querySelector(part)?.textContent);
+  if (!why) return `There is no page of the dashboard, but an answer with the status ${answer.status}`;
+  return `${title}: ${why.slice(0, MOST_WHY).replace(/\.$/, "")}`;
+}
+
 async function fetched() {
   const main = document.querySelector("main");
   clearTimeout(timer);
@@ -96,10 +104,7 @@ async function fetched() {
     const page = new DOMParser().parseFromString(await answer.text(), "text/html");
     if (isLoggedOut(answer, page)) return loggedOut();
     const fresh = page.querySelector("main");
-    const [title, why] = ["h1", ".notice"].map((part) => fresh?.querySelector(part)?.textContent);
-    // The page of a failure says what is away. An answer without it is that of a proxy, whose dashboard is away.
-    if (answer.status >= 500 && why) return away(`${title}: ${why.slice(0, MOST_WHY).replace(/\.$/, "")}`);
-    if (answer.status >= 500 || !fresh) return away(`There is no page of the dashboard, but an answer with the status ${answer.status}`);
+    if (answer.status >= 500 || !fresh) return away(reason(answer, page));
     // A task that runs, has ended or is gone has no editor.
     if (typed() && !fresh.querySelector("textarea")) return stay("This task cannot be edited now; what you typed stays here.");
     if (isOutdated(page)) return location.reload();
@@ -131,13 +136,18 @@ function stay(why) {
   timer = setTimeout(() => refresh(true), RETRY);
 }
 
+// Says that what the page shows cannot be refreshed now, and why.
+export function old(why) {
+  down(`${why}. ${asOf()}.`);
+}
+
 function down(text) {
   const down = document.querySelector("#down");
   if (down.textContent !== text) down.textContent = text;
   document.body.classList.add("stale", "away");
 }
 
-function back() {
+export function back() {
   document.querySelector("#down").textContent = "";
   document.body.classList.remove("stale", "away");
 }
@@ -172,7 +182,7 @@ async function ask(url) {
     const answer = await fetch(url, { redirect: "manual", signal: stop.signal });
     if (isLoggedOut(answer)) loggedOut();
   } catch {
-    down(`The dashboard does not answer. ${asOf()}.`);
+    old("The dashboard does not answer");
   }
   stop.abort();
 }
