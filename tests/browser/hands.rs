@@ -41,6 +41,7 @@ fn the_keyboard_reaches_everything() {
         browser.press("mail").await;
         assert_eq!(browser.js("return document.activeElement.value").await, "mail", "letters are letters in a field");
         browser.press("\u{e00c}").await;
+        assert_eq!(browser.js("return document.querySelector('main input[type=search]').value").await, "mail");
         browser.press("jj").await;
         let outline = "return getComputedStyle(document.activeElement).outlineStyle";
         assert_eq!(browser.js(outline).await, "solid", "the focus can be seen");

@@ -6,7 +6,8 @@ let prefix = false;
 export function keys() {
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
-    if (event.key === "Escape" && event.target.matches("input[type=search]")) return event.target.blur();
+    // A browser would empty the field.
+    if (event.key === "Escape" && event.target.matches("input[type=search]")) { event.preventDefault(); return event.target.blur(); }
     if (event.target.matches("input:not([type=checkbox]), select, textarea") || document.querySelector("dialog[open]")) return;
     const done = prefix ? go(event.key) : press(event.key);
     prefix = !prefix && event.key === "g";
