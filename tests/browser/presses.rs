@@ -68,3 +68,21 @@ fn a_button_that_has_the_focus_never_becomes_another_one() {
         world.end().await;
     });
 }
+
+#[test]
+fn a_row_that_is_reached_by_keyboard_is_not_covered() {
+    wait(async {
+        let world = World::<SqliteStore>::shop().await;
+        let browser = &world.browser;
+        browser.screen(Some((1360, 480))).await;
+        world.open("/queues/mail?state=completed").await;
+        browser.press(&"j".repeat(24)).await;
+        let is_seen = "const link = document.activeElement, { left, top, bottom } = link.getBoundingClientRect();
+            return [top + 1, bottom - 1].every((y) => link.contains(document.elementFromPoint(left + 2, y)))";
+        for n in 0..23 {
+            browser.press("k").await;
+            assert_eq!(browser.js(is_seen).await, true, "after {n} rows");
+        }
+        world.end().await;
+    });
+}
