@@ -191,6 +191,10 @@ fn a_phone_shows_all_pages_without_scrolling_sideways() {
                 .filter((e) => e.offsetParent && e.getBoundingClientRect().height < 28).map((e) => e.outerHTML)";
             assert_eq!(browser.js(small).await, json!([]), "{path}: big enough for a thumb");
         }
+        world.open("/queues/mail?state=completed").await;
+        let tab = "const { left, right } = document.querySelector('.tabs [aria-current]').getBoundingClientRect();
+            return left >= 0 && right <= 390";
+        assert_eq!(browser.js(tab).await, true, "the tab of the shown state is on the screen");
         world.end().await;
     });
 }

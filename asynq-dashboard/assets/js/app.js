@@ -12,6 +12,11 @@ actions();
 keys();
 live();
 find();
+// On a phone the bars of links are wider than the screen: what is shown is in their middle.
+for (const shown of document.querySelectorAll(":is(.tabs, .top nav) [aria-current]")) {
+  const bar = shown.closest("nav");
+  bar.scrollLeft = shown.offsetLeft - bar.offsetLeft - (bar.clientWidth - shown.offsetWidth) / 2;
+}
 // A link of another site comes without the strict cookie, a request of our own with it: a user who is logged in goes on.
 const next = document.querySelector("form.login")?.dataset.then;
 if (next) {
