@@ -1,7 +1,7 @@
 //! Presses that come twice, or to a page that has changed meanwhile.
 
 use asynq_runtime::{Client, task::TaskState};
-use asynq_tests::{Build as _, Fixture, SqliteStore, queue, task};
+use asynq_tests::{Build as _, Fixture, SqliteStore, queue, task, task_id};
 
 use crate::{shop, wait, world::World};
 
@@ -83,6 +83,23 @@ fn a_row_that_is_reached_by_keyboard_is_not_covered() {
             browser.press("k").await;
             assert_eq!(browser.js(is_seen).await, true, "after {n} rows");
         }
+        world.end().await;
+    });
+}
+
+#[test]
+fn arguments_that_are_saved_unchanged_keep_their_bytes() {
+    wait(async {
+        let world = World::of(Fixture::<SqliteStore>::real_time().await, Vec::new()).await;
+        let (browser, broker) = (&world.browser, world.fixture.broker());
+        let payload = async || broker.task(&queue("default"), &task_id("t1")).await.unwrap().unwrap().payload;
+        world.fixture.enqueue(task("t1").with_payload(r#"{"n":1}"#)).await;
+        broker.archive_task(&queue("default"), &task_id("t1")).await.unwrap();
+        world.open("/queues/default/tasks/t1").await;
+        browser.click("details:has(textarea) summary").await;
+        world.act("#save", "Nothing was changed").await;
+        world.act("#save-and-run", "is pending").await;
+        assert_eq!(&payload().await[..], br#"{"n":1}"#);
         world.end().await;
     });
 }

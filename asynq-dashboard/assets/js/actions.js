@@ -73,13 +73,16 @@ async function busy(from, work) {
 async function edit(form, button) {
   const { edit: address, run: again, as: kind, state } = form.dataset;
   const text = form.elements.text.value;
+  // The page shows JSON laid out: saving it unchanged would change the bytes, which may be signed.
+  const isUnchanged = text === form.elements.text.defaultValue;
+  if (isUnchanged && button.value !== "run") return say("Nothing was changed.");
   let body = { [kind]: text };
   if (kind === "arguments") {
     try { JSON.parse(text); } catch (error) { return say(`That is no JSON: ${error.message}`, true); }
     // The text itself is sent: a number in it may have more digits than a number has here.
     body = `{"arguments":${text}}`;
   }
-  const done = await run(button, { post: address }, body);
+  const done = isUnchanged || (await run(button, { post: address }, body));
   if (done) {
     // Saved text counts as typed no more, and the page shows it as the server lays it out.
     form.elements.text.defaultValue = text;
