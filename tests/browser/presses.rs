@@ -103,3 +103,26 @@ fn arguments_that_are_saved_unchanged_keep_their_bytes() {
         world.end().await;
     });
 }
+
+#[test]
+fn arguments_that_somebody_else_has_changed_are_replaced_only_after_they_were_shown() {
+    wait(async {
+        let world = World::of(Fixture::<SqliteStore>::real_time().await, Vec::new()).await;
+        let (browser, broker) = (&world.browser, world.fixture.broker());
+        let inspector = Client::new(world.fixture.shared()).inspector();
+        let payload = async || broker.task(&queue("default"), &task_id("t1")).await.unwrap().unwrap().payload;
+        world.fixture.enqueue(task("t1").with_payload("first")).await;
+        world.open("/queues/default/tasks/t1").await;
+        browser.click("details:has(textarea) summary").await;
+        browser.fill("textarea", "mine").await;
+        inspector.edit_raw("default", "t1", "theirs").await.unwrap();
+        // The page is notified of another task.
+        world.fixture.enqueue(task("t2")).await;
+        browser.until("document.querySelector('pre').textContent === 'theirs'").await;
+        world.act("#save", "have changed meanwhile").await;
+        assert_eq!(&payload().await[..], b"theirs");
+        world.act("#save", "has its new arguments").await;
+        assert_eq!(&payload().await[..], b"mine");
+        world.leave().await;
+    });
+}

@@ -208,6 +208,23 @@ async fn a_running_task_is_asked_to_cancel() {
 }
 
 #[tokio::test]
+async fn arguments_that_have_changed_since_they_were_shown_are_left() {
+    let fixture = Fixture::start().await;
+    fixture.enqueue(task("t1").with_payload("{\"a\":1}")).await;
+    let served = Served::start(dashboard(&fixture)).await;
+    let shown = async || served.get("/api/queues/default/tasks/t1").await.json()["payload"]["text"].clone();
+    let edit = async |was: &Value| {
+        post(&served, "/queues/default/tasks/t1/edit", json!({ "payload": "mine", "was": was })).await
+    };
+    let before = shown().await;
+    let (status, answer) = edit(&json!("{\n  \"a\": 2\n}")).await;
+    assert_eq!((status, answer["error"]["code"].as_str()), (409, Some("conflict")), "{answer}");
+    assert_eq!(shown().await, before);
+    assert_eq!(edit(&before).await.0, 200);
+    assert_eq!(shown().await, "mine");
+}
+
+#[tokio::test]
 async fn a_payload_is_edited_as_text_or_as_checked_arguments() {
     use asynq_runtime::{Registry, prelude::*};
 

@@ -21,6 +21,9 @@ export function actions() {
   // The previous page leaves its message in the session storage.
   const said = stored("asynq-said");
   if (said) say(said);
+  document.addEventListener("input", ({ target }) => {
+    if (target.matches("form[data-edit] textarea")) target.seen ??= target.defaultValue;
+  });
   document.addEventListener("submit", (event) => {
     const form = event.target.closest("form[data-post], form[data-edit]");
     if (!form) return;
@@ -76,13 +79,17 @@ async function edit(form, button) {
   // The page shows JSON laid out: saving it unchanged would change the bytes, which may be signed.
   const isUnchanged = text === form.elements.text.defaultValue;
   if (isUnchanged && button.value !== "run") return say("Nothing was changed.");
-  let body = { [kind]: text };
+  // A user has seen what the page showed when typing began; it may show what somebody else has saved since.
+  const was = form.elements.text.seen ?? form.elements.text.defaultValue;
+  let body = { was, [kind]: text };
   if (kind === "arguments") {
     try { JSON.parse(text); } catch (error) { return say(`That is no JSON: ${error.message}`, true); }
     // The text itself is sent: a number in it may have more digits than a number has here.
-    body = `{"arguments":${text}}`;
+    body = `{"was":${JSON.stringify(was)},"arguments":${text}}`;
   }
   const done = isUnchanged || (await run(button, { post: address }, body));
+  // Arguments that were refused can be saved once more: what replaces them is shown by now.
+  delete form.elements.text.seen;
   if (done) {
     // Saved text counts as typed no more, and the page shows it as the server lays it out.
     form.elements.text.defaultValue = text;

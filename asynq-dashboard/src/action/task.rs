@@ -81,6 +81,8 @@ pub(super) struct New {
     arguments: Option<Value>,
     /// The payload as text, taken as it is.
     payload: Option<String>,
+    /// The text of the arguments that the user saw: others are left. Without it all are replaced.
+    was: Option<String>,
 }
 
 /// Reads a field that is there, also if it is null.
@@ -94,12 +96,21 @@ pub(super) async fn edit(
     Input(new): Input<New>,
 ) -> Result<Json<Done>, Failure> {
     let task = app.inspector.task(&queue, &id).await?;
+    if let Some(was) = &new.was {
+        let shown = Reader::new(&app, [(&*task.r#type, &task.payload[..])]).await.payload(&task.r#type, &task.payload);
+        if *was != shown.text {
+            let message = format!(
+                "the arguments of task {id} have changed meanwhile: look at them, and save yours again to replace them"
+            );
+            return Err(Failure::new(Kind::Conflict, message));
+        }
+    }
     match new {
-        New { arguments: Some(arguments), payload: None } => match encoded(&app, &task, &arguments).await? {
+        New { arguments: Some(arguments), payload: None, .. } => match encoded(&app, &task, &arguments).await? {
             Some((job, new)) => app.inspector.edit_prepared(&queue, &id, job, &new).await?,
             None => app.inspector.edit_arguments(&queue, &id, &arguments).await.map(drop)?,
         },
-        New { arguments: None, payload: Some(payload) } => {
+        New { arguments: None, payload: Some(payload), .. } => {
             app.inspector.edit_raw_in_shape(&queue, &id, as_it_is(&app, &task, payload)?).await?;
         }
         _ => return Err(Failure::bad_request("give either `arguments` or `payload`")),
