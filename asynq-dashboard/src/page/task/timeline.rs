@@ -1,6 +1,9 @@
 //! The life of a task as far as it is known: its past, and the times to come.
 
-use asynq_runtime::{TaskInfo, TaskState, task::Timestamp};
+use asynq_runtime::{
+    TaskInfo, TaskState,
+    task::{Ending, Timestamp},
+};
 use chrono::{DateTime, Utc};
 use maud::{Markup, html};
 
@@ -47,7 +50,8 @@ fn events(task: &TaskInfo, failed: &[(u32, DateTime<Utc>)], since: Option<DateTi
     let is_known = |at: DateTime<Utc>| failed.iter().any(|(_, known)| known.timestamp() == at.timestamp());
     add(task.last_failed_at.filter(|&at| !is_known(at)), "Failed last", Some(TaskState::Retry));
     add(since, "This attempt began", Some(TaskState::Active));
-    add(task.completed_at, "Completed", Some(TaskState::Completed));
+    let completed = if task.ending == Ending::Revoked { "Revoked by its job" } else { "Completed" };
+    add(task.completed_at, completed, Some(TaskState::Completed));
     match task.state {
         TaskState::Scheduled => add(task.next_process_at, "Due", Some(TaskState::Scheduled)),
         TaskState::Retry => add(task.next_process_at, "Next attempt", Some(TaskState::Scheduled)),
@@ -123,6 +127,16 @@ mod tests {
             let shown: Vec<_> = events(&task, &failed, None).into_iter().map(|event| (event.text, event.at)).collect();
             let expected: Vec<_> = expected.iter().map(|&(text, seconds)| (text.to_owned(), seconds.map(at))).collect();
             assert_eq!(shown, expected);
+        }
+    }
+
+    #[test]
+    fn a_task_that_its_job_revoked_does_not_look_like_a_success() {
+        let mut task = TaskInfo::from_message(&TaskMessage::default(), TaskState::Completed);
+        task.completed_at = Some(at(20));
+        for (ending, expected) in [(Ending::Plain, "Completed"), (Ending::Revoked, "Revoked by its job")] {
+            task.ending = ending;
+            assert_eq!(events(&task, &[], None)[0].text, expected);
         }
     }
 
