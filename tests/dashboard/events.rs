@@ -46,3 +46,14 @@ async fn the_sixty_fifth_listener_is_sent_away_until_one_leaves() {
     // The server notices a closed connection at its next write.
     eventually("a place becomes free", async || (Events::open(&served, "").await.0 == 200).then_some(())).await;
 }
+
+#[tokio::test]
+async fn the_events_of_a_page_carry_no_numbers() {
+    let fixture = Fixture::real_time().await;
+    fixture.seed_pending(&["t1"]).await;
+    let served = Served::start(dashboard(&fixture)).await;
+    assert!(served.get("/").await.body.contains(r#"data-events="/events?brief=1""#));
+    let (_, mut events) = Events::open(&served, "?brief=1").await;
+    let first: serde_json::Value = serde_json::from_str(&events.next("samples").await).unwrap();
+    assert!(first["at"].is_string() && first["queues"].is_null(), "{first}");
+}

@@ -1,7 +1,7 @@
 //! Events for pages that are open: new numbers, and whether the broker answers.
 //!
-//! `GET /events` (`?queue=NAME` for one queue) sends `samples` with small JSON every few seconds, and `broker` with
-//! `away` or `back` when the broker goes away or comes back. Either event makes a page fetch itself anew.
+//! `GET /events` (`?queue=NAME` for one queue, `?brief=1` for none) sends `samples` with small JSON every few seconds, and
+//! `broker` with `away` or `back` when the broker goes away or comes back. Either event makes a page fetch itself anew.
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -46,6 +46,8 @@ pub(crate) fn routes() -> Vec<Route> {
 struct Which {
     /// Only this queue; all if empty.
     queue: String,
+    /// 1 if the time is enough: the scripts of a page read no number.
+    brief: u8,
 }
 
 async fn events(
@@ -57,7 +59,7 @@ async fn events(
         return Err(Failure::new(Kind::Busy, "64 pages listen already; this one will ask again"));
     };
     app.samples.start();
-    let notifications = notifications(app.samples.subscribe(), which.queue, permit);
+    let notifications = notifications(app.samples.subscribe(), which, permit);
     // The stream ends with the login of its user, and with the server, which may let its requests end first.
     let ended = async move {
         tokio::select! {
@@ -77,7 +79,7 @@ async fn events(
 
 struct Listener {
     notifications: watch::Receiver<Notification>,
-    queue: String,
+    which: Which,
     was_away: bool,
     waiting: Vec<Event>,
     _permit: OwnedSemaphorePermit,
@@ -85,12 +87,12 @@ struct Listener {
 
 fn notifications(
     mut notifications: watch::Receiver<Notification>,
-    queue: String,
+    which: Which,
     permit: OwnedSemaphorePermit,
 ) -> impl Stream<Item = Result<Event, Infallible>> {
     // The latest samples come first.
     notifications.mark_changed();
-    let listener = Listener { notifications, queue, was_away: false, waiting: Vec::new(), _permit: permit };
+    let listener = Listener { notifications, which, was_away: false, waiting: Vec::new(), _permit: permit };
     stream::unfold(listener, |mut listener| async move {
         while listener.waiting.is_empty() {
             listener.notifications.changed().await.ok()?;
@@ -98,8 +100,11 @@ fn notifications(
             let is_away = notification.away.is_some();
             // `waiting` is a stack: the last event that is pushed is sent first.
             if !is_away && let Some(snapshot) = &notification.latest {
-                let data = json::samples(snapshot, &listener.queue).to_string();
-                listener.waiting.push(Event::default().event("samples").data(data));
+                let data = match listener.which.brief {
+                    0 => json::samples(snapshot, &listener.which.queue),
+                    _ => serde_json::json!({ "at": json::time(snapshot.at) }),
+                };
+                listener.waiting.push(Event::default().event("samples").data(data.to_string()));
             }
             if is_away != listener.was_away {
                 let state = if is_away { "away" } else { "back" };
@@ -125,7 +130,7 @@ mod tests {
         let sender = watch::Sender::new(Notification::default());
         let permits = Arc::new(Semaphore::new(1));
         let permit = Arc::clone(&permits).try_acquire_owned().expect("a permit");
-        let mut received = Box::pin(notifications(sender.subscribe(), String::new(), permit));
+        let mut received = Box::pin(notifications(sender.subscribe(), Which::default(), permit));
         let latest = Some(Arc::new(Snapshot::new(DateTime::UNIX_EPOCH, Vec::new(), Vec::new())));
         let away = Some(BrokerError::new(BrokerErrorKind::Unavailable, "gone"));
         for (notification, expected) in [

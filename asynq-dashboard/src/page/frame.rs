@@ -3,7 +3,7 @@
 use maud::{DOCTYPE, Markup, html};
 
 use super::{Page, Tab};
-use crate::{asset, state::AppState};
+use crate::{asset, path::with_query, state::AppState};
 
 /// The keys that `keys.js` knows.
 const KEYS: [(&str, &str); 11] = [
@@ -26,7 +26,7 @@ pub(crate) fn layout(app: &AppState, page: &Page) -> Markup {
     let bare = page.kind.bare;
     html! {
         (DOCTYPE)
-        html lang="en" data-events=[(!bare).then(|| app.href(&["events"]))] {
+        html lang="en" data-events=[(!bare).then(|| with_query(&app.href(&["events"]), &[("brief", "1")]))] {
             head {
                 meta charset="utf-8";
                 meta name="viewport" content="width=device-width, initial-scale=1";
