@@ -110,10 +110,7 @@ fn stuck(server: &ServerState, now: DateTime<Utc>) -> usize {
 /// Renders how many slots of the server are busy.
 fn slots(server: &ServerState) -> Markup {
     let (busy, all) = (server.workers.len(), usize::try_from(server.info.concurrency).unwrap_or(0));
-    html! {
-        span { strong { (count(busy as u64)) } " of " (count(all as u64)) " busy" }
-        meter.sr min="0" max=(all.max(1)) value=(busy) {}
-    }
+    html! { span { strong { (count(busy as u64)) } " of " (count(all as u64)) " busy" } }
 }
 
 fn run(mount: &str, worker: &WorkerInfo, now: DateTime<Utc>) -> Markup {
