@@ -163,6 +163,8 @@ fn typed_arguments_outlive_the_editor() {
         browser.click("details:has(textarea) summary").await;
         browser.fill("textarea", r#"{"to":"a long text"}"#).await;
         let typed = "return document.querySelector('textarea')?.value";
+        let asks = "return !dispatchEvent(new Event('beforeunload', { cancelable: true }))";
+        assert_eq!(browser.js(asks).await, true);
         let stays = "document.querySelector('#down').textContent.includes('what you typed stays here')";
 
         // A worker takes the task: there is nothing to edit for a while.
@@ -185,6 +187,7 @@ fn typed_arguments_outlive_the_editor() {
         assert_eq!(browser.js(typed).await, r#"{"to":"a long text"}"#);
         browser.fill("textarea", "").await;
         browser.until("document.querySelector('main').textContent.includes('Not here')").await;
+        assert_eq!(browser.js(asks).await, false);
         assert_eq!(browser.js("return document.querySelector('#down').textContent === ''").await, true);
         world.leave().await;
     });

@@ -159,6 +159,8 @@ function again() {
 
 export function live() {
   again();
+  // A browser asks before it leaves a page on which text was typed.
+  addEventListener("beforeunload", (event) => { if (typed()) event.preventDefault(); });
   // A page that could not be made says so; it is tried again until it can.
   if (document.querySelector("main[data-failed]")) timer = setTimeout(() => refresh(true), RETRY);
   const events = document.documentElement.dataset.events;
