@@ -126,3 +126,15 @@ fn arguments_that_somebody_else_has_changed_are_replaced_only_after_they_were_sh
         world.leave().await;
     });
 }
+
+#[test]
+fn a_question_shows_the_word_to_type_with_all_its_spaces() {
+    wait(async {
+        let world = World::of(Fixture::<SqliteStore>::real_time().await, Vec::new()).await;
+        world.fixture.enqueue(task("t1").in_queue("a  b")).await;
+        world.open("/queues/a%20%20b").await;
+        world.browser.click("[data-post$='/delete']").await;
+        assert_eq!(world.browser.js("return document.querySelector('#ask code').innerText").await, "a  b");
+        world.end().await;
+    });
+}
