@@ -277,6 +277,15 @@ async fn a_listing_shows_the_beginning_of_large_arguments_and_the_tasks_page_all
 }
 
 #[tokio::test]
+async fn the_tabs_of_a_queue_keep_the_length_of_its_pages() {
+    let t = Fixture::start().await;
+    t.seed_pending(&["one"]).await;
+    let served = Served::start(dashboard(&t)).await;
+    let page = served.get("/queues/default?state=pending&per=100").await.body;
+    assert!(page.contains(r#"href="/queues/default?state=retry&amp;per=100""#), "{page}");
+}
+
+#[tokio::test]
 async fn one_broken_key_hides_no_other_queue() {
     let t = Fixture::start().await;
     let Some(go) = t.store.go() else { return };

@@ -54,6 +54,13 @@ pub(crate) struct Params {
     after: String,
 }
 
+impl Params {
+    /// Returns the tasks per page for a link; empty unless asked for.
+    fn per(&self) -> String {
+        if self.per == 0 { String::new() } else { self.per.to_string() }
+    }
+}
+
 /// The content of the page.
 #[derive(Debug)]
 struct View<'a> {
@@ -220,7 +227,7 @@ fn tabs(view: &View<'_>) -> Markup {
     html! {
         nav.tabs aria-label="Tasks by state" {
             @for of in ORDER {
-                a href=(with_query(&path, &[("state", of.as_str())])) aria-current=[(of == view.state).then_some("page")] {
+                a href=(with_query(&path, &[("state", of.as_str()), ("per", &view.params.per())])) aria-current=[(of == view.state).then_some("page")] {
                     (state(of)) b { (count(view.stats.count(of))) }
                 }
             }
@@ -236,7 +243,7 @@ fn tasks(view: &View<'_>) -> Markup {
     let table =
         Table { mount, reader: &view.reader, now: view.stats.timestamp, state: Some(view.state), can_pick: can_change };
     let link = |key: &str, value: &str| {
-        let per = if params.per == 0 { String::new() } else { params.per.to_string() };
+        let per = params.per();
         let pairs =
             [("state", view.state.as_str()), ("group", &params.group), ("q", &params.q), ("per", &per), (key, value)];
         with_query(&path, &pairs)
@@ -250,7 +257,7 @@ fn tasks(view: &View<'_>) -> Markup {
                     aria-label={ "Find in " (view.state) " tasks" };
                 button { "Find" }
                 @if !params.q.is_empty() || !params.group.is_empty() {
-                    a.button href=(with_query(&path, &[("state", view.state.as_str())])) { "Show all " (view.state) }
+                    a.button href=(with_query(&path, &[("state", view.state.as_str()), ("per", &params.per())])) { "Show all " (view.state) }
                 }
                 @if !params.group.is_empty() { input type="hidden" name="group" value=(params.group); span.tag { "group " (super::part::text::cell(&params.group)) } }
                 span.grow {}
