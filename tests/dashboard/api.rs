@@ -133,6 +133,7 @@ async fn search_finds_by_id_type_arguments_error_state_and_time_and_goes_on() {
         ("q=email:send&state=archived", vec!["default/failed"]),
         ("type=email:send&state=scheduled", vec!["low/elsewhere"]),
         ("type=email:sen", vec![]),
+        ("type=%20email:send%20&state=scheduled", vec!["low/elsewhere"]),
         ("since=2030-01-02T04:00:00Z", vec!["low/elsewhere"]),
         ("since=2030-01-02T03:00:00Z&until=2030-01-02T04:00:00Z&state=archived", vec!["default/failed"]),
     ] {

@@ -21,7 +21,8 @@ use crate::{
 
 /// Answers `/search`.
 pub(crate) async fn get(State(app): State<AppState>, UrlQuery(query): UrlQuery<Query>) -> Result<Page, Failure> {
-    let query = Query { since: in_utc(&query.since), until: in_utc(&query.until), ..query };
+    let queue = query.queue.trim().to_owned();
+    let query = Query { since: in_utc(&query.since), until: in_utc(&query.until), queue, ..query };
     let found = if is_blank(&query) { None } else { Some(search::search(&app, &query, search::FOR_A_PAGE).await?) };
     let reader = Reader::of_tasks(&app, found.as_ref().map_or(&[], |found| &found.tasks)).await;
     Ok(Page::new("Search", Tab::Search, render(&app, &query, found.as_ref(), &reader)).still())

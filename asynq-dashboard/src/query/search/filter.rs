@@ -34,7 +34,7 @@ impl Filter {
             as_written: query.q.trim().to_owned(),
             state,
             group,
-            r#type: query.r#type.clone(),
+            r#type: query.r#type.trim().to_owned(),
             since: time("since", &query.since)?,
             until: time("until", &query.until)?,
         })
