@@ -17,7 +17,9 @@ pub(super) fn charts(series: &Series) -> Vec<Chart> {
     let times: Vec<i64> = points.iter().map(|point| point.at_ms / 1000).collect();
     let row =
         |class, name, of: fn(&Point) -> f64| Row { class, name, values: points.iter().map(|p| Some(of(p))).collect() };
-    let last = points.last().copied();
+    // A title tells the last latency, not the highest of the last points.
+    let latency_ms = series.last().map_or(0, |last| last.latency_ms);
+    let last = points.last().map(|&point| Point { latency_ms, ..point });
     let now = |text: fn(&Point) -> String| last.as_ref().map(text).unwrap_or_default();
     vec![
         Chart {
@@ -68,7 +70,8 @@ fn rate(per_second: f32) -> String {
     if per_second >= 100.0 || per_second == 0.0 { format!("{per_second:.0}") } else { format!("{per_second:.1}") }
 }
 
-/// Returns at most `most` points: of neighbours the mean rates, and the last of all other numbers, so that counts stay exact.
+/// Returns at most `most` points: of neighbours the mean rates and the highest latency, and the last of all other numbers, so that
+/// counts stay exact.
 pub(super) fn thinned(series: &Series, most: usize) -> Series {
     let step = series.len().div_ceil(most.max(1)).max(1);
     // Slices are counted from the newest, or every new point would move all others.
@@ -76,7 +79,9 @@ pub(super) fn thinned(series: &Series, most: usize) -> Series {
         .rchunks(step)
         .filter_map(|some| {
             let mean = |of: fn(&Point) -> f32| some.iter().map(of).sum::<f32>() / some.len() as f32;
-            some.last().map(|&last| Point { processed: mean(|p| p.processed), failed: mean(|p| p.failed), ..last })
+            let latency_ms = some.iter().map(|p| p.latency_ms).max().unwrap_or_default();
+            let (processed, failed) = (mean(|p| p.processed), mean(|p| p.failed));
+            some.last().map(|&last| Point { processed, failed, latency_ms, ..last })
         })
         .collect();
     points.reverse();
@@ -110,6 +115,14 @@ mod tests {
         assert_eq!((few.len(), few[89].pending, few[89].processed), (90, 719, 715.5));
         assert_eq!(thinned(&hour[..3].to_vec(), 90), hour[..3]);
         assert!(thinned(&Series::new(), 90).is_empty());
+    }
+
+    #[test]
+    fn a_short_peak_of_the_latency_is_seen() {
+        let mut hour: Series = (0..720).map(point).collect();
+        hour[716].latency_ms = 60_000;
+        assert_eq!(thinned(&hour, 90)[89].latency_ms, 60_000);
+        assert_eq!(charts(&hour)[2].now, "1.5 s", "the title tells the last latency");
     }
 
     #[test]
