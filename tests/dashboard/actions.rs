@@ -102,10 +102,10 @@ async fn a_request_that_goes_on_tells_what_all_requests_changed() {
     let served = Served::start(dashboard(&fixture)).await;
     let bulk = json!({ "action": "delete", "state": "archived", "all": true, "before": 1_999 });
     let (_, answer) = post(&served, "/queues/default/bulk", bulk).await;
-    assert_eq!((&answer["changed"], &answer["message"]), (&json!(1), &json!("2000 tasks were deleted.")));
+    assert_eq!((&answer["changed"], &answer["message"]), (&json!(1), &json!("2,000 tasks were deleted.")));
     fixture.settle(&furnished.busy, requeue()).await;
     let (_, answer) = post(&served, "/queues/default/delete", json!({ "force": true, "before": 1_994 })).await;
-    let message = "Queue default is deleted, and 2000 tasks with it.";
+    let message = "Queue default is deleted, and 2,000 tasks with it.";
     assert_eq!((&answer["tasks"], &answer["message"]), (&json!(6), &json!(message)));
 }
 

@@ -134,9 +134,9 @@ async fn all(app: &AppState, queue: &str, state: TaskState, wanted: &BulkRequest
     let report = bulk.report().await?;
     let mut message = summary(report.changed, wanted);
     if more {
-        message.push_str(&format!(" {} are left: ask again to go on.", report.left));
+        message.push_str(&format!(" {} {} left: ask again to go on.", count(report.left), are(report.left)));
     } else if report.left > 0 {
-        message.push_str(&format!(" {} came meanwhile and are as they were.", report.left));
+        message.push_str(&format!(" {} came meanwhile and {} not changed.", count(report.left), are(report.left)));
     }
     if report.beyond_archive_limit > 0 {
         message.push_str(&format!(
@@ -203,10 +203,10 @@ async fn each(
     report.treated = ids.len() as u64 - report.left;
     report.message = summary(report.changed, wanted);
     if let Some(first) = report.refused.first() {
-        report.message.push_str(&format!(" {refusals} could not be: {}.", first.message));
+        report.message.push_str(&format!(" {} could not be: {}.", count(refusals), first.message));
     }
     if report.left > 0 {
-        report.message.push_str(&format!(" {} were not reached: ask again.", report.left));
+        report.message.push_str(&format!(" Not reached: {}; ask again.", count(report.left)));
     }
     Ok(report)
 }
@@ -219,6 +219,11 @@ fn summary(changed: u64, wanted: &BulkRequest) -> String {
     };
     match changed.saturating_add(wanted.before) {
         1 => format!("1 task was {participle}."),
-        n => format!("{n} tasks were {participle}."),
+        n => format!("{} tasks were {participle}.", count(n)),
     }
+}
+
+/// Returns the verb of a sentence about `n` tasks.
+pub(super) fn are(n: u64) -> &'static str {
+    if n == 1 { "is" } else { "are" }
 }

@@ -6,10 +6,11 @@ use asynq_runtime::inspector::{Force, RemovedQueue};
 use axum::{Json, extract::State};
 use serde::{Deserialize, Serialize};
 
-use super::{Done, Nothing, done};
+use super::{Done, Nothing, bulk::are, done};
 use crate::{
     failure::Failure,
     input::Input,
+    page::{count, counted},
     path::{Name, Segments},
     state::AppState,
 };
@@ -68,9 +69,10 @@ pub(super) async fn delete(
     let all = tasks.saturating_add(which.before);
     let message = if more {
         let left = inspector.queue(&queue).await?.size;
-        format!("{all} tasks are deleted, {left} are left: ask again to go on.")
+        let (deleted, left_are) = (counted(all, "task"), are(left));
+        format!("{deleted} {} deleted, {} {left_are} left: ask again to go on.", are(all), count(left))
     } else {
-        format!("Queue {queue} is deleted, and {all} tasks with it.")
+        format!("Queue {queue} is deleted, and {} with it.", counted(all, "task"))
     };
     Ok(Json(Deleted { message, tasks, more }))
 }

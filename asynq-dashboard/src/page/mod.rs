@@ -23,7 +23,10 @@ use axum::{
 };
 use maud::{Markup, html};
 
-pub(crate) use self::{format::count, frame::layout};
+pub(crate) use self::{
+    format::{count, counted},
+    frame::layout,
+};
 use crate::{
     failure::{Failure, Kind},
     route::Route,
