@@ -16,6 +16,7 @@ use super::{
 use crate::{
     failure::Failure,
     nodes::NodesReport,
+    path::segment,
     query::broker::{self, Health},
     state::AppState,
 };
@@ -69,7 +70,7 @@ fn slots(slots: &[QueueSlot], left_out: usize) -> Markup {
             div.scroll { table {
                 thead { tr { th scope="col" { "Queue" } th.num scope="col" { "Slot" } th scope="col" { "Nodes, the master first" } } }
                 tbody { @for slot in slots {
-                    tr {
+                    tr id={ "slot-" (segment(slot.queue.as_str())) } {
                         th scope="row" { (cell(slot.queue.as_str())) }
                         td.num { (slot.slot) }
                         td.mono { @if slot.nodes.is_empty() { "none" } @else { (cell(&slot.nodes.join(" "))) } }

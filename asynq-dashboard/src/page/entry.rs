@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     failure::Failure,
-    path::{Name, Segments, UrlQuery, href, with_query},
+    path::{Name, Segments, UrlQuery, href, segment, with_query},
     query::{
         payload::Form,
         periodic::{self, Entry},
@@ -156,7 +156,7 @@ fn history(view: &View, here: &str) -> Markup {
 fn enqueued(view: &View, event: &SchedulerEnqueueEvent) -> Markup {
     let at = event.enqueue_time.and_then(Timestamp::to_datetime);
     html! {
-        tr {
+        tr id={ "t-" (segment(&event.task_id)) } {
             th.id scope="row" { a href=(href(&view.mount, &["queues", view.entry.queue.as_str(), "tasks", &event.task_id])) { (id(&event.task_id)) } }
             td { @if let Some(at) = at { (when(view.now, at)) } }
             td.soft { @if let Some(at) = at { (exact(at)) } }

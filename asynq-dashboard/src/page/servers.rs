@@ -17,7 +17,11 @@ use super::{
         text::{cell, id},
     },
 };
-use crate::{failure::Failure, path::href, state::AppState};
+use crate::{
+    failure::Failure,
+    path::{href, segment},
+    state::AppState,
+};
 
 /// Most running tasks of one server that are listed.
 const MOST_RUNNING: usize = 100;
@@ -116,7 +120,7 @@ fn slots(server: &ServerState) -> Markup {
 fn run(mount: &str, worker: &WorkerInfo, now: DateTime<Utc>) -> Markup {
     let time = |at: Option<Timestamp>| at.and_then(Timestamp::to_datetime);
     html! {
-        tr {
+        tr id={ "t-" (segment(&worker.queue)) "/" (segment(&worker.task_id)) } {
             th.id scope="row" { a href=(href(mount, &["queues", &worker.queue, "tasks", &worker.task_id])) { (id(&worker.task_id)) } }
             td.short { (cell(&worker.task_type)) }
             td data-l="Queue" { (cell(&worker.queue)) }
@@ -192,6 +196,12 @@ mod tests {
         let page = |refuses_writes| render("", &[], refuses_writes, DateTime::UNIX_EPOCH).into_string();
         assert!(page(false).contains("No server is running"));
         assert!(page(true).contains("Redis takes no writes") && !page(true).contains("No server is running"));
+    }
+
+    #[test]
+    fn a_row_keeps_its_focus_when_another_run_ends() {
+        let html = render("", &[server(1)], false, DateTime::UNIX_EPOCH).into_string();
+        assert!(html.contains(r#"<tr id="t-/%3Ct%3E">"#), "{html}");
     }
 
     #[test]
