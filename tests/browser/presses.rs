@@ -138,3 +138,16 @@ fn a_question_shows_the_word_to_type_with_all_its_spaces() {
         world.end().await;
     });
 }
+
+#[test]
+fn a_name_turns_no_text_around_in_a_question_or_a_message() {
+    wait(async {
+        let world = World::of(Fixture::<SqliteStore>::real_time().await, Vec::new()).await;
+        world.fixture.enqueue(task("t1").in_queue("a\u{202e}b")).await;
+        world.open("/queues/a%E2%80%AEb").await;
+        world.act("[data-post$='/pause']", "Queue a\u{fffd}b is paused").await;
+        world.browser.click("[data-post$='/delete']").await;
+        assert!(world.browser.text("#ask p").await.starts_with("Delete queue a\u{fffd}b with its 1 task?"));
+        world.end().await;
+    });
+}

@@ -140,7 +140,7 @@ async function post(data, body, said = "") {
 function ask({ ask: question, type, verb }) {
   const dialog = document.querySelector("#ask");
   const [ok, word] = [dialog.querySelector("[value=ok]"), dialog.querySelector("input")];
-  dialog.querySelector("p").textContent = question;
+  dialog.querySelector("p").textContent = straight(question);
   ok.textContent = verb ?? "Go on";
   word.parentElement.hidden = !type;
   word.value = "";
@@ -154,10 +154,13 @@ function ask({ ask: question, type, verb }) {
   return new Promise((done) => dialog.addEventListener("close", () => done(dialog.returnValue === "ok"), { once: true }));
 }
 
+// Names are those of other programs: their control characters must not turn around the text that follows.
+const straight = (text) => text.replace(/[\u202a-\u202e\u2066-\u2069]/g, "\ufffd");
+
 let fades = 0;
 export function say(text, bad = false) {
   const said = document.querySelector("#said");
-  said.textContent = text;
+  said.textContent = straight(text);
   said.classList.toggle("bad", bad);
   clearTimeout(fades);
   fades = setTimeout(() => { said.textContent = ""; }, bad ? 12000 : 6000);
