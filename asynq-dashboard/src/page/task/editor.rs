@@ -16,17 +16,28 @@ pub(super) fn render(view: &View) -> Markup {
             @if view.payload.text.contains('\r') {
                 p.soft { "Text with carriage returns (CR) cannot be edited in a browser, which removes them; use " code { "asynq task edit" } " or the API." }
             } @else { (form(view)) }
+        } @else if can_edit_text(view) {
+            p.soft {
+                @if is_long(view) { "Arguments of more than 64 KiB" } @else { "Arguments with " code { "***" } ", which may be a secret," }
+                " cannot be edited here; use " code { "asynq task edit" } " or the API."
+            }
         }
     }
 }
 
 /// Returns whether the payload can be edited. Arguments with a secret cannot: the shown text differs from the stored one.
 fn can_edit(view: &View) -> bool {
+    can_edit_text(view) && !is_long(view) && !view.payload.text.contains("\"***\"")
+}
+
+/// Returns whether the task can be edited, and its payload is text.
+fn can_edit_text(view: &View) -> bool {
     !matches!(view.task.state, TaskState::Active | TaskState::Completed)
         && !matches!(view.payload.form, Form::Binary | Form::Unreadable)
-        && !view.payload.is_cut
-        && view.payload.text.len() <= EDITABLE
-        && !view.payload.text.contains("\"***\"")
+}
+
+fn is_long(view: &View) -> bool {
+    view.payload.is_cut || view.payload.text.len() > EDITABLE
 }
 
 fn form(view: &View) -> Markup {
@@ -56,6 +67,16 @@ mod tests {
     fn the_arguments_are_in_no_url_before_the_script_has_run() {
         let form = render(&View::of("t1", b"{}")).into_string();
         assert!(form.contains(r#" method="post" action="/jobs/queues/default/tasks/t1/edit""#), "{form}");
+    }
+
+    #[test]
+    fn a_page_says_why_arguments_cannot_be_edited() {
+        let long = "x".repeat(EDITABLE + 1);
+        for (text, why) in [(&*long, "more than 64 KiB"), (r#"["***"]"#, "which may be a secret")] {
+            let shown = render(&View::of("t1", text.as_bytes())).into_string();
+            assert!(shown.contains(why) && !shown.contains("data-edit"), "{shown}");
+        }
+        assert_eq!(render(&View::of("t1", b"\xff")).into_string(), "");
     }
 
     #[test]
