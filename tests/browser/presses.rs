@@ -105,7 +105,7 @@ fn arguments_that_are_saved_unchanged_keep_their_bytes() {
 }
 
 #[test]
-fn arguments_that_somebody_else_has_changed_are_replaced_only_after_they_were_shown() {
+fn arguments_that_another_user_has_changed_are_replaced_only_after_they_were_shown() {
     wait(async {
         let world = World::of(Fixture::<SqliteStore>::real_time().await, Vec::new()).await;
         let (browser, broker) = (&world.browser, world.fixture.broker());

@@ -79,7 +79,7 @@ async function edit(form, button) {
   // The page shows JSON laid out: saving it unchanged would change the bytes, which may be signed.
   const isUnchanged = text === form.elements.text.defaultValue;
   if (isUnchanged && button.value !== "run") return say("Nothing was changed.");
-  // A user has seen what the page showed when typing began; it may show what somebody else has saved since.
+  // A user has seen what the page showed when typing began; it may show what another user has saved since.
   const was = form.elements.text.seen ?? form.elements.text.defaultValue;
   let body = { was, [kind]: text };
   if (kind === "arguments") {
