@@ -223,6 +223,19 @@ fn an_action_in_several_requests_tells_what_all_of_them_changed() {
         world.act("[data-bulk=delete]", "the broker is away (before that: 2 tasks were deleted.)").await;
         assert_eq!(browser.js("return document.querySelector('#said').className").await, "bad");
 
+        // Picked tasks that were not reached in time can be asked for again.
+        world.open("/queues/mail?state=completed").await;
+        browser.click("tbody tr:nth-child(2) input").await;
+        answer_first(
+            json!([[200, { "message": "Not reached: 1; ask again.", "changed": 0, "treated": 0, "left": 1 }]]),
+        )
+        .await;
+        world.act("[data-bulk=delete]", "Not reached: 1").await;
+        browser.until("!document.querySelector('#picked [aria-busy]')").await;
+        assert_eq!(browser.text("#picked output").await, "1 picked");
+        world.act("[data-bulk=delete]", "1 task was deleted.").await;
+        browser.until("document.querySelector('#picked').hidden").await;
+
         world.fixture.enqueue(task("t1").in_queue("old")).await;
         world.open("/queues/old").await;
         answer_first(json!([[200, { "message": "7 tasks are deleted", "tasks": 7, "more": true }]])).await;

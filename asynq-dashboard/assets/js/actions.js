@@ -33,7 +33,7 @@ export function actions() {
   });
 }
 
-// Asks if `data` wants it, posts `body`, an object or its JSON, and shows the outcome. True if it was done.
+// Asks if `data` wants it, posts `body`, an object or its JSON, and shows the outcome. Returns the answer if it was done, else false.
 export async function run(from, data, body) {
   if (data.ask && !(await ask(data))) return false;
   return busy(from, () => post(data, body));
@@ -133,7 +133,7 @@ async function post(data, body, said = "") {
     try { sessionStorage.setItem("asynq-said", told.message ?? ""); } catch { /* it was said here */ }
     location.assign(data.then);
   }
-  return true;
+  return told;
 }
 
 // A dialog that must be confirmed, and for what cannot be undone by typing a word.

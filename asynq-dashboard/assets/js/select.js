@@ -79,5 +79,6 @@ async function bulk(button) {
   const ask = `${label} ${many}?${button.dataset.bulk === "delete" ? " This cannot be undone." : ""}${over ? beyond(over, archived, keeps) : ""}`;
   const asked = { post: bar.dataset.url, ask, verb: `${label} ${every ? `all ${total}` : ids.length}`, ...(over && { type: "delete" }) };
   const done = button.dataset.bulk === "cancel" ? await cancel(button, asked) : await run(button, asked, body);
-  if (done) none();
+  // Tasks that were not reached in time stay picked, to ask again for them.
+  if (done && (every || !done.left)) none();
 }
