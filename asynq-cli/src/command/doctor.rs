@@ -67,9 +67,11 @@ fn text(report: &Report<'_>, evidence: &Evidence, style: Style) -> String {
     for finding in report.findings {
         let Finding { severity, check, subject, found, means, repair } = finding;
         text.push_str(&format!("{severity}: {check}: {}\n", clean(subject)));
-        for (label, value) in [("found", found.as_str()), ("means", means), ("repair", repair)] {
+        for (label, value) in [("found", found.as_str()), ("means", means)] {
             text.push_str(&wrapped(label, &clean(value), style));
         }
+        // A line break inside a command would end it where the text is pasted into a shell, and its first part may do more than the whole.
+        text.push_str(&wrapped("repair", &clean(repair), Style { width: None, ..style }));
         text.push('\n');
     }
     if !report.complete {
@@ -102,7 +104,35 @@ fn wrapped(label: &str, value: &str, style: Style) -> String {
 
 #[cfg(test)]
 mod tests {
+    use chrono::Utc;
+
     use super::*;
+    use crate::doctor::Severity;
+
+    #[test]
+    fn a_repair_is_one_line_at_every_width() {
+        let findings = [Finding {
+            severity: Severity::Warning,
+            check: "group-waits",
+            subject: "default".to_owned(),
+            found: "a task waits".to_owned(),
+            means: "no server aggregates the group",
+            repair: format!("asynq task run-all --queue=default --state aggregating --group={}", "g".repeat(150)),
+        }];
+        let report = Report { broker: "redis://h:6379".to_owned(), complete: true, findings: &findings };
+        let evidence = Evidence {
+            now: Utc::now(),
+            nodes: Vec::new(),
+            servers: Vec::new(),
+            servers_unread: false,
+            queues: Vec::new(),
+            entries: Vec::new(),
+        };
+        for width in 20..250 {
+            let text = text(&report, &evidence, Style { colours: false, width: Some(width) });
+            assert!(text.contains(&findings[0].repair), "{width} columns:\n{text}");
+        }
+    }
 
     #[test]
     fn long_lines_go_on_below_their_label() {
