@@ -10,7 +10,10 @@ use asynq_runtime::{
 };
 use serde_json::{Value, json};
 
-use crate::show::{Cell, Style, Table, about, bytes, clean, number};
+use crate::{
+    doctor::is_away,
+    show::{Cell, Style, Table, about, bytes, clean, number},
+};
 
 /// One Redis or the masters of a cluster; empty for SQLite.
 #[derive(Debug, Default)]
@@ -31,9 +34,15 @@ impl Redis {
         Ok(Self { nodes, slots })
     }
 
-    /// Returns whether a node takes no writes, so that servers which live cannot report it.
-    pub(super) fn refuses_writes(&self) -> bool {
-        self.nodes.iter().any(|node| node.refuses_writes.is_some())
+    /// Returns why servers that live may be missing from the list of servers, if they may be.
+    pub(super) fn hides_servers(&self) -> Option<&'static str> {
+        if self.nodes.iter().any(|node| node.refuses_writes.is_some()) {
+            Some("Redis takes no writes, so that servers cannot report")
+        } else if self.nodes.iter().any(|node| is_away(node, &self.nodes)) {
+            Some("a node of the cluster does not answer, and servers may have their reports there")
+        } else {
+            None
+        }
     }
 
     /// Returns the fields `redis` and `slots` of `stats --json`.

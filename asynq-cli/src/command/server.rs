@@ -33,11 +33,11 @@ impl Server {
         let states = inspector.servers().await?;
         let client = session.client().await?;
         let (now, kind) = (client.broker().now(), client.broker().kind());
-        let refuses_writes = states.is_empty() && Redis::of(&inspector, kind, &[]).await?.refuses_writes();
+        let hidden = if states.is_empty() { Redis::of(&inspector, kind, &[]).await?.hides_servers() } else { None };
         let value: Vec<Value> = states.iter().map(|state| to_json(state, now)).collect();
         session.answer(&value, |style| {
             if states.is_empty() {
-                return none(refuses_writes).to_owned();
+                return none(hidden);
             }
             let stuck = |state: &ServerState| state.workers.iter().filter(|worker| worker.is_stuck(now)).count();
             table(states.iter().map(|state| (&state.info, stuck(state))), now, style)
@@ -45,12 +45,11 @@ impl Server {
     }
 }
 
-/// Returns the line in place of an empty list of servers.
-pub(super) fn none(refuses_writes: bool) -> &'static str {
-    if refuses_writes {
-        "no server is listed, but Redis takes no writes, so that servers cannot report: see `asynq doctor`\n"
-    } else {
-        "no server is running\n"
+/// Returns the line in place of an empty list of servers; `hidden` says why servers that live may be missing.
+pub(super) fn none(hidden: Option<&str>) -> String {
+    match hidden {
+        Some(reason) => format!("no server is listed, but {reason}: see `asynq doctor`\n"),
+        None => "no server is running\n".to_owned(),
     }
 }
 

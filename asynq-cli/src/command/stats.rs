@@ -21,7 +21,7 @@ pub(super) async fn run(session: &mut Session) -> Result<(), CliError> {
     let mut value = statistics.to_json();
     (value["redis"], value["slots"]) = redis.to_json();
     let written =
-        session.answer(&value, |style| text(&statistics, redis.refuses_writes(), style) + &redis.to_text(style));
+        session.answer(&value, |style| text(&statistics, redis.hides_servers(), style) + &redis.to_text(style));
     CliError::unless_reader_left(written, unreadable(session, &statistics.unreadable))
 }
 
@@ -33,7 +33,7 @@ pub(super) fn unreadable(session: &mut Session, queues: &[UnreadableQueue]) -> R
     if queues.is_empty() { Ok(()) } else { Err(CliError::Reported(CliError::FAILED)) }
 }
 
-fn text(statistics: &Statistics, refuses_writes: bool, style: Style) -> String {
+fn text(statistics: &Statistics, hidden: Option<&str>, style: Style) -> String {
     let Statistics { broker, at, totals, queues, unreadable, running, servers, queues_left_out, .. } = statistics;
     let mut text = format!("{}\n\n", clean(broker));
     if queues.is_empty() && unreadable.is_empty() {
@@ -54,7 +54,7 @@ fn text(statistics: &Statistics, refuses_writes: bool, style: Style) -> String {
     }
     text.push('\n');
     if servers.is_empty() {
-        text.push_str(server::none(refuses_writes));
+        text.push_str(&server::none(hidden));
     } else {
         let is_stuck =
             |info: &ServerInfo| running.iter().filter(|run| run.stuck && run.server == info.server_id).count();

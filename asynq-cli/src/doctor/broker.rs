@@ -7,7 +7,7 @@ use asynq_runtime::{
 };
 use chrono::TimeDelta;
 
-use super::{Evidence, Finding, Severity};
+use super::{Evidence, Finding, Severity, is_away};
 
 /// Clocks that differ by less count as equal; workers of Go use their own clock for decisions.
 const MOST_SKEW: TimeDelta = TimeDelta::seconds(1);
@@ -23,7 +23,7 @@ const LARGE_LOG: u64 = 256 << 20;
 pub(super) fn check(evidence: &Evidence) -> Vec<Finding> {
     let mut findings = Vec::new();
     for node in &evidence.nodes {
-        info(node, &mut findings);
+        info(node, &evidence.nodes, &mut findings);
         memory(node, &mut findings);
         persistence(node, &mut findings);
         cluster(node, &mut findings);
@@ -67,7 +67,19 @@ fn set(node: &Node, setting: &str, value: &str) -> String {
     format!("{cli} CONFIG SET {setting} {value} && {cli} CONFIG REWRITE")
 }
 
-fn info(node: &Node, findings: &mut Vec<Finding>) {
+fn info(node: &Node, all: &[Node], findings: &mut Vec<Finding>) {
+    if is_away(node, all) {
+        let place = node.endpoint.as_deref().unwrap_or("one of them");
+        findings.push(of(
+            node,
+            Severity::Error,
+            "unreadable",
+            format!("a node of the cluster does not answer: {place}"),
+            "queues in its slots can neither be filled nor served, and workers with reports there are not listed",
+            "bring the node back, or let a replica of it take over, then ask again",
+        ));
+        return;
+    }
     // Only CLUSTER INFO has this section. A file always has facts.
     if node.facts.iter().all(|fact| fact.section == "cluster info") {
         findings.push(of(

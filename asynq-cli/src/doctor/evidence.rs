@@ -37,10 +37,17 @@ pub(crate) struct Evidence {
 
 impl Evidence {
     /// Returns whether `servers` has every server that runs. A broker that takes no writes does not take their reports either, so
-    /// that servers which live vanish from the list.
+    /// that servers which live vanish from the list; so do those with reports on a node that does not answer.
     pub(crate) fn has_all_servers(&self) -> bool {
-        !self.servers_unread && self.nodes.iter().all(|node| node.refuses_writes.is_none())
+        !self.servers_unread
+            && self.nodes.iter().all(|node| node.refuses_writes.is_none() && !is_away(node, &self.nodes))
     }
+}
+
+/// Returns whether a node of a cluster answers nothing at all, unlike another node: a login that may ask nothing hides the facts of
+/// every node.
+pub(crate) fn is_away(node: &Node, all: &[Node]) -> bool {
+    node.facts.is_empty() && all.iter().any(|other| !other.facts.is_empty())
 }
 
 /// A queue as it was found.

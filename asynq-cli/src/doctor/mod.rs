@@ -10,7 +10,7 @@ mod servers;
 mod tests;
 
 pub(crate) use self::{
-    evidence::{Evidence, gather},
+    evidence::{Evidence, gather, is_away},
     finding::{Finding, Severity},
 };
 

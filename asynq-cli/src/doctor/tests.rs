@@ -276,6 +276,19 @@ fn without_writes_nothing_is_concluded_from_the_list_of_servers() {
 }
 
 #[test]
+fn a_node_of_a_cluster_that_does_not_answer_is_named_and_hides_servers() {
+    let mut evidence = sound();
+    evidence.servers.clear();
+    let mut away = Node::new("redis-cluster://a:1,b:2", "unknown");
+    away.endpoint = Some("b:2".to_owned());
+    evidence.nodes.push(away);
+    let findings = diagnose(&evidence);
+    assert_eq!(findings.len(), 1, "no queue is said to have no server: {findings:?}");
+    assert_eq!((findings[0].check, &*findings[0].found), ("unreadable", "a node of the cluster does not answer: b:2"));
+    assert!(!findings[0].repair.contains("+info"), "{findings:?}");
+}
+
+#[test]
 fn a_command_for_redis_leads_to_the_node_that_has_the_fault() {
     for (address, endpoint, expected) in [
         ("redis://h:6379/0", Some("h:6379"), "redis-cli -h h -p 6379 "),

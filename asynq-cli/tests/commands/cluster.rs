@@ -1,8 +1,10 @@
 //! Answers that only a Redis Cluster gives: its nodes, and the slots of the queues.
 
+use asynq_runtime::{Client, RawTask};
 use asynq_tests::{Build as _, Lent, RedisCluster, StoreOn, task};
+use serde_json::Value;
 
-use crate::fixture::CliFixture;
+use crate::fixture::{self, CliFixture, Setting};
 
 type Cluster = StoreOn<Lent<RedisCluster>>;
 
@@ -38,4 +40,59 @@ async fn stats_and_queue_ls_show_the_node_of_each_queue() {
         assert!(text.lines().any(is_row), "{slot} {address}\n{text}");
     }
     assert_eq!(cli.run("queue ls").await.out, "default\nlow\n");
+}
+
+/// A cluster one of whose nodes can be killed.
+struct OneAway {
+    client: Client,
+    cluster: RedisCluster,
+    /// The node to be killed, which has none of the lists of queues and servers.
+    node: usize,
+}
+
+impl OneAway {
+    async fn start() -> Self {
+        let cluster = RedisCluster::start();
+        let client = Client::connect(&cluster.url()).await.unwrap();
+        let lists = ["asynq:queues", "asynq:servers"].map(|key| cluster.owner(cluster.slot(key)));
+        let node = (0..3).find(|node| !lists.contains(node)).unwrap();
+        Self { client, cluster, node }
+    }
+
+    /// Enqueues a task in as many queues on the node that will be killed, if `is_away`, or else on others; returns their names.
+    async fn queues<const N: usize>(&self, is_away: bool) -> [String; N] {
+        let is_there = |name: &String| {
+            let owner = self.cluster.owner(self.cluster.slot(&format!("asynq:{{{name}}}:pending")));
+            (owner == self.node) == is_away
+        };
+        let mut names = (0..).map(|n| format!("q{n}")).filter(is_there);
+        let names = std::array::from_fn(|_| names.next().unwrap());
+        for name in &names {
+            self.client.enqueue(RawTask::new("mail", "{}").queue(name)).await.unwrap();
+        }
+        names
+    }
+
+    async fn run(&self, words: &[&str]) -> fixture::Answer {
+        fixture::run(Some(self.client.clone()), Setting::default(), words).await
+    }
+}
+
+#[tokio::test]
+async fn without_a_node_nothing_is_concluded_from_the_list_of_servers() {
+    let mut t = OneAway::start().await;
+    let [_waits] = t.queues(false).await;
+    t.cluster.kill(t.node);
+    let found = t.run(&["doctor", "--json"]).await;
+    let report: Value = serde_json::from_str(&found.out).unwrap_or_else(|error| panic!("{error}\n{found}"));
+    let findings = report["findings"].as_array().unwrap();
+    assert!(findings.iter().all(|finding| finding["check"] != "no-consumer"), "{report}");
+    let node = format!("127.0.0.1:{}", t.cluster.port(t.node));
+    let away: Vec<_> = findings.iter().filter(|finding| finding["check"] == "unreadable").collect();
+    assert!(away.iter().any(|finding| finding["found"].as_str().unwrap().ends_with(&node)), "{report}");
+    assert!(away.iter().all(|finding| !finding["repair"].as_str().unwrap().contains("+info")), "{report}");
+    for command in [&["server", "ls"][..], &["stats"]] {
+        let answer = t.run(command).await;
+        assert!(answer.out.contains("no server is listed, but a node of the cluster does not answer"), "{answer}");
+    }
 }
