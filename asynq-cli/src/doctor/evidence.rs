@@ -1,6 +1,6 @@
 //! The evidence that the checks look at, gathered once.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use asynq_runtime::{
     Client, TaskState,
@@ -104,7 +104,8 @@ pub(crate) async fn gather(
     let number = all.len();
     for (n, QueueReading { name, stats, .. }) in all.into_iter().enumerate() {
         // A broken record keeps the numbers from being read; the examination names that record.
-        let examined = inspector.examine(&name, limit).await;
+        // The inspector reads the names of all queues in each call, to tell a queue that does not exist.
+        let examined = client.broker().examine(&name, limit).await.map_err(InspectError::from);
         let unknown = match &stats {
             Ok(_) => unknown(&**client.broker(), &name, limit).await.map_err(InspectError::from),
             Err(error) => Err(error.clone().into()),
@@ -116,15 +117,10 @@ pub(crate) async fn gather(
         on_progress(n + 1, number);
         let failed = [examined.as_ref().err(), unknown.as_ref().err(), oldest_group.as_ref().err()];
         let failed = failed.into_iter().flatten().next();
-        match failed {
-            // The queue was deleted meanwhile.
-            Some(InspectError::QueueNotFound { .. }) => continue,
-            Some(error) => {
-                is_there(client, error).await?;
-                let is_reported = examined.as_ref().is_ok_and(|found| found.oddities.iter().any(is_foreign));
-                findings.extend((!is_reported).then(|| unreadable(name.as_str(), error.to_string(), QUEUE)));
-            }
-            None => {}
+        if let Some(error) = failed {
+            is_there(client, error).await?;
+            let is_reported = examined.as_ref().is_ok_and(|found| found.oddities.iter().any(is_foreign));
+            findings.extend((!is_reported).then(|| unreadable(name.as_str(), error.to_string(), QUEUE)));
         }
         if let Ok(mut examination) = examined {
             let stats = stats.unwrap_or_else(|_| QueueStats::empty(name, client.broker().now()));
@@ -134,6 +130,11 @@ pub(crate) async fn gather(
             let oldest_group = oldest_group.unwrap_or_default();
             queues.push(QueueEvidence { stats, examination, unknown, oldest_group });
         }
+    }
+    // The numbers of a queue that was deleted meanwhile are those from before.
+    if let Ok(names) = client.broker().queues().await {
+        let names = HashSet::<QueueName>::from_iter(names);
+        queues.retain(|queue: &QueueEvidence| names.contains(&queue.stats.name));
     }
     let listed = entries(client).await.map_err(InspectError::from);
     let means = "nothing is known of any periodic entry";

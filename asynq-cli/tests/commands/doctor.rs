@@ -7,7 +7,7 @@ use asynq_runtime::{
     prelude::JobResult,
     task::{QueueWeight, ServerInfo},
 };
-use asynq_tests::{Need, archive, default_queue, eventually, patient, task, task_id};
+use asynq_tests::{Calls, Need, archive, default_queue, eventually, patient, task, task_id};
 
 use crate::fixture::{CliFixture, on_both_brokers};
 
@@ -159,6 +159,21 @@ async fn with_a_waiting_task() -> asynq_tests::RedisServer {
     let client = patient::client(&server.url()).await;
     client.enqueue_raw(RawTask::new("email", &b"{}"[..])).await.unwrap();
     server
+}
+
+#[tokio::test]
+async fn the_names_of_all_queues_are_not_read_for_each_queue() {
+    const QUEUES: u64 = 30;
+    let server = asynq_tests::RedisServer::start(asynq_tests::Persistence::None);
+    let client = patient::client(&server.url()).await;
+    for n in 0..QUEUES {
+        client.enqueue_raw(RawTask::new("email", &b"{}"[..]).queue(format!("q{n}"))).await.unwrap();
+    }
+    let mut redis = server.connection();
+    let before = Calls::ask(&mut redis);
+    let answer = run_on(&server, &["doctor"]).await;
+    let asked = (Calls::ask(&mut redis) - &before).of("smembers");
+    assert!(answer.out.contains("30 queues") && asked < QUEUES, "{asked}\n{answer}");
 }
 
 #[tokio::test]
