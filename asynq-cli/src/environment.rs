@@ -39,7 +39,7 @@ pub struct Environment {
     pub variable: fn(&str) -> Option<OsString>,
     /// A broker that is open already, instead of the one that flags and environment variables name.
     pub client: Option<Client>,
-    /// Makes a future that ends when the command should stop; the default listens for Ctrl+C and SIGTERM.
+    /// Makes a future that ends when the command should stop; the default listens for Ctrl+C, SIGTERM and SIGHUP.
     pub stop: Box<dyn Fn() -> Pin<Box<dyn Future<Output = ()> + Send>> + Send>,
 }
 
@@ -108,17 +108,36 @@ impl fmt::Debug for Input {
     }
 }
 
-/// Returns a future that ends at Ctrl+C or SIGTERM. Before this call both signals end the process at once.
+/// Returns a future that ends at Ctrl+C or SIGTERM, or when the terminal is closed. Before this call these signals end the process at
+/// once.
 fn signalled() -> Stop {
     use tokio::signal::unix::{SignalKind, signal};
     // The handlers are installed now, not at the first poll.
     let signals = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()));
+    let hangup = if is_hangup_ignored() { None } else { signal(SignalKind::hangup()).ok() };
     Box::pin(async move {
+        let hung_up = async move {
+            match hangup {
+                Some(mut hangup) => {
+                    hangup.recv().await;
+                }
+                None => std::future::pending().await,
+            }
+        };
         match signals {
             (Ok(mut interrupt), Ok(mut terminate)) => {
-                tokio::select! { _ = interrupt.recv() => {}, _ = terminate.recv() => {} }
+                tokio::select! { _ = interrupt.recv() => {}, _ = terminate.recv() => {}, () = hung_up => {} }
             }
             _ => std::future::pending().await,
         }
     })
+}
+
+/// Returns whether the process ignores SIGHUP, as `nohup` starts it, or whether that is not known; a handler would undo it.
+fn is_hangup_ignored() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    // SIGHUP is the first signal.
+    mask.is_none_or(|mask| mask & 1 == 1)
 }

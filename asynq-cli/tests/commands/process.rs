@@ -137,25 +137,7 @@ async fn ctrl_c_leaves_a_consistent_state_and_reports_the_progress() {
     let left = async || broker.queue_stats(&default_queue()).await.unwrap().pending as usize;
     let url = store.url();
     let args = ["--url", &url, "task", "delete-all", "-q", "default", "-s", "pending", "--yes", "--json"];
-    let signal = |child: &Child, name: &str| {
-        let sent = Command::new("kill").args([name, &child.id().to_string()]).status().unwrap();
-        assert!(sent.success(), "kill {name}");
-    };
-    // The program is stopped in the middle, so that it cannot finish before the signal arrives. If this test is held up
-    // and the program finishes, the attempt begins anew.
-    let child = eventually("it is held in the middle", async || {
-        fill(&*broker, TASKS).await;
-        let mut child = asynq(&args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        soon(async { while left().await == TASKS {} }).await;
-        signal(&child, "-STOP");
-        if left().await > 1_000 {
-            return Some(child);
-        }
-        signal(&child, "-CONT");
-        child.wait().unwrap();
-        None
-    })
-    .await;
+    let child = held_in_the_middle(&*broker, TASKS, asynq(&args)).await;
     signal(&child, "-INT");
     signal(&child, "-CONT");
     let output = child.wait_with_output().unwrap();
@@ -169,6 +151,53 @@ async fn ctrl_c_leaves_a_consistent_state_and_reports_the_progress() {
     );
     ends(&asynq(&args).output().unwrap(), 0);
     assert_eq!(broker.queue_stats(&default_queue()).await.unwrap().pending, 0);
+}
+
+fn signal(child: &Child, name: &str) {
+    let sent = Command::new("kill").args([name, &child.id().to_string()]).status().unwrap();
+    assert!(sent.success(), "kill {name}");
+}
+
+/// Runs a program that takes this many tasks out of `pending` of the default queue, and stops it in the middle, so that it cannot
+/// finish before a signal arrives. If the test is held up and the program finishes, the attempt begins anew.
+async fn held_in_the_middle(broker: &dyn Broker, tasks: usize, mut program: Command) -> Child {
+    let left = async || broker.queue_stats(&default_queue()).await.unwrap().pending as usize;
+    program.stdout(Stdio::piped()).stderr(Stdio::piped());
+    eventually("it is held in the middle", async || {
+        fill(broker, tasks).await;
+        let mut child = program.spawn().unwrap();
+        soon(async { while left().await == tasks {} }).await;
+        signal(&child, "-STOP");
+        if left().await > 1_000 {
+            return Some(child);
+        }
+        signal(&child, "-CONT");
+        child.wait().unwrap();
+        None
+    })
+    .await
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_terminal_that_is_closed_leaves_no_queue_paused() {
+    let store = SqliteStore::start().await;
+    let broker = store.connect(None).await;
+    let url = store.url();
+    for (flag, code) in [("--ignore-signal=HUP", 0), ("--default-signal=HUP", 130)] {
+        let remove = asynq(&["--url", &url, "queue", "rm", "default", "--force", "--yes"]);
+        let mut program = Command::new("env");
+        program.arg(flag).arg(remove.get_program()).args(remove.get_args()).stdin(Stdio::null());
+        for (name, _) in remove.get_envs() {
+            program.env_remove(name);
+        }
+        let child = held_in_the_middle(&*broker, 10_000, program).await;
+        signal(&child, "-HUP");
+        signal(&child, "-CONT");
+        ends(&child.wait_with_output().unwrap(), code);
+        let stats = broker.queue_stats(&default_queue()).await.unwrap();
+        assert_eq!((stats.size > 0, stats.paused), (code == 130, false), "{flag}");
+    }
 }
 
 /// Fills the default queue with this many tasks.
