@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use asynq_runtime::TaskState;
-use asynq_tests::{Build as _, lock_key, queue, task, task_id};
+use asynq_runtime::{RawTask, TaskState};
+use asynq_tests::{Build as _, Persistence, RedisServer, lock_key, patient, queue, task, task_id};
 
-use crate::fixture::{Setting, assert_written, on_both_brokers};
+use crate::fixture::{self, Setting, assert_written, on_both_brokers};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -328,4 +328,18 @@ on_both_brokers! {
             cli.run("task ls -q default -s retry").await,
         ]);
     }
+}
+
+#[tokio::test]
+async fn a_queue_that_a_broken_deletion_leaves_paused_is_named() {
+    let server = RedisServer::start(Persistence::None);
+    let client = patient::client(&server.url()).await;
+    client.enqueue(RawTask::new("mail", "{}")).await.unwrap();
+    // Redis takes the pause, and neither the deletion nor the end of the pause.
+    redis::cmd("ACL").arg(&["SETUSER", "default", "-del", "-unlink"]).exec(&mut server.connection()).unwrap();
+    let words = ["--url", &server.url(), "queue", "rm", "default", "--force", "--yes"];
+    let answer = fixture::run(None, Setting::default(), &words).await;
+    assert_ne!(answer.code, 0, "{answer}");
+    assert!(client.inspector().queue("default").await.unwrap().paused, "{answer}");
+    assert!(answer.err.contains("may be left paused: asynq queue resume -- default\n"), "{answer}");
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use asynq_grammar::shell;
 use asynq_runtime::{
     Inspector,
     inspector::{BulkProgress, Force},
@@ -94,7 +95,21 @@ async fn remove(
     bar.finish_and_clear();
     let so_far = *done.lock();
     let removed = match removed {
-        Some(removed) => removed?.tasks,
+        Some(Ok(removed)) => removed.tasks,
+        Some(Err(error)) => {
+            // The inspector lets the queue go on after an error, but what ended the deletion may refuse that, too.
+            if force == Force::Yes && !was_paused {
+                match inspector.queue(name).await {
+                    Ok(stats) if !stats.paused => {}
+                    Err(error) if error.is_not_found() => {}
+                    _ => session.note(&format!(
+                        "queue {name} may be left paused: asynq queue resume -- {}",
+                        shell::quote(name)
+                    )),
+                }
+            }
+            return Err(error.into());
+        }
         None => {
             // A deletion that ends half way would leave the queue paused.
             if !was_paused {
