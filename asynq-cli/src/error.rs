@@ -86,7 +86,7 @@ impl CliError {
         }
     }
 
-    /// Returns whether further calls to the same broker would fail, too.
+    /// Returns whether the broker, or the part of it that was asked, is away or refuses this program, so that further calls may fail, too.
     pub(crate) fn is_broker_gone(&self) -> bool {
         let error = match self {
             Self::Broker(error) | Self::Inspect(InspectError::Broker(error)) => error,

@@ -59,6 +59,14 @@ impl Session {
         Ok(self.client().await?.inspector())
     }
 
+    /// Returns whether the whole broker does not answer, and not only a part of it.
+    pub(crate) async fn is_broker_away(&mut self) -> bool {
+        match self.client().await {
+            Ok(client) => client.broker().ping().await.is_err_and(|error| error.is_unavailable()),
+            Err(_) => true,
+        }
+    }
+
     async fn connect(&mut self, may_be_new: bool) -> Result<Client, CliError> {
         let url = self.url()?;
         self.connect_to(&url, may_be_new).await

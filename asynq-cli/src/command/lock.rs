@@ -110,7 +110,7 @@ impl Rm {
         let mut answers = Several::changing("lock");
         for missing in self.locks.iter().filter(|meant| found.iter().all(|lock| name(&self.queue, lock) != **meant)) {
             let error = CliError::NotFound(format!("no lock {missing:?} is held in queue {}", self.queue));
-            answers.add(session, missing, Err(error))?;
+            answers.add(session, missing, Err(error)).await?;
         }
         if !found.is_empty() {
             session.confirm(&question(&self.queue, &found))?;
@@ -128,7 +128,7 @@ impl Rm {
                 ))),
                 Err(error) => Err(error.into()),
             };
-            answers.add(session, &name(&self.queue, lock), done)?;
+            answers.add(session, &name(&self.queue, lock), done).await?;
         }
         if found.is_empty() && self.stuck && !session.is_json() {
             session.note(&format!("no stuck unique locks in queue {}", self.queue));

@@ -343,3 +343,19 @@ async fn a_queue_that_a_broken_deletion_leaves_paused_is_named() {
     assert!(client.inspector().queue("default").await.unwrap().paused, "{answer}");
     assert!(answer.err.contains("may be left paused: asynq queue resume -- default\n"), "{answer}");
 }
+
+#[tokio::test]
+async fn a_queue_without_rights_keeps_no_other_from_being_paused() {
+    let server = RedisServer::start(Persistence::None);
+    let client = patient::client(&server.url()).await;
+    for name in ["default", "other"] {
+        client.enqueue(RawTask::new("mail", "{}").queue(name)).await.unwrap();
+    }
+    let rights = ["SETUSER", "default", "resetkeys", "~asynq:{default}*", "~asynq:queues"];
+    redis::cmd("ACL").arg(&rights).exec(&mut server.connection()).unwrap();
+    let words = ["--url", &server.url(), "queue", "pause", "other", "default", "--json"];
+    let answer = fixture::run(None, Setting::default(), &words).await;
+    assert_eq!(answer.code, 2, "{answer}");
+    let rows: serde_json::Value = serde_json::from_str(&answer.out).unwrap();
+    assert!(rows[0]["error"].is_string() && rows[1]["error"].is_null(), "{rows}");
+}

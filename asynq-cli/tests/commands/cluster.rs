@@ -96,3 +96,18 @@ async fn without_a_node_nothing_is_concluded_from_the_list_of_servers() {
         assert!(answer.out.contains("no server is listed, but a node of the cluster does not answer"), "{answer}");
     }
 }
+
+#[tokio::test]
+async fn a_node_that_is_away_keeps_no_queue_of_another_from_being_paused() {
+    let mut t = OneAway::start().await;
+    let ([away], [one, other]) = (t.queues(true).await, t.queues(false).await);
+    t.cluster.kill(t.node);
+    let answer = t.run(&["queue", "pause", &away, &one, &other, "--json"]).await;
+    assert_eq!(answer.code, 2, "{answer}");
+    let rows: Value = serde_json::from_str(&answer.out).unwrap();
+    assert_eq!(rows.as_array().unwrap().len(), 3, "{rows}");
+    assert!(rows[0]["error"].is_string() && rows[1]["error"].is_null() && rows[2]["error"].is_null(), "{rows}");
+    for name in [&one, &other] {
+        assert!(t.client.inspector().queue(name).await.unwrap().paused, "{rows}");
+    }
+}

@@ -40,7 +40,7 @@ impl Rm {
                     chosen.push(&**name);
                     count += would.tasks;
                 }
-                Err(error) => answers.add(session, name, Err(error.into()))?,
+                Err(error) => answers.add(session, name, Err(error.into())).await?,
             }
         }
         // One question for all, before a signal is waited for: at a question Ctrl+C ends the process, and nothing was changed.
@@ -53,7 +53,7 @@ impl Rm {
         let stop = session.stop().shared();
         for name in chosen {
             let done = remove(session, &inspector, name, force, stop.clone()).await;
-            answers.add(session, name, done)?;
+            answers.add(session, name, done).await?;
         }
         answers.end(session)
     }
