@@ -4,7 +4,7 @@ use asynq_runtime::{Inspector, broker::LockInfo};
 use clap::{Args, Subcommand, builder::RangedU64ValueParser};
 use serde_json::{Value, json};
 
-use super::several::Several;
+use super::{progress, several::Several};
 use crate::{
     error::CliError,
     session::Session,
@@ -115,7 +115,11 @@ impl Rm {
         if !found.is_empty() {
             session.confirm(&question(&self.queue, &found))?;
         }
-        for lock in &found {
+        let mut stop = session.stop();
+        for (n, lock) in found.iter().enumerate() {
+            if progress::is_over(&mut stop).await {
+                return answers.stopped(session, n, found.len());
+            }
             let freed = inspector.release_lock(&self.queue, &lock.key, &lock.holder, self.stuck).await;
             let done = match freed {
                 Ok(true) => {

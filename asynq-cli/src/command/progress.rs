@@ -3,7 +3,7 @@
 use asynq_runtime::inspector::{BulkProgress, BulkReport, RunningBulk};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::{error::CliError, session::Session, show::number};
+use crate::{environment::Stop, error::CliError, session::Session, show::number};
 
 /// How a bulk call ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,12 +19,7 @@ pub(super) async fn carry_out(session: &Session, mut bulk: RunningBulk) -> Resul
     let bar = bar(session, bulk.progress());
     let mut stop = session.stop();
     loop {
-        let stopped = tokio::select! {
-            biased;
-            () = &mut stop => true,
-            () = std::future::ready(()) => false,
-        };
-        if stopped {
+        if is_over(&mut stop).await {
             bar.finish_and_clear();
             return Ok(Ended { report: bulk.progress().into(), stopped });
         }
@@ -39,6 +34,15 @@ pub(super) async fn carry_out(session: &Session, mut bulk: RunningBulk) -> Resul
     }
     bar.finish_and_clear();
     Ok(Ended { report: bulk.report().await?, stopped: false })
+}
+
+/// Returns whether the user has asked the command to stop. The call does not wait.
+pub(super) async fn is_over(stop: &mut Stop) -> bool {
+    tokio::select! {
+        biased;
+        () = stop => true,
+        () = std::future::ready(()) => false,
+    }
 }
 
 /// Returns a bar for tasks on standard error; it is hidden unless the session has bars.

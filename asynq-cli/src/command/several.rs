@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
+use super::progress;
 use crate::{error::CliError, session::Session};
 
 /// The results so far.
@@ -36,14 +37,22 @@ impl Several {
     ///
     /// # Errors
     ///
-    /// As [`add`](Self::add) and [`end`](Self::end).
+    /// As [`add`](Self::add) and [`end`](Self::end); or the user stopped the command between two names.
     pub(super) async fn each(
         mut self,
         session: &mut Session,
         names: impl IntoIterator<Item = &String>,
         act: impl AsyncFn(&str) -> Result<Done, CliError>,
     ) -> Result<(), CliError> {
-        for name in names {
+        let names = Vec::from_iter(names);
+        // A command that only reads ends at the signal.
+        let mut stop = self.changes.then(|| session.stop());
+        for (n, name) in names.iter().enumerate() {
+            if let Some(stop) = &mut stop
+                && progress::is_over(stop).await
+            {
+                return self.stopped(session, n, names.len());
+            }
             let done = act(name).await;
             self.add(session, name, done).await?;
         }
@@ -103,6 +112,12 @@ impl Several {
             |name: &&str| Map::from_iter([(self.key.to_owned(), json!(name)), ("error".into(), error.line().into())]);
         self.rows.extend(names.iter().map(row).map(Value::Object));
         self.write_json(session)
+    }
+
+    /// Writes the JSON array, and returns the error of a command that the user stopped after `done` of `of` names.
+    pub(super) fn stopped(self, session: &mut Session, done: usize, of: usize) -> Result<(), CliError> {
+        self.write_json(session)?;
+        Err(CliError::Stopped(format!("stopped: {done} of {of} are done, the others are as they were")))
     }
 
     /// Writes the JSON array, and returns an error if a name failed.

@@ -22,6 +22,24 @@ on_both_brokers! {
         assert!(!cli.t.broker().queue_stats(&queue("default")).await.unwrap().paused);
     }
 
+    async fn a_command_on_several_names_that_is_stopped_lists_what_it_did(cli) {
+        let t = &cli.t;
+        t.seed_pending(&["one", "two", "three"]).await;
+        for lock in ["a", "b"] {
+            t.store.leave_lock(&queue("default"), &lock_key(lock), &task_id("missing"), t.now() + HOUR);
+        }
+        for (line, rows) in [("task archive -q default one two three --json", 2), ("lock rm -q default --stuck --yes --json", 1)] {
+            let words: Vec<&str> = line.split(' ').collect();
+            let stopped = cli.run_in(Setting { stop_after: Some(rows), ..Setting::default() }, &words).await;
+            assert_eq!(stopped.code, 130, "{stopped}");
+            assert!(stopped.err.contains(&format!("stopped: {rows} of {} are done", rows + 1)), "{stopped}");
+            let answered: serde_json::Value = serde_json::from_str(&stopped.out).unwrap();
+            assert_eq!(answered.as_array().unwrap().len(), rows, "{answered}");
+        }
+        assert_eq!(t.broker().queue_stats(&queue("default")).await.unwrap().archived, 2);
+        assert_eq!(cli.json("lock ls -q default").await.as_array().unwrap().len(), 1);
+    }
+
     async fn queues_are_deleted_after_a_question(cli) {
         cli.t.seed_pending(&["one", "two"]).await;
         cli.t.enqueue(task("later").in_queue("low").after(HOUR)).await;
