@@ -97,9 +97,22 @@ impl AppError {
         Self::Setting { what, reason: reason.to_string() }
     }
 
-    /// Returns the text of the error with every cause that it does not name already, on one line.
+    /// Returns the text of the error with every cause that it does not name already, on one line and without control characters: it
+    /// may quote the id of a task that another program chose.
     #[cfg_attr(not(feature = "main"), allow(dead_code, reason = "only `main!` prints it"))]
     pub(super) fn line(&self) -> String {
-        usage_without_passwords(&with_causes(self).split_whitespace().collect::<Vec<_>>().join(" "))
+        let line = with_causes(self).split_whitespace().collect::<Vec<_>>().join(" ");
+        usage_without_passwords(&line).replace(char::is_control, "\u{fffd}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_another_program_chose_does_not_act_on_the_terminal() {
+        let error = AppError::setting("--queues", "equal to\n\u{1b}[2Jxy");
+        assert_eq!(error.line(), "--queues: equal to \u{fffd}[2Jxy");
     }
 }
