@@ -64,7 +64,7 @@ fn consumers(queue: &QueueEvidence, is_served: bool, findings: &mut Vec<Finding>
         let start = if is_refused(&stats.name) {
             "our workers refuse a queue of this name: start one of Go".to_owned()
         } else {
-            format!("start a worker with --queues={name}")
+            format!("start a worker with {}", serving(&stats.name))
         };
         findings.push(of(
             queue,
@@ -177,7 +177,8 @@ fn odd(queue: &QueueEvidence, oddity: &Oddity) -> Finding {
     };
     let janitor = || {
         by_janitor(format!(
-            "run a worker of ours on the queue: its janitor repairs it within a minute (--queues={name})"
+            "run a worker of ours on the queue: its janitor repairs it within a minute ({})",
+            serving(&queue.stats.name)
         ))
     };
     let (check, severity, description, means, repair) = match kind {
@@ -201,9 +202,10 @@ fn odd(queue: &QueueEvidence, oddity: &Oddity) -> Finding {
             "ids in the queue with no task behind them",
             "the contents of these tasks are gone: evicted, or deleted by hand",
             by_janitor(format!(
-                "run a worker of ours on the queue (--queues={name}): its janitor removes these ids from the active and the \
+                "run a worker of ours on the queue ({}): its janitor removes these ids from the active and the \
                  pending tasks within a minute; among other tasks each stays until it is due or its time to be kept is \
-                 over, and is not run"
+                 over, and is not run",
+                serving(&queue.stats.name)
             )),
         ),
         OddityKind::TaskWithoutPlace => (
@@ -247,6 +249,18 @@ fn odd(queue: &QueueEvidence, oddity: &Oddity) -> Finding {
     };
     let (more, examples) = (if *count > examples.len() as u64 { ", …" } else { "" }, examples.join(", "));
     of(queue, severity, check, format!("{count} {description}: {examples}{more}"), means, repair)
+}
+
+/// Returns what lets a worker of ours serve the queue: the flag, or the set-up where the flag means other queues by this name.
+fn serving(name: &QueueName) -> String {
+    let text = name.as_str();
+    if text.contains(',') || text.trim() != text {
+        return "App::queue in its set-up, as --queues cannot write this name".to_owned();
+    }
+    // A name with one of these is read as one with a weight or a limit, unless a weight follows.
+    let weight = if text.contains(['/', '=']) { "=1" } else { "" };
+    let others = if text.contains('*') { ", a pattern that other queues may match, too" } else { "" };
+    format!("--queues={}{others}", shell::quote(&format!("{text}{weight}")))
 }
 
 /// Returns whether our workers refuse to serve a queue of this name, which Go allows.

@@ -399,6 +399,30 @@ fn a_name_that_a_shell_would_misread_is_quoted_in_commands() {
 }
 
 #[test]
+fn a_name_that_the_flag_of_queues_reads_as_syntax_is_written_for_it() {
+    for (name, expected) in [
+        ("low", "--queues=low"),
+        ("team/3", "--queues='team/3=1'"),
+        ("rate=high", "--queues='rate=high=1'"),
+        ("a,b", "App::queue in its set-up, as --queues cannot write this name"),
+        (" lead", "App::queue in its set-up, as --queues cannot write this name"),
+        ("*", "--queues='*', a pattern that other queues may match, too"),
+    ] {
+        let mut evidence = sound();
+        evidence.servers.clear();
+        evidence.queues[0].stats.name = QueueName::from_wire(name);
+        evidence.queues[0].examination.oddities = [OddityKind::ActiveWithoutLease, OddityKind::IdWithoutTask]
+            .map(|kind| Oddity { kind, count: 1, examples: vec!["t1".into()] })
+            .into();
+        let findings = diagnose(&evidence);
+        assert_eq!(findings.len(), 3);
+        for Finding { repair, .. } in findings {
+            assert!(repair.contains(expected), "{name:?}: {repair}");
+        }
+    }
+}
+
+#[test]
 fn a_name_that_begins_with_a_hyphen_is_not_a_flag_of_a_command() {
     let mut evidence = sound();
     let queue = &mut evidence.queues[0];
