@@ -1,6 +1,10 @@
 //! Answers that only a Redis Cluster gives: its nodes, and the slots of the queues.
 
-use asynq_runtime::{Client, RawTask};
+use asynq_runtime::{
+    Client, RawTask,
+    broker::{ServerName, Wanted},
+    task::{QueueName, ServerInfo},
+};
 use asynq_tests::{Build as _, Lent, RedisCluster, StoreOn, task};
 use serde_json::Value;
 
@@ -110,4 +114,19 @@ async fn a_node_that_is_away_keeps_no_queue_of_another_from_being_paused() {
     for name in [&one, &other] {
         assert!(t.client.inspector().queue(name).await.unwrap().paused, "{rows}");
     }
+}
+
+#[tokio::test]
+async fn a_task_is_cancelled_while_a_node_of_another_queue_is_away() {
+    let mut t = OneAway::start().await;
+    let ([_away], [runs]) = (t.queues(true).await, t.queues(false).await);
+    let broker = t.client.broker();
+    let name = ServerName { host: "h".into(), pid: 7, server_id: "s".into() };
+    let member = broker.join(&name, &ServerInfo::default()).await.unwrap();
+    let taken = broker.dequeue(&member, &[Wanted { queue: QueueName::from_wire(&runs), n: 1 }]).await.unwrap();
+    let id = taken[0].key.id.to_string();
+    t.cluster.kill(t.node);
+    let answer = t.run(&["task", "cancel", &id]).await;
+    assert_eq!(answer.code, 0, "{answer}");
+    assert!(answer.out.contains("was asked to cancel it"), "{answer}");
 }

@@ -1,6 +1,9 @@
 //! `task cancel`: asks the server that runs a task to end it.
 
-use asynq_runtime::{Client, TaskState, task::TaskId};
+use asynq_runtime::{
+    Client, TaskState,
+    task::{QueueName, TaskId},
+};
 use clap::Args;
 use serde_json::json;
 
@@ -20,8 +23,12 @@ impl Cancel {
         let inspector = client.inspector();
         Several::changing("id")
             .each(session, &self.ids, async |id| {
-                runs(&client, id).await?;
-                let ended = inspector.cancel(id).await?;
+                let mut ended = Vec::new();
+                for queue in runs(&client, id).await? {
+                    if inspector.cancel_in(&queue, id).await? {
+                        ended.push(queue);
+                    }
+                }
                 let queues: Vec<&str> = ended.iter().map(|queue| queue.as_str()).collect();
                 let and = match queues.as_slice() {
                     [] => String::new(),
@@ -34,17 +41,18 @@ impl Cancel {
     }
 }
 
-/// Fails unless a task of this id runs in some queue: a request for another would reach no server and look like a success.
-async fn runs(client: &Client, id: &str) -> Result<(), CliError> {
+/// Returns the queues in which a task of this id runs. Fails if there is none: a request for another task would reach no server and look
+/// like a success.
+async fn runs(client: &Client, id: &str) -> Result<Vec<QueueName>, CliError> {
     if id.trim().is_empty() {
-        // The inspector reports the error of an empty id.
-        return Ok(());
+        // The inspector has the error of an empty id.
+        return Ok(client.inspector().cancel(id).await?);
     }
     let (broker, task) = (client.broker(), TaskId::from_wire(id));
-    let (mut waits, mut unread) = (None, None);
+    let (mut active, mut waits, mut unread) = (Vec::new(), None, None);
     for queue in broker.queues().await? {
         match broker.task(&queue, &task).await {
-            Ok(Some(found)) if found.state == TaskState::Active => return Ok(()),
+            Ok(Some(found)) if found.state == TaskState::Active => active.push(queue),
             Ok(Some(found)) => {
                 waits = Some(format!(
                     "task `{id}` in queue `{queue}` is in the state {}, not running; there is no run to cancel",
@@ -54,6 +62,10 @@ async fn runs(client: &Client, id: &str) -> Result<(), CliError> {
             Ok(None) => {}
             Err(error) => unread = Some(error),
         }
+    }
+    if !active.is_empty() {
+        // A request reaches the servers of all queues, also where another queue cannot be read.
+        return Ok(active);
     }
     match (waits, unread) {
         (Some(waits), _) => Err(CliError::NotFound(waits)),
