@@ -316,7 +316,7 @@ impl Model {
         match self.archive {
             Some(room) if room.beyond(1) > 0 => {
                 let (limit, holds) = (number(room.limit), number(room.archived));
-                format!(" The archive keeps {limit} tasks and holds {holds}: the oldest will be DELETED.")
+                format!("The archive keeps {limit} tasks and holds {holds}: the oldest will be DELETED. ")
             }
             _ => String::new(),
         }
@@ -331,12 +331,16 @@ impl Model {
         };
         let Some(task) = chosen else { return Step::Stay };
         let task = TheTask { queue: task.queue.clone(), id: task.id.clone(), state: task.state };
-        let (verb, then) = match act {
+        // The warning comes first: names may be longer than the screen.
+        let (verb, warning) = match act {
             TaskAct::Run => return Step::Act(Act::Task(act, task)),
             TaskAct::Archive => ("Archive", self.beyond_archive()),
             TaskAct::Delete => ("Delete", String::new()),
             TaskAct::Cancel => ("Cancel the run of", String::new()),
         };
-        self.ask(Dialog::Sure(format!("{verb} task {} of queue {}?{then}", task.id, task.queue), Act::Task(act, task)))
+        self.ask(Dialog::Sure(
+            format!("{warning}{verb} task {} of queue {}?", task.id, task.queue),
+            Act::Task(act, task),
+        ))
     }
 }

@@ -32,9 +32,26 @@ async fn archiving_into_a_full_archive_warns_of_the_deletion() {
     watcher.keys("a").await;
     let Some(Dialog::Sure(question, _)) = &watcher.model.dialog else { panic!("{}", watcher.text()) };
     let expected = format!("The archive keeps 1 tasks and holds {archived}: the oldest will be DELETED.");
-    assert!(question.ends_with(&expected), "{question}");
+    assert!(question.starts_with(&expected), "{question}");
     watcher.keys("n").await;
     assert_eq!(watcher.client.inspector().queue("default").await.unwrap().archived, archived, "no is no");
+}
+
+#[tokio::test]
+async fn a_question_with_long_names_is_whole_and_has_its_keys() {
+    let mut watcher = Watcher::start().await;
+    let long = |part: &str| QueueName::from_wire(&part.repeat(6));
+    let the_task =
+        TheTask { queue: long("tenant:north-"), id: task_id(&"invoice-2026:".repeat(4)), state: TaskState::Retry };
+    let question = format!("The oldest will be DELETED. Archive task {} of queue {}?", the_task.id, the_task.queue);
+    let dialog = Dialog::Sure(question, Act::Task(TaskAct::Archive, the_task));
+    for (columns, rows) in [(80, 24), (40, 24), (40, 8)] {
+        watcher.terminal = Terminal::new(TestBackend::new(columns, rows)).unwrap();
+        watcher.model.dialog = Some(dialog.clone());
+        watcher.follow(Step::Stay).await;
+        watcher.shows(&["DELETED", "any other key: no"]);
+        assert!(rows == 8 || watcher.text().contains("north-?"), "the end of the question\n{}", watcher.text());
+    }
 }
 
 #[tokio::test]
