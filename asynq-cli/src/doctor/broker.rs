@@ -7,7 +7,7 @@ use asynq_runtime::{
 };
 use chrono::TimeDelta;
 
-use super::{Evidence, Finding, Severity, is_away};
+use super::{Evidence, Finding, Severity, cluster, is_away};
 
 /// Clocks that differ by less count as equal; workers of Go use their own clock for decisions.
 const MOST_SKEW: TimeDelta = TimeDelta::seconds(1);
@@ -26,7 +26,7 @@ pub(super) fn check(evidence: &Evidence) -> Vec<Finding> {
         info(node, &evidence.nodes, &mut findings);
         memory(node, &mut findings);
         persistence(node, &mut findings);
-        cluster(node, &mut findings);
+        cluster::check(node, &mut findings);
         clock(node, &mut findings);
         slow_calls(node, evidence, &mut findings);
         file(node, &mut findings);
@@ -35,7 +35,7 @@ pub(super) fn check(evidence: &Evidence) -> Vec<Finding> {
     findings
 }
 
-fn of(
+pub(super) fn of(
     node: &Node,
     severity: Severity,
     check: &'static str,
@@ -46,9 +46,14 @@ fn of(
     Finding { severity, check, subject: node.address.clone(), found, means, repair: repair.into() }
 }
 
+/// Returns the flag with which `redis-cli` encrypts, where the node asks for it.
+pub(super) fn tls(node: &Node) -> &'static str {
+    if node.address.starts_with("rediss") { " --tls" } else { "" }
+}
+
 /// Returns the beginning of a command line that leads to the node. A login is left to the operator: no password is printed.
 fn redis_cli(node: &Node) -> String {
-    let tls = if node.address.starts_with("rediss") { " --tls" } else { "" };
+    let tls = tls(node);
     match node.endpoint.as_deref() {
         Some(path) if path.starts_with('/') => format!("redis-cli -s {}", shell::quote(path)),
         Some(place) => match place.rsplit_once(':') {
@@ -181,24 +186,6 @@ fn persistence(node: &Node, findings: &mut Vec<Finding>) {
             format!(
                 "bring the replicas back; to go on with fewer until then: {} CONFIG SET min-replicas-to-write {good}",
                 redis_cli(node)
-            ),
-        ));
-    }
-}
-
-fn cluster(node: &Node, findings: &mut Vec<Finding>) {
-    if let Some(state) = node.fact("cluster_state")
-        && state != "ok"
-    {
-        findings.push(of(
-            node,
-            Severity::Error,
-            "cluster",
-            format!("the state of the cluster is {state}"),
-            "some slots have no master: queues in them, or all of them, can neither be filled nor served",
-            format!(
-                "redis-cli --cluster check {place} shows which; bring the nodes back, or: redis-cli --cluster fix {place}",
-                place = node.endpoint.as_deref().unwrap_or("HOST:PORT")
             ),
         ));
     }

@@ -144,6 +144,14 @@ fn each_fault_is_reported_once_with_its_severity_and_subject() {
             e.nodes[0].facts = vec![state];
         }),
         ("error cluster redis://h:6379", |e| set(&mut e.nodes[0], "cluster_state", "fail")),
+        ("error cluster redis://h:6379", |e| {
+            set(&mut e.nodes[0], "cluster_state", "ok");
+            set(&mut e.nodes[0], "cluster_slots_fail", "5461");
+        }),
+        ("error cluster redis://h:6379", |e| {
+            set(&mut e.nodes[0], "cluster_state", "ok");
+            set(&mut e.nodes[0], "cluster_slots_assigned", "16000");
+        }),
         ("warning clock redis://h:6379", |e| e.nodes[0].ahead = TimeDelta::seconds(-2)),
         ("warning clock h:7", |e| {
             e.servers[0].info.start_time = Some(Timestamp::from(now() + TimeDelta::seconds(3)));
@@ -306,6 +314,16 @@ fn a_command_for_redis_leads_to_the_node_that_has_the_fault() {
         let expected = format!("{expected}CONFIG SET maxmemory-policy noeviction && {expected}CONFIG REWRITE");
         assert_eq!(repair, &expected);
     }
+}
+
+#[test]
+fn a_command_for_a_cluster_encrypts_and_quotes_the_node() {
+    let mut evidence = sound();
+    let node = &mut evidence.nodes[0];
+    (node.address, node.endpoint) = ("rediss-cluster://[::1]:7000".to_owned(), Some("[::1]:7000".to_owned()));
+    set(node, "cluster_state", "fail");
+    let repair = &diagnose(&evidence)[0].repair;
+    assert!(repair.ends_with("redis-cli --cluster fix '[::1]:7000' --tls"), "{repair}");
 }
 
 #[test]

@@ -1,0 +1,36 @@
+//! Checks whether the slots of a cluster have masters.
+
+use asynq_grammar::shell;
+use asynq_runtime::broker::Node;
+
+use super::{
+    Finding, Severity,
+    broker::{of, tls},
+};
+
+/// The slots of a cluster.
+const SLOTS: u64 = 16_384;
+
+pub(super) fn check(node: &Node, findings: &mut Vec<Finding>) {
+    let Some(state) = node.fact("cluster_state") else { return };
+    // Without full coverage the state is "ok" although slots have no master.
+    let failed = node.number("cluster_slots_fail").unwrap_or_default();
+    let missing = SLOTS.saturating_sub(node.number("cluster_slots_assigned").unwrap_or(SLOTS)) + failed;
+    if state != "ok" || missing > 0 {
+        let tls = tls(node);
+        findings.push(of(
+            node,
+            Severity::Error,
+            "cluster",
+            match missing {
+                0 => format!("the state of the cluster is {state}"),
+                _ => format!("the state of the cluster is {state}, and {missing} of {SLOTS} slots have no master"),
+            },
+            "some slots have no master: queues in them, or all of them, can neither be filled nor served",
+            format!(
+                "redis-cli --cluster check {place}{tls} shows which; bring the nodes back, or: redis-cli --cluster fix {place}{tls}",
+                place = shell::quote(node.endpoint.as_deref().unwrap_or("HOST:PORT"))
+            ),
+        ));
+    }
+}
