@@ -11,8 +11,8 @@ use asynq_runtime::{
 use serde_json::{Value, json};
 
 use crate::{
-    doctor::is_away,
     show::{Cell, Style, Table, about, bytes, clean, number},
+    unlisted,
 };
 
 /// One Redis or the masters of a cluster; empty for SQLite.
@@ -34,15 +34,9 @@ impl Redis {
         Ok(Self { nodes, slots })
     }
 
-    /// Returns why servers that live may be missing from the list of servers, if they may be.
-    pub(super) fn hides_servers(&self) -> Option<&'static str> {
-        if self.nodes.iter().any(|node| node.refuses_writes.is_some()) {
-            Some("Redis takes no writes, so that servers cannot report")
-        } else if self.nodes.iter().any(|node| is_away(node, &self.nodes)) {
-            Some("a node of the cluster does not answer, and servers may have their reports there")
-        } else {
-            None
-        }
+    /// Returns why the lists may miss programs that run, if they may.
+    pub(super) fn hides_programs(&self) -> Option<&'static str> {
+        unlisted::reason(&self.nodes)
     }
 
     /// Returns the fields `redis` and `slots` of `stats --json`.

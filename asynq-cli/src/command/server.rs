@@ -9,11 +9,11 @@ use chrono::{DateTime, Utc};
 use clap::Subcommand;
 use serde_json::{Value, json};
 
-use super::redis::Redis;
 use crate::{
     error::CliError,
     session::Session,
     show::{Cell, Style, Table, ago, time},
+    unlisted,
 };
 
 /// Looks at the servers that work
@@ -29,27 +29,18 @@ pub(crate) enum Server {
 impl Server {
     pub(super) async fn run(self, session: &mut Session) -> Result<(), CliError> {
         let Self::Ls = self;
-        let inspector = session.inspector().await?;
-        let states = inspector.servers().await?;
         let client = session.client().await?;
-        let (now, kind) = (client.broker().now(), client.broker().kind());
-        let hidden = if states.is_empty() { Redis::of(&inspector, kind, &[]).await?.hides_servers() } else { None };
+        let states = client.inspector().servers().await?;
+        let now = client.broker().now();
+        let hidden = if states.is_empty() { unlisted::reason_of(&client).await? } else { None };
         let value: Vec<Value> = states.iter().map(|state| to_json(state, now)).collect();
         session.answer(&value, |style| {
             if states.is_empty() {
-                return none(hidden);
+                return format!("{}\n", unlisted::no_server(hidden));
             }
             let stuck = |state: &ServerState| state.workers.iter().filter(|worker| worker.is_stuck(now)).count();
             table(states.iter().map(|state| (&state.info, stuck(state))), now, style)
         })
-    }
-}
-
-/// Returns the line in place of an empty list of servers; `hidden` says why servers that live may be missing.
-pub(super) fn none(hidden: Option<&str>) -> String {
-    match hidden {
-        Some(reason) => format!("no server is listed, but {reason}: see `asynq doctor`\n"),
-        None => "no server is running\n".to_owned(),
     }
 }
 

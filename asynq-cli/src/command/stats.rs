@@ -10,6 +10,7 @@ use crate::{
     error::CliError,
     session::Session,
     show::{Style, clean, error_rate, number, queue_table},
+    unlisted,
 };
 
 pub(super) async fn run(session: &mut Session) -> Result<(), CliError> {
@@ -21,7 +22,7 @@ pub(super) async fn run(session: &mut Session) -> Result<(), CliError> {
     let mut value = statistics.to_json();
     (value["redis"], value["slots"]) = redis.to_json();
     let written =
-        session.answer(&value, |style| text(&statistics, redis.hides_servers(), style) + &redis.to_text(style));
+        session.answer(&value, |style| text(&statistics, redis.hides_programs(), style) + &redis.to_text(style));
     CliError::unless_reader_left(written, unreadable(session, &statistics.unreadable))
 }
 
@@ -54,7 +55,7 @@ fn text(statistics: &Statistics, hidden: Option<&str>, style: Style) -> String {
     }
     text.push('\n');
     if servers.is_empty() {
-        text.push_str(&server::none(hidden));
+        text.push_str(&format!("{}\n", unlisted::no_server(hidden)));
     } else {
         let is_stuck =
             |info: &ServerInfo| running.iter().filter(|run| run.stuck && run.server == info.server_id).count();

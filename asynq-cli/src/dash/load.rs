@@ -12,6 +12,7 @@ use chrono::{DateTime, Utc};
 use crate::{
     entries::{Entry, entries},
     show::for_people,
+    unlisted,
 };
 
 /// The content that a screen asks for.
@@ -58,8 +59,10 @@ pub(crate) enum Content {
     },
     /// `None` if the task is not there any more.
     Task(Option<Box<(TaskInfo, Vec<Failure>)>>),
-    Servers(Vec<ServerState>),
-    Periodic(Vec<Entry>),
+    /// The servers; where there is none, why servers that run may be missing.
+    Servers(Vec<ServerState>, Option<&'static str>),
+    /// The periodic entries; where there is none, why schedulers that run may be missing.
+    Periodic(Vec<Entry>, Option<&'static str>),
 }
 
 /// Groups that are shown of a queue.
@@ -88,8 +91,16 @@ pub(crate) async fn load(client: &Client, wanted: Wanted) -> Result<Loaded, Insp
             Err(error) if error.is_not_found() => None,
             Err(error) => return Err(error),
         }),
-        Wanted::Servers => Content::Servers(inspector.servers().await?),
-        Wanted::Periodic => Content::Periodic(entries(client).await?),
+        Wanted::Servers => {
+            let servers = inspector.servers().await?;
+            let hidden = if servers.is_empty() { unlisted::reason_of(client).await? } else { None };
+            Content::Servers(servers, hidden)
+        }
+        Wanted::Periodic => {
+            let entries = entries(client).await?;
+            let hidden = if entries.is_empty() { unlisted::reason_of(client).await? } else { None };
+            Content::Periodic(entries, hidden)
+        }
     };
     let archive = match &wanted {
         // The screen is complete without the archive: a queue whose numbers cannot be read hides none of its tasks.
@@ -105,12 +116,12 @@ async fn make_readable(inspector: &Inspector, content: &mut Content) {
     let mut payloads: Vec<(&str, &mut Bytes)> = match content {
         Content::Tasks { tasks, .. } => tasks.iter_mut().map(|task| (&*task.r#type, &mut task.payload)).collect(),
         Content::Task(Some(task)) => vec![(&*task.0.r#type, &mut task.0.payload)],
-        Content::Servers(servers) => {
+        Content::Servers(servers, _) => {
             let workers = servers.iter_mut().flat_map(|server| &mut server.workers);
             workers.map(|worker| (&*worker.task_type, &mut worker.task_payload)).collect()
         }
         // Running an entry enqueues its payload, which therefore stays as it is.
-        Content::Queues(..) | Content::Task(None) | Content::Periodic(_) => Vec::new(),
+        Content::Queues(..) | Content::Task(None) | Content::Periodic(..) => Vec::new(),
     };
     let reader = inspector.argument_reader(payloads.iter().map(|(r#type, payload)| (*r#type, &payload[..]))).await;
     for (r#type, payload) in &mut payloads {

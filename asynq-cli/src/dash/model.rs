@@ -287,7 +287,7 @@ impl Model {
         let queue = match &screen.content {
             Some(Content::Queues(queues, _)) => queues.get(screen.row),
             Some(Content::Tasks { stats, .. }) => Some(&**stats),
-            Some(Content::Periodic(entries)) => {
+            Some(Content::Periodic(entries, _)) => {
                 let Some(entry) = entries.get(screen.row) else { return Step::Stay };
                 return Step::Act(Act::PauseEntry(Box::new(entry.listed.clone()), !entry.paused));
             }
@@ -303,7 +303,7 @@ impl Model {
     fn run(&mut self) -> Step {
         let screen = self.screen();
         match &screen.content {
-            Some(Content::Periodic(entries)) => match entries.get(screen.row) {
+            Some(Content::Periodic(entries, _)) => match entries.get(screen.row) {
                 Some(entry) => Step::Act(Act::RunEntry(Box::new(entry.listed.clone()))),
                 None => Step::Stay,
             },

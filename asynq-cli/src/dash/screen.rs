@@ -58,8 +58,8 @@ impl Screen {
         match &self.content {
             Some(Content::Queues(queues, _)) => queues.len(),
             Some(Content::Tasks { tasks, .. }) => tasks.len(),
-            Some(Content::Servers(servers)) => servers.len(),
-            Some(Content::Periodic(entries)) => entries.len(),
+            Some(Content::Servers(servers, _)) => servers.len(),
+            Some(Content::Periodic(entries, _)) => entries.len(),
             Some(Content::Task(_)) => self.beyond + 1,
             None => 0,
         }
@@ -70,8 +70,8 @@ impl Screen {
         Some(match self.content.as_ref()? {
             Content::Queues(queues, _) => queues.get(row)?.name.to_string(),
             Content::Tasks { tasks, .. } => tasks.get(row)?.id.to_string(),
-            Content::Servers(servers) => servers.get(row)?.info.server_id.clone(),
-            Content::Periodic(entries) => {
+            Content::Servers(servers, _) => servers.get(row)?.info.server_id.clone(),
+            Content::Periodic(entries, _) => {
                 let listed = &entries.get(row)?.listed;
                 format!("{} in {}", listed.id, Schedule::queue_of(listed))
             }

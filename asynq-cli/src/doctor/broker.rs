@@ -7,7 +7,8 @@ use asynq_runtime::{
 };
 use chrono::TimeDelta;
 
-use super::{Evidence, Finding, Severity, cluster, is_away};
+use super::{Evidence, Finding, Severity, cluster};
+use crate::unlisted::is_away;
 
 /// Clocks that differ by less count as equal; workers of Go use their own clock for decisions.
 const MOST_SKEW: TimeDelta = TimeDelta::seconds(1);

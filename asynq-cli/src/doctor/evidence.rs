@@ -16,6 +16,7 @@ use super::{Finding, Severity};
 use crate::{
     entries::{Entry, entries},
     reading::{Take, Unseen, read},
+    unlisted,
 };
 
 /// A system as it was found.
@@ -39,15 +40,8 @@ impl Evidence {
     /// Returns whether `servers` has every server that runs. A broker that takes no writes does not take their reports either, so
     /// that servers which live vanish from the list; so do those with reports on a node that does not answer.
     pub(crate) fn has_all_servers(&self) -> bool {
-        !self.servers_unread
-            && self.nodes.iter().all(|node| node.refuses_writes.is_none() && !is_away(node, &self.nodes))
+        !self.servers_unread && unlisted::reason(&self.nodes).is_none()
     }
-}
-
-/// Returns whether a node of a cluster answers nothing at all, unlike another node: a login that may ask nothing hides the facts of
-/// every node.
-pub(crate) fn is_away(node: &Node, all: &[Node]) -> bool {
-    node.facts.is_empty() && all.iter().any(|other| !other.facts.is_empty())
 }
 
 /// A queue as it was found.

@@ -11,7 +11,7 @@ mod servers;
 mod tests;
 
 pub(crate) use self::{
-    evidence::{Evidence, gather, is_away},
+    evidence::{Evidence, gather},
     finding::{Finding, Severity},
 };
 

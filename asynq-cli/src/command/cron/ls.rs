@@ -10,6 +10,7 @@ use crate::{
     error::CliError,
     session::Session,
     show::{Cell, Payload, Style, Table, ago, brief, for_people, time, until},
+    unlisted,
 };
 
 /// Most characters of a payload in the table, and most bytes of it in JSON.
@@ -39,7 +40,7 @@ pub(super) async fn run(session: &mut Session) -> Result<(), CliError> {
     let now = client.broker().now();
     let rows = entries(&client).await?;
     if rows.is_empty() && !session.is_json() {
-        session.note("no periodic entries: no scheduler is running");
+        session.note(&unlisted::no_entry(unlisted::reason_of(&client).await?));
         return Ok(());
     }
     let payloads = rows.iter().map(|row| (&*row.listed.task_type, &row.listed.task_payload[..]));

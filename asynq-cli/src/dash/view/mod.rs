@@ -90,8 +90,8 @@ fn content(frame: &mut Frame<'_>, area: Rect, model: &mut Model) {
             let beyond = task::draw(frame, area, task.as_deref(), screen.row, now);
             model.screen_mut().beyond = beyond;
         }
-        Some(Content::Servers(servers)) => servers::draw(frame, area, servers, screen.row, now),
-        Some(Content::Periodic(entries)) => periodic::draw(frame, area, entries, screen.row, now),
+        Some(Content::Servers(servers, hidden)) => servers::draw(frame, area, servers, *hidden, screen.row, now),
+        Some(Content::Periodic(entries, hidden)) => periodic::draw(frame, area, entries, *hidden, screen.row, now),
     }
 }
 

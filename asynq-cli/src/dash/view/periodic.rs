@@ -6,18 +6,26 @@ use ratatui::{
     layout::Rect,
     style::Stylize as _,
     text::Line,
-    widgets::{Paragraph, Row},
+    widgets::{Paragraph, Row, Wrap},
 };
 
 use super::parts::{REST, cells, list};
 use crate::{
     entries::Entry,
     show::{ago, brief, clean, until},
+    unlisted,
 };
 
-pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, entries: &[Entry], chosen: usize, now: DateTime<Utc>) {
+pub(super) fn draw(
+    frame: &mut Frame<'_>,
+    area: Rect,
+    entries: &[Entry],
+    hidden: Option<&str>,
+    chosen: usize,
+    now: DateTime<Utc>,
+) {
     if entries.is_empty() {
-        frame.render_widget(Paragraph::new("no periodic entries: no scheduler is running").dim(), area);
+        frame.render_widget(Paragraph::new(unlisted::no_entry(hidden)).wrap(Wrap { trim: true }).dim(), area);
         return;
     }
     let rows = entries.iter().map(|row| {

@@ -10,15 +10,25 @@ use ratatui::{
     layout::{Constraint, Layout, Rect},
     style::Stylize as _,
     text::Line,
-    widgets::{Paragraph, Row},
+    widgets::{Paragraph, Row, Wrap},
 };
 
 use super::parts::{REST, cells, list};
-use crate::show::{about, brief, clean};
+use crate::{
+    show::{about, brief, clean},
+    unlisted,
+};
 
-pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, servers: &[ServerState], chosen: usize, now: DateTime<Utc>) {
+pub(super) fn draw(
+    frame: &mut Frame<'_>,
+    area: Rect,
+    servers: &[ServerState],
+    hidden: Option<&str>,
+    chosen: usize,
+    now: DateTime<Utc>,
+) {
     if servers.is_empty() {
-        frame.render_widget(Paragraph::new("no server is running").dim(), area);
+        frame.render_widget(Paragraph::new(unlisted::no_server(hidden)).wrap(Wrap { trim: true }).dim(), area);
         return;
     }
     let [above, label, below] =
@@ -134,12 +144,22 @@ mod tests {
         }
     }
 
+    #[test]
+    fn servers_that_cannot_report_are_not_said_to_be_gone() {
+        for (hidden, expected) in [(None, "no server is running"), (Some("x"), "no server is listed, but x")] {
+            let mut terminal = Terminal::new(TestBackend::new(80, 3)).unwrap();
+            terminal.draw(|frame| draw(frame, frame.area(), &[], hidden, 0, DateTime::UNIX_EPOCH)).unwrap();
+            let text = text(terminal.backend().buffer());
+            assert!(text.starts_with(expected), "{text}");
+        }
+    }
+
     /// Draws a server with these runs, and returns the screen.
     fn drawn(runs: Vec<WorkerInfo>, now: DateTime<Utc>) -> Buffer {
         let info = ServerInfo { status: "active".into(), ..ServerInfo::default() };
         let mut terminal = Terminal::new(TestBackend::new(120, 12)).unwrap();
         let servers = [ServerState::new(info, runs)];
-        terminal.draw(|frame| draw(frame, frame.area(), &servers, 0, now)).unwrap();
+        terminal.draw(|frame| draw(frame, frame.area(), &servers, None, 0, now)).unwrap();
         terminal.backend().buffer().clone()
     }
 
