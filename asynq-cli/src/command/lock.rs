@@ -112,8 +112,11 @@ impl Rm {
             let error = CliError::NotFound(format!("no lock {missing:?} is held in queue {}", self.queue));
             answers.add(session, missing, Err(error)).await?;
         }
-        if !found.is_empty() {
-            session.confirm(&question(&self.queue, &found))?;
+        if !found.is_empty()
+            && let Err(error) = session.confirm(&question(&self.queue, &found))
+        {
+            answers.refuse(session, found.iter().map(|lock| name(&self.queue, lock)), &error)?;
+            return Err(error);
         }
         let mut stop = session.stop();
         for (n, lock) in found.iter().enumerate() {

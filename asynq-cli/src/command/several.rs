@@ -107,10 +107,16 @@ impl Several {
     }
 
     /// Adds a row with this error for each of these names, none of which was changed, and writes the JSON array.
-    pub(super) fn refuse(mut self, session: &mut Session, names: &[&str], error: &CliError) -> Result<(), CliError> {
-        let row =
-            |name: &&str| Map::from_iter([(self.key.to_owned(), json!(name)), ("error".into(), error.line().into())]);
-        self.rows.extend(names.iter().map(row).map(Value::Object));
+    pub(super) fn refuse(
+        mut self,
+        session: &mut Session,
+        names: impl IntoIterator<Item = impl Into<Value>>,
+        error: &CliError,
+    ) -> Result<(), CliError> {
+        self.rows.extend(names.into_iter().map(|name| {
+            let name: Value = name.into();
+            Value::Object(Map::from_iter([(self.key.to_owned(), name), ("error".into(), error.line().into())]))
+        }));
         self.write_json(session)
     }
 

@@ -10,7 +10,7 @@ use asynq_runtime::{
     prelude::*,
     task::{ArchiveLimit, QueueWeight, SchedulerEntry, ServerInfo},
 };
-use asynq_tests::{Build as _, Store, queue, task};
+use asynq_tests::{Build as _, Store, lock_key, queue, task, task_id};
 
 use crate::fixture::{CliFixture, on_both_brokers};
 
@@ -197,6 +197,23 @@ on_both_brokers! {
         let names: Vec<_> = rows.as_array().unwrap().iter().map(|row| row["queue"].as_str().unwrap()).collect();
         assert_eq!(names, ["nix", "default", "low"], "{rows}");
         assert!(rows.as_array().unwrap().iter().all(|row| row["error"].is_string()), "{rows}");
+    }
+
+    async fn a_refused_question_has_a_row_for_each_lock_and_task(cli) {
+        let t = &cli.t;
+        t.seed_pending(&["one"]).await;
+        t.store.leave_lock(&queue("default"), &lock_key("b"), &task_id("missing"), t.now() + HOUR);
+        for (line, key, names) in [
+            ("lock rm -q default nix email:send:b --json", "lock", ["nix", "email:send:b"]),
+            ("task delete -q default one two --json", "id", ["one", "two"]),
+        ] {
+            let refused = cli.run(line).await;
+            assert_eq!(refused.code, 3, "{refused}");
+            let rows: serde_json::Value = serde_json::from_str(&refused.out).unwrap();
+            let rows = rows.as_array().unwrap();
+            assert_eq!(rows.iter().map(|row| row[key].as_str().unwrap()).collect::<Vec<_>>(), names, "{refused}");
+            assert!(rows.iter().all(|row| row["error"].is_string()), "{refused}");
+        }
     }
 
     async fn a_limit_of_no_locks_is_refused(cli) {

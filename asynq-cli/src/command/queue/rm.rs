@@ -47,7 +47,7 @@ impl Rm {
         if !chosen.is_empty()
             && let Err(error) = session.confirm(&question(&chosen, count))
         {
-            answers.refuse(session, &chosen, &error)?;
+            answers.refuse(session, chosen, &error)?;
             return Err(error);
         }
         let stop = session.stop().shared();

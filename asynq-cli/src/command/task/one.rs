@@ -36,7 +36,9 @@ impl TheTasks {
     }
 
     pub(super) async fn delete(self, session: &mut Session) -> Result<(), CliError> {
-        session.confirm(&format!("Delete {}?", self.named()))?;
+        if let Err(error) = session.confirm(&format!("Delete {}?", self.named())) {
+            return refused(session, &self, error);
+        }
         each(session, &self, "deleted", None, "is deleted", async |inspector, queue, id| {
             Ok(inspector.delete(queue, id).await?)
         })
@@ -59,7 +61,9 @@ impl Archive {
             }
             if archived > 0 && room.beyond(archived) > 0 {
                 let question = format!("Archive {}?", self.tasks.named());
-                confirm_beyond_archive(session, &question, room, archived, self.beyond_archive)?;
+                if let Err(error) = confirm_beyond_archive(session, &question, room, archived, self.beyond_archive) {
+                    return refused(session, &self.tasks, error);
+                }
             }
         }
         each(session, &self.tasks, "archived", None, "is archived", async |inspector, queue, id| {
@@ -77,6 +81,12 @@ impl Move {
         })
         .await
     }
+}
+
+/// Reports that none of the tasks was changed, because the user did not confirm it.
+fn refused(session: &mut Session, tasks: &TheTasks, error: CliError) -> Result<(), CliError> {
+    Several::changing("id").refuse(session, tasks.ids().map(String::as_str), &error)?;
+    Err(error)
 }
 
 /// Runs `act` on each task, and reports the results.
