@@ -164,6 +164,10 @@ impl Model {
                 _ => Step::Stay,
             };
         }
+        // The result of the last change stands in the place of the keys until the next key.
+        if self.note.as_ref().is_some_and(|note| !note.is_of_loading) {
+            self.note = None;
+        }
         match self.dialog.take() {
             Some(Dialog::Sure(_, act)) if key.code == KeyCode::Char('y') => return Step::Act(act),
             // Any other key says no.

@@ -208,6 +208,9 @@ async fn a_queue_is_paused_and_goes_on_by_one_key() {
     watcher.keys("p").await;
     assert!(paused(&watcher).await);
     assert_eq!(watcher.note(), "queue default is paused");
+    watcher.keys("h").await;
+    watcher.shows(&["enter open"]);
+    assert_eq!(watcher.note(), "");
     watcher.keys("p").await;
     assert!(!paused(&watcher).await);
 }
