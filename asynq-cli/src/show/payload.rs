@@ -97,18 +97,19 @@ pub(crate) fn brief(bytes: &[u8], most: usize) -> String {
     }
 }
 
-/// Returns bytes of a task for a text of their own: at most `most` of them, with the number of those that are left out.
-pub(crate) fn full(bytes: &[u8], most: usize) -> String {
+/// Returns bytes of a task for a text of their own: at most `most` of them, with the number of those that are left out and the flags
+/// that show them; these stand behind `command`, which is empty where the text is its answer.
+pub(crate) fn full(bytes: &[u8], most: usize, command: &str) -> String {
     let is_cut = bytes.len() > most;
     let head = &bytes[..bytes.len().min(most)];
     let Some(text) = printable(head, is_cut) else {
         let Payload { bytes, encoding, .. } = Payload::of(bytes, most);
-        return format!("{NON_PRINTABLE} ({bytes} bytes; --json --raw shows them as {encoding})");
+        return format!("{NON_PRINTABLE} ({bytes} bytes; {command}--json --raw shows them as {encoding})");
     };
     match bytes.len() - text.len() {
         0 if text.is_empty() => "-".to_owned(),
         0 => clean(text),
-        more => format!("{}… and {more} more bytes (--max-payload)", clean(text)),
+        more => format!("{}… and {more} more bytes ({command}--max-payload)", clean(text)),
     }
 }
 
@@ -158,14 +159,16 @@ mod tests {
 
     #[test]
     fn omitted_bytes_are_counted() {
-        assert_eq!(full(b"abc", 3), "abc");
-        assert_eq!(full(b"abcdef", 3), "abc… and 3 more bytes (--max-payload)");
-        assert_eq!(full("ab€".as_bytes(), 3), "ab… and 3 more bytes (--max-payload)");
+        assert_eq!(full(b"abc", 3, ""), "abc");
+        assert_eq!(full(b"abcdef", 3, ""), "abc… and 3 more bytes (--max-payload)");
+        assert_eq!(full("ab€".as_bytes(), 3, ""), "ab… and 3 more bytes (--max-payload)");
         for (bytes, encoding) in [(&b"\xff\x00\x01"[..], "base64"), (b"a\x1b[31m", "text"), (b"\"\x7f\"", "json")] {
             let shown = format!("non-printable bytes ({} bytes; --json --raw shows them as {encoding})", bytes.len());
-            assert_eq!(full(bytes, 99), shown);
+            assert_eq!(full(bytes, 99, ""), shown);
         }
-        assert_eq!(full(&[0; 9], 3), "non-printable bytes (9 bytes; --json --raw shows them as text)");
+        assert_eq!(full(&[0; 9], 3, ""), "non-printable bytes (9 bytes; --json --raw shows them as text)");
+        assert_eq!(full(b"abcdef", 3, "asynq x "), "abc… and 3 more bytes (asynq x --max-payload)");
+        assert!(full(&[0; 9], 3, "asynq x ").contains("; asynq x --json --raw shows"));
         assert_eq!(json!(Payload::of(&[b'a'; 9], 3))["bytes"], 9);
     }
 }

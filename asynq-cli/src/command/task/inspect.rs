@@ -50,7 +50,7 @@ fn text(task: &TaskInfo, failures: &[Failure], now: DateTime<Utc>, most: usize, 
     facts.add("Type", &*task.r#type);
     facts.add("State", if task.is_orphan(now) { "active, but no worker runs it" } else { task.state.as_str() });
     facts.add_if("Group", task.group.as_deref());
-    facts.add("Payload", full(&for_people(&task.r#type, &task.payload, reader), most));
+    facts.add("Payload", full(&for_people(&task.r#type, &task.payload, reader), most, ""));
     facts.add_if("Shape", reader.read(&task.r#type, None, &task.payload).and_then(Result::err));
     facts.add("Retried", format!("{} of {}", task.retried, task.max_retry));
     facts.add_if("Crashes", (task.crashes > 0).then(|| task.crashes.to_string()));
@@ -69,7 +69,7 @@ fn text(task: &TaskInfo, failures: &[Failure], now: DateTime<Utc>, most: usize, 
     facts.add_if("Retention", task.retention.map(about));
     facts.add_if("Completed", task.completed_at.map(past));
     facts.add_if("Archived", task.archived_at.map(past));
-    facts.add_if("Result", task.result.as_deref().map(|result| full(result, most)));
+    facts.add_if("Result", task.result.as_deref().map(|result| full(result, most, "")));
     facts.add_if("Unique key", task.unique_key.as_deref());
     for (key, value) in &task.headers {
         facts.add("Header", format!("{key}: {value}"));

@@ -84,7 +84,7 @@ fn lines(task: &TaskInfo, failures: &[Failure], now: DateTime<Utc>) -> Vec<Line<
         let Some(bytes) = bytes else { continue };
         lines.push(Line::default());
         lines.push(Line::from(label).bold());
-        lines.extend(full(bytes, BYTES).lines().map(|line| Line::from(line.to_owned())));
+        lines.extend(full(bytes, BYTES, "asynq task inspect ").lines().map(|line| Line::from(line.to_owned())));
     }
     lines
 }
