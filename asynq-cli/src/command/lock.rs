@@ -1,5 +1,7 @@
 //! `lock ls` and `lock rm`: unique locks, above all locks whose task is gone.
 
+use std::collections::BTreeMap;
+
 use asynq_runtime::{Inspector, broker::LockInfo};
 use clap::{Args, Subcommand, builder::RangedU64ValueParser};
 use serde_json::{Value, json};
@@ -65,7 +67,9 @@ impl Ls {
     async fn run(self, session: &mut Session) -> Result<(), CliError> {
         let inspector = session.inspector().await?;
         let is_wanted = |lock: &LockInfo| !self.stuck || lock.state.is_none();
-        let found = find(&inspector, &self.queue, self.limit, is_wanted).await?;
+        let mut found = find(&inspector, &self.queue, self.limit.saturating_add(1), is_wanted).await?;
+        let has_more = found.len() > self.limit;
+        found.truncate(self.limit);
         let (now, stuck) = (session.client().await?.broker().now(), if self.stuck { "stuck " } else { "" });
         let value: Vec<Value> = found
             .iter()
@@ -91,7 +95,7 @@ impl Ls {
             }
             table.into_text()
         })?;
-        if found.len() == self.limit {
+        if has_more {
             session.note(&format!("only the first {}; --limit shows more", self.limit));
         }
         Ok(())
@@ -104,9 +108,7 @@ impl Rm {
         let is_meant = |lock: &LockInfo| {
             if self.stuck { lock.state.is_none() } else { self.locks.contains(&name(&self.queue, lock)) }
         };
-        let mut found = find(&inspector, &self.queue, usize::MAX, is_meant).await?;
-        found.sort_by(|a, b| a.key.cmp(&b.key));
-        found.dedup_by(|a, b| a.key == b.key);
+        let found = find(&inspector, &self.queue, usize::MAX, is_meant).await?;
         let mut answers = Several::changing("lock");
         for missing in self.locks.iter().filter(|meant| found.iter().all(|lock| name(&self.queue, lock) != **meant)) {
             let error = CliError::NotFound(format!("no lock {missing:?} is held in queue {}", self.queue));
@@ -158,21 +160,22 @@ fn question(queue: &str, locks: &[LockInfo]) -> String {
     }
 }
 
-/// Returns at most `most` locks that are `wanted`, read slice by slice.
+/// Returns at most `most` locks that are `wanted`, by their keys, read slice by slice.
 async fn find(
     inspector: &Inspector,
     queue: &str,
     most: usize,
     wanted: impl Fn(&LockInfo) -> bool,
 ) -> Result<Vec<LockInfo>, CliError> {
-    let (mut found, mut after) = (Vec::new(), None::<String>);
+    // Redis may return a key twice while others come and go.
+    let (mut found, mut after) = (BTreeMap::new(), None::<String>);
     loop {
         let page = inspector.locks(queue, after.as_deref()).await?;
-        found.extend(page.locks.into_iter().filter(|lock| wanted(lock)));
+        let locks = page.locks.into_iter().filter(|lock| wanted(lock));
+        found.extend(locks.map(|lock| (lock.key.clone(), lock)));
         after = page.next;
         if after.is_none() || found.len() >= most {
-            found.truncate(most);
-            return Ok(found);
+            return Ok(found.into_values().take(most).collect());
         }
     }
 }

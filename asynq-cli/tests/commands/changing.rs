@@ -61,6 +61,10 @@ on_both_brokers! {
         t.store.leave_lock(&queue("default"), &lock_key("b"), &task_id("missing"), t.now() + HOUR);
         let listed = cli.json("lock ls -q default").await;
         assert_eq!(listed.as_array().unwrap().len(), 2, "{listed}");
+        for (limit, has_more) in [(1, true), (2, false)] {
+            let listed = cli.run(&format!("lock ls -q default --limit {limit}")).await;
+            assert_eq!(listed.err.contains("--limit shows more"), has_more, "{listed}");
+        }
         let stuck = cli.json("lock ls -q default --stuck").await;
         assert_eq!((&stuck[0]["lock"], &stuck[0]["holder"]), (&"email:send:b".into(), &"missing".into()));
         assert!(stuck[0]["state"].is_null() && stuck.as_array().unwrap().len() == 1, "{stuck}");
