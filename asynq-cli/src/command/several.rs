@@ -1,5 +1,7 @@
 //! One action on each of several names: a failure is reported, and the other names are done all the same.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value, json};
 
 use super::progress;
@@ -21,6 +23,12 @@ pub(super) struct Several {
 
 /// The result of the action on one name: the fields for a program, and clean text for people.
 pub(super) type Done = (Value, String);
+
+/// Returns the names in their order, each once: a second action on a name would fail because of the first.
+pub(super) fn once<'a>(names: impl IntoIterator<Item = &'a String>) -> Vec<&'a String> {
+    let mut seen = BTreeSet::new();
+    names.into_iter().filter(|name| seen.insert(*name)).collect()
+}
 
 impl Several {
     /// Creates an empty report of an action that only reads; in JSON the field `key` holds each name.
@@ -44,7 +52,7 @@ impl Several {
         names: impl IntoIterator<Item = &String>,
         act: impl AsyncFn(&str) -> Result<Done, CliError>,
     ) -> Result<(), CliError> {
-        let names = Vec::from_iter(names);
+        let names = once(names);
         // A command that only reads ends at the signal.
         let mut stop = self.changes.then(|| session.stop());
         for (n, name) in names.iter().enumerate() {

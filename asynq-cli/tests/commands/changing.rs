@@ -40,6 +40,15 @@ on_both_brokers! {
         assert_eq!(cli.json("lock ls -q default").await.as_array().unwrap().len(), 1);
     }
 
+    async fn a_name_that_is_given_twice_counts_once(cli) {
+        cli.t.seed_pending(&["one"]).await;
+        let archived = cli.run("task archive -q default one one --json").await;
+        assert_eq!(archived.code, 0, "{archived}");
+        let asked = cli.run_typing("y\n", "queue rm default default --force").await;
+        assert_eq!(asked.code, 0, "{asked}");
+        assert!(asked.err.contains("Delete queue default with its counters and 1 task?"), "{asked}");
+    }
+
     async fn queues_are_deleted_after_a_question(cli) {
         cli.t.seed_pending(&["one", "two"]).await;
         cli.t.enqueue(task("later").in_queue("low").after(HOUR)).await;

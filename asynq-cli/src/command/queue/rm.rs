@@ -14,7 +14,7 @@ use serde_json::json;
 
 use super::super::{
     progress::{self, tasks},
-    several::{Done, Several},
+    several::{Done, Several, once},
 };
 use crate::{error::CliError, session::Session, show::clean};
 
@@ -34,7 +34,7 @@ impl Rm {
         let force = if self.force { Force::Yes } else { Force::No };
         let mut answers = Several::changing("queue");
         let (mut chosen, mut count) = (Vec::new(), 0);
-        for name in &self.queues {
+        for name in once(&self.queues) {
             match inspector.delete_queue(name, force).dry_run().await {
                 Ok(would) => {
                     chosen.push(&**name);
