@@ -126,6 +126,17 @@ on_both_brokers! {
         assert_eq!(cli.run("cron history ours").await.code, 0, "a history has no queue");
     }
 
+    async fn a_page_behind_the_end_of_a_history_is_empty_without_schedulers_too(cli) {
+        seed(&cli).await;
+        assert_eq!(cli.run("cron run ours").await.code, 0);
+        cli.t.advance(Duration::from_secs(600));
+        assert_eq!(cli.json("cron ls").await, serde_json::json!([]));
+        for (page, code) in [("ours --page 1", 0), ("ours --page 99", 0), ("nobody --page 99", 1)] {
+            let answer = cli.run(&format!("cron history {page}")).await;
+            assert_eq!(answer.code, code, "{answer}");
+        }
+    }
+
     async fn a_type_in_place_of_an_id_leads_to_its_entries(cli) {
         seed(&cli).await;
         for command in ["run", "pause", "resume", "history"] {
