@@ -11,7 +11,7 @@ use chrono::{DateTime, Utc};
 
 use crate::{
     entries::{Entry, entries},
-    show::for_people,
+    show::{for_people, for_people_in_brief},
     unlisted,
 };
 
@@ -113,6 +113,7 @@ pub(crate) async fn load(client: &Client, wanted: Wanted) -> Result<Loaded, Insp
 
 /// Replaces payloads by readable arguments where the broker keeps their shapes.
 async fn make_readable(inspector: &Inspector, content: &mut Content) {
+    let shown = if matches!(content, Content::Tasks { .. }) { for_people_in_brief } else { for_people };
     let mut payloads: Vec<(&str, &mut Bytes)> = match content {
         Content::Tasks { tasks, .. } => tasks.iter_mut().map(|task| (&*task.r#type, &mut task.payload)).collect(),
         Content::Task(Some(task)) => vec![(&*task.0.r#type, &mut task.0.payload)],
@@ -125,6 +126,6 @@ async fn make_readable(inspector: &Inspector, content: &mut Content) {
     };
     let reader = inspector.argument_reader(payloads.iter().map(|(r#type, payload)| (*r#type, &payload[..]))).await;
     for (r#type, payload) in &mut payloads {
-        **payload = for_people(r#type, payload, &reader);
+        **payload = shown(r#type, payload, &reader);
     }
 }

@@ -11,7 +11,7 @@ mod text;
 pub(crate) use self::{
     facts::Facts,
     json::json,
-    payload::{Payload, brief, for_people, full},
+    payload::{Payload, brief, for_people, for_people_in_brief, full},
     queue::{error_rate, latency, queue_table},
     table::{Cell, Style, Table},
     task::TaskJson,

@@ -1,6 +1,6 @@
 //! Encoded arguments and results: JSON as JSON, text as text, and binary data as base64 or a placeholder.
 
-use asynq_runtime::inspector::ArgumentReader;
+use asynq_runtime::{broker::TaskBrief, inspector::ArgumentReader};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::Bytes;
 use serde::Serialize;
@@ -82,6 +82,14 @@ pub(crate) fn for_people(r#type: &str, bytes: &Bytes, reader: &ArgumentReader) -
     match reader.read(r#type, None, bytes) {
         Some(Ok(arguments)) => arguments.to_string().into(),
         _ => bytes.clone(),
+    }
+}
+
+/// Returns the payload of a [`TaskBrief`] as people read it. Of a payload that is cut the shape reads nothing.
+pub(crate) fn for_people_in_brief(r#type: &str, bytes: &Bytes, reader: &ArgumentReader) -> Bytes {
+    match reader.read(r#type, None, bytes) {
+        Some(Err(_)) if bytes.len() == TaskBrief::BYTES => "long arguments: `asynq task inspect` shows them".into(),
+        _ => for_people(r#type, bytes, reader),
     }
 }
 

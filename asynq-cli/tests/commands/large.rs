@@ -1,8 +1,15 @@
 //! Large numbers and sizes: 1,200 queues, payloads of 1 MiB.
 
+use asynq_runtime::{Client, job, prelude::JobResult};
 use asynq_tests::{Build as _, task};
 
 use crate::fixture::on_both_brokers;
+
+#[job]
+async fn letter(text: String) -> JobResult {
+    let _ = text;
+    Ok(())
+}
 
 on_both_brokers! {
     async fn more_queues_than_a_table_has_rows(cli) {
@@ -42,6 +49,13 @@ on_both_brokers! {
         let page = cli.json("task ls -q default -s pending").await;
         assert_eq!((&page[0]["payload"]["cut"], &page[0]["payload"]["bytes"]), (&true.into(), &1_048_576.into()));
         assert_eq!(page[1]["payload"]["data"].as_str().map(str::len), Some(16_384_usize.div_ceil(3) * 4));
+    }
+
+    async fn long_arguments_of_the_default_codec_are_not_said_to_be_bytes(cli) {
+        letter::job("x".repeat(5_000)).task_id("long").enqueue(&Client::new(cli.t.shared())).await.unwrap();
+        let table = cli.run("task ls -q default -s pending").await;
+        assert!(table.out.contains("long arguments: `asynq task inspect`"), "{table}");
+        assert!(!table.out.contains("non-printable"), "{table}");
     }
 
     async fn a_payload_over_the_limit_is_refused_before_it_is_sent(cli) {

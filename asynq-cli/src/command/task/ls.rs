@@ -10,7 +10,7 @@ use clap::{Args, builder::RangedU64ValueParser};
 use crate::{
     error::CliError,
     session::Session,
-    show::{Cell, Style, Table, TaskJson, ago, brief, clean, cut, for_people, until},
+    show::{Cell, Style, Table, TaskJson, ago, brief, clean, cut, for_people_in_brief, until},
 };
 
 /// Most characters of a payload and of an error in a table.
@@ -89,7 +89,7 @@ fn table(tasks: &[TaskInfo], state: TaskState, now: DateTime<Utc>, reader: &Argu
     let wrapped = headings.iter().enumerate().filter(|(_, h)| ["PAYLOAD", "LAST ERROR", "RESULT"].contains(h));
     let mut table = Table::new(style, &headings).wrapped(wrapped.map(|(i, _)| i).collect::<Vec<_>>());
     for task in tasks {
-        let payload = brief(&for_people(&task.r#type, &task.payload, reader), PAYLOAD);
+        let payload = brief(&for_people_in_brief(&task.r#type, &task.payload, reader), PAYLOAD);
         let start = [Cell::from(&task.id), Cell::from(&task.r#type), payload.into()];
         table.row(start.into_iter().chain(rest(task, state, now)));
     }
