@@ -71,7 +71,11 @@ fn text(report: &Report<'_>, evidence: &Evidence, style: Style) -> String {
             text.push_str(&wrapped(label, &clean(value), style));
         }
         // A line break inside a command would end it where the text is pasted into a shell, and its first part may do more than the whole.
-        text.push_str(&wrapped("repair", &clean(repair), Style { width: None, ..style }));
+        let shown = clean(repair);
+        // With another name the command would act on another queue or task.
+        let shown =
+            if shown == *repair { shown } else { "it has a name that cannot be shown here: see --json".to_owned() };
+        text.push_str(&wrapped("repair", &shown, Style { width: None, ..style }));
         text.push('\n');
     }
     if !report.complete {
@@ -109,15 +113,15 @@ mod tests {
     use super::*;
     use crate::doctor::Severity;
 
-    #[test]
-    fn a_repair_is_one_line_at_every_width() {
+    /// Returns what a terminal of this width shows of a finding with this repair.
+    fn shown(repair: &str, width: u16) -> String {
         let findings = [Finding {
             severity: Severity::Warning,
             check: "group-waits",
             subject: "default".to_owned(),
             found: "a task waits".to_owned(),
             means: "no server aggregates the group",
-            repair: format!("asynq task run-all --queue=default --state aggregating --group={}", "g".repeat(150)),
+            repair: repair.to_owned(),
         }];
         let report = Report { broker: "redis://h:6379".to_owned(), complete: true, findings: &findings };
         let evidence = Evidence {
@@ -128,10 +132,22 @@ mod tests {
             queues: Vec::new(),
             entries: Vec::new(),
         };
+        text(&report, &evidence, Style { colours: false, width: Some(width) })
+    }
+
+    #[test]
+    fn a_repair_is_one_line_at_every_width() {
+        let repair = format!("asynq task run-all --queue=default --state aggregating --group={}", "g".repeat(150));
         for width in 20..250 {
-            let text = text(&report, &evidence, Style { colours: false, width: Some(width) });
-            assert!(text.contains(&findings[0].repair), "{width} columns:\n{text}");
+            let text = shown(&repair, width);
+            assert!(text.contains(&repair), "{width} columns:\n{text}");
         }
+    }
+
+    #[test]
+    fn a_command_with_a_name_that_cannot_be_shown_is_not_shown() {
+        let text = shown("asynq task run --queue=default -- 'a\u{1b}b'", 80);
+        assert!(text.contains("see --json") && !text.contains("asynq task run"), "{text}");
     }
 
     #[test]
