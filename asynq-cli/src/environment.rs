@@ -56,7 +56,6 @@ impl Environment {
     pub fn of_this_process() -> Self {
         let (stdin, stdout) = (std::io::stdin(), std::io::stdout());
         let is_terminal = stdout.is_terminal();
-        let no_colours = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         Self {
             input: if stdin.is_terminal() {
                 Input::Terminal(Box::new(std::io::BufReader::new(stdin)))
@@ -64,7 +63,7 @@ impl Environment {
                 Input::Piped(Box::new(stdin))
             },
             type_without_echo: || Box::pin(without_echo::type_line()),
-            colours: is_terminal && !no_colours && std::env::var_os("TERM").is_none_or(|term| term != "dumb"),
+            colours: is_terminal && wants_colours(std::env::var_os("NO_COLOR"), std::env::var_os("TERM")),
             // A terminal that does not know its size says 0.
             width: crossterm::terminal::size().ok().map(|(columns, _)| columns).filter(|&n| is_terminal && n > 0),
             out: Box::new(std::io::BufWriter::new(stdout)),
@@ -108,6 +107,11 @@ impl fmt::Debug for Input {
     }
 }
 
+/// Returns whether a terminal should get colours, by the environment variables `NO_COLOR` and `TERM`.
+pub(crate) fn wants_colours(no_color: Option<OsString>, term: Option<OsString>) -> bool {
+    no_color.is_none_or(|value| value.is_empty()) && term.is_none_or(|term| term != "dumb")
+}
+
 /// Returns a future that ends at Ctrl+C or SIGTERM, or when the terminal is closed. Before this call these signals end the process at
 /// once.
 fn signalled() -> Stop {
@@ -140,4 +144,22 @@ fn is_hangup_ignored() -> bool {
     let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
     // SIGHUP is the first signal.
     mask.is_none_or(|mask| mask & 1 == 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn colours_are_off_on_a_dumb_terminal_and_with_no_color() {
+        for (no_color, term, expected) in [
+            (None, None, true),
+            (Some(""), Some("xterm"), true),
+            (Some("1"), Some("xterm"), false),
+            (None, Some("dumb"), false),
+        ] {
+            let wants = wants_colours(no_color.map(Into::into), term.map(Into::into));
+            assert_eq!(wants, expected, "{no_color:?} {term:?}");
+        }
+    }
 }

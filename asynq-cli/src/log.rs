@@ -9,6 +9,8 @@ use std::{
 use parking_lot::Mutex;
 use tracing_subscriber::{EnvFilter, filter::LevelFilter};
 
+use crate::environment::wants_colours;
+
 /// The most lines that are held back; the oldest are dropped for newer ones.
 const MOST_LINES: usize = 200;
 
@@ -22,7 +24,7 @@ pub(crate) fn start() {
         Some(_) => builder.from_env_lossy(),
         None => builder.parse_lossy("warn,asynq_dashboard::guard::audit=info"),
     };
-    let colours = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    let colours = io::stderr().is_terminal() && wants_colours(std::env::var_os("NO_COLOR"), std::env::var_os("TERM"));
     // The subscriber would tell of a line that cannot be written on standard error, and panic in its caller.
     let lines = tracing_subscriber::fmt().log_internal_errors(false).with_env_filter(filter);
     // An error means that there is a subscriber already.

@@ -1,6 +1,6 @@
 //! Writes log lines to standard error.
 
-use std::io::IsTerminal as _;
+use std::{ffi::OsString, io::IsTerminal as _};
 
 use tracing_subscriber::{EnvFilter, filter::LevelFilter};
 
@@ -16,9 +16,33 @@ pub(super) fn start(format: LogFormat, default: LevelFilter) {
     // The error means that there is a subscriber already.
     let _ = match format {
         LogFormat::Text => {
-            let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+            let colours = std::io::stderr().is_terminal()
+                && wants_colours(std::env::var_os("NO_COLOR"), std::env::var_os("TERM"));
             lines.with_ansi(colours).try_init()
         }
         LogFormat::Json => lines.json().flatten_event(true).try_init(),
     };
+}
+
+/// Returns whether a terminal should get colours, by the environment variables `NO_COLOR` and `TERM`.
+fn wants_colours(no_color: Option<OsString>, term: Option<OsString>) -> bool {
+    no_color.is_none_or(|value| value.is_empty()) && term.is_none_or(|term| term != "dumb")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn colours_are_off_on_a_dumb_terminal_and_with_no_color() {
+        for (no_color, term, expected) in [
+            (None, None, true),
+            (Some(""), Some("xterm"), true),
+            (Some("1"), Some("xterm"), false),
+            (None, Some("dumb"), false),
+        ] {
+            let wants = wants_colours(no_color.map(Into::into), term.map(Into::into));
+            assert_eq!(wants, expected, "{no_color:?} {term:?}");
+        }
+    }
 }
