@@ -14,26 +14,16 @@ use super::{
 use crate::{error::CliError, session::Session, show::clean};
 
 #[derive(Debug, Args)]
-pub(crate) struct Run {
-    /// Ids, as `cron ls` shows them in its first column
-    #[arg(required = true, value_name = "ENTRY")]
-    entries: Vec<String>,
-    /// The queue of entries that are listed in several
-    #[arg(short, long)]
-    queue: Option<String>,
-}
-
-#[derive(Debug, Args)]
 pub(crate) struct Which {
     /// Ids, as `cron ls` shows them in its first column
     #[arg(required = true, value_name = "ENTRY")]
     entries: Vec<String>,
-    /// The queue of entries that are listed in several, or that no running scheduler lists
+    /// The queue of entries that are listed in several; to pause and resume, also of those that no running scheduler lists
     #[arg(short, long)]
     queue: Option<String>,
 }
 
-impl Run {
+impl Which {
     pub(super) async fn run(self, session: &mut Session) -> Result<(), CliError> {
         let schedule = super::schedule(session).await?;
         let entries = schedule.entries().await?;
@@ -53,9 +43,7 @@ impl Run {
         })
         .await
     }
-}
 
-impl Which {
     pub(super) async fn set(self, session: &mut Session, paused: bool) -> Result<(), CliError> {
         let schedule = super::schedule(session).await?;
         let entries = schedule.entries().await?;

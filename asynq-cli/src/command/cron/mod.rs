@@ -28,7 +28,7 @@ pub(crate) enum Cron {
     /// Enqueues the tasks of entries once, now, beside their schedule
     ///
     /// With --json: an array of objects with `entry`, `task_id`, `queue` and `error`.
-    Run(change::Run),
+    Run(change::Which),
     /// Stops entries from firing until they are resumed, through restarts
     ///
     /// Entries of Go's scheduler cannot be paused: it does not look. With --json: an array of objects with `entry`,
@@ -46,7 +46,7 @@ impl Cron {
         match self {
             Self::Ls => ls::run(session).await,
             Self::History(command) => command.run(session).await,
-            Self::Run(command) => command.run(session).await,
+            Self::Run(which) => which.run(session).await,
             Self::Pause(which) => which.set(session, true).await,
             Self::Resume(which) => which.set(session, false).await,
         }
