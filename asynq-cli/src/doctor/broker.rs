@@ -7,7 +7,7 @@ use asynq_runtime::{
 };
 use chrono::TimeDelta;
 
-use super::{Evidence, Finding, Severity, cluster};
+use super::{Evidence, Finding, Severity};
 use crate::unlisted::is_away;
 
 /// Clocks that differ by less count as equal; workers of Go use their own clock for decisions.
@@ -27,7 +27,6 @@ pub(super) fn check(evidence: &Evidence) -> Vec<Finding> {
         info(node, &evidence.nodes, &mut findings);
         memory(node, &mut findings);
         persistence(node, &mut findings);
-        cluster::check(node, &mut findings);
         clock(node, &mut findings);
         slow_calls(node, evidence, &mut findings);
         file(node, &mut findings);

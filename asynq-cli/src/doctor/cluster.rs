@@ -4,21 +4,27 @@ use asynq_grammar::shell;
 use asynq_runtime::broker::Node;
 
 use super::{
-    Finding, Severity,
+    Evidence, Finding, Severity,
     broker::{of, tls},
 };
 
 /// The slots of a cluster.
 const SLOTS: u64 = 16_384;
 
-pub(super) fn check(node: &Node, findings: &mut Vec<Finding>) {
-    let Some(state) = node.fact("cluster_state") else { return };
+pub(super) fn check(evidence: &Evidence) -> Vec<Finding> {
+    evidence.nodes.iter().filter_map(slots).collect()
+}
+
+/// Returns a finding for a node that knows slots without a master.
+fn slots(node: &Node) -> Option<Finding> {
+    let state = node.fact("cluster_state")?;
     // Without full coverage the state is "ok" although slots have no master.
     let failed = node.number("cluster_slots_fail").unwrap_or_default();
-    let missing = SLOTS.saturating_sub(node.number("cluster_slots_assigned").unwrap_or(SLOTS)) + failed;
-    if state != "ok" || missing > 0 {
+    let missing = SLOTS.saturating_sub(node.number("cluster_slots_assigned").unwrap_or(SLOTS)).saturating_add(failed);
+    let is_whole = state == "ok" && missing == 0;
+    (!is_whole).then(|| {
         let tls = tls(node);
-        findings.push(of(
+        of(
             node,
             Severity::Error,
             "cluster",
@@ -31,6 +37,6 @@ pub(super) fn check(node: &Node, findings: &mut Vec<Finding>) {
                 "redis-cli --cluster check {place}{tls} shows which; bring the nodes back, or: redis-cli --cluster fix {place}{tls}",
                 place = shell::quote(node.endpoint.as_deref().unwrap_or("HOST:PORT"))
             ),
-        ));
-    }
+        )
+    })
 }

@@ -18,6 +18,7 @@ pub(crate) use self::{
 /// Returns all findings, the worst first.
 pub(crate) fn diagnose(evidence: &Evidence) -> Vec<Finding> {
     let mut findings = broker::check(evidence);
+    findings.extend(cluster::check(evidence));
     findings.extend(queues::check(evidence));
     findings.extend(schedule::check(evidence));
     findings.extend(servers::check(evidence));
