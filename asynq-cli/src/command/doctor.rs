@@ -70,11 +70,12 @@ fn text(report: &Report<'_>, evidence: &Evidence, style: Style) -> String {
         for (label, value) in [("found", found.as_str()), ("means", means)] {
             text.push_str(&wrapped(label, &clean(value), style));
         }
-        // A line break inside a command would end it where the text is pasted into a shell, and its first part may do more than the whole.
+        // With another name a command would act on another queue or task.
         let shown = clean(repair);
-        // With another name the command would act on another queue or task.
         let shown =
             if shown == *repair { shown } else { "it has a name that cannot be shown here: see --json".to_owned() };
+        // A line break inside a command would end it where the text is pasted into a shell, and its first part may do more than the
+        // whole.
         text.push_str(&wrapped("repair", &shown, Style { width: None, ..style }));
         text.push('\n');
     }
