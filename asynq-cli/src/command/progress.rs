@@ -21,7 +21,7 @@ pub(super) async fn carry_out(session: &Session, mut bulk: RunningBulk) -> Resul
     loop {
         if is_over(&mut stop).await {
             bar.finish_and_clear();
-            return Ok(Ended { report: bulk.progress().into(), stopped });
+            return Ok(Ended { report: bulk.progress().into(), stopped: true });
         }
         match bulk.slice().await {
             Ok(Some(progress)) => show(&bar, progress),
