@@ -172,9 +172,10 @@ impl Client {
             let end = match state {
                 TaskState::Completed | TaskState::Archived => TaskEnd::Stored(Box::new(task.into_info())),
                 _ if left.is_zero() => TaskEnd::NotYet(state),
-                // A wait of less than a second lets the broker answer later; the time of the whole wait is over then.
+                // A wait in which less than a second is left lets the broker answer later; the time of the whole wait is over then, and
+                // the state is still new. After a longer outage the task may have ended.
                 _ => match self.broker.wait_for_end(&task.queue, &task.id, left).await {
-                    Err(error) if error.is_unavailable() && begun.elapsed() >= limit => TaskEnd::NotYet(state),
+                    Err(error) if left < Retries::TIME_TO_ANSWER && error.is_unavailable() => TaskEnd::NotYet(state),
                     end => end?,
                 },
             };

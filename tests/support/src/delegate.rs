@@ -23,18 +23,23 @@ macro_rules! delegate {
 
 /// Implements the contracts of which no fake changes a call, as [`delegate!`] does: they are listed once, for all fakes. The names of
 /// the contracts and of their types must be in scope. Methods that have a default are not listed, so that the tests run the default.
-/// `Inspect::task` alone may be written by the fake, after `; task`.
+/// `Inspect::task` and `Inspect::wait_for_end` may be written by the fake, after `; waits`.
 #[macro_export]
 macro_rules! delegate_unchanged {
     ($fake:ident: |$this:ident, $name:ident| $inner:expr) => {
-        $crate::delegate_unchanged!($fake: |$this, $name| $inner; task {
+        $crate::delegate_unchanged!($fake: |$this, $name| $inner; waits {
             async fn task(&$this, queue: &QueueName, id: &TaskId) -> Result<Option<TaskInfo>, BrokerError> {
                 let $name = "task";
                 $inner.task(queue, id).await
             }
+
+            async fn wait_for_end(&$this, queue: &QueueName, id: &TaskId, limit: Duration) -> Result<TaskEnd, BrokerError> {
+                let $name = "wait_for_end";
+                $inner.wait_for_end(queue, id, limit).await
+            }
         });
     };
-    ($fake:ident: |$this:ident, $name:ident| $inner:expr; task { $($task:tt)* }) => {
+    ($fake:ident: |$this:ident, $name:ident| $inner:expr; waits { $($waits:tt)* }) => {
         $crate::delegate! {
             $fake: |$this, $name| $inner;
             Presence {
@@ -57,9 +62,8 @@ macro_rules! delegate_unchanged {
                 pause(queue: &QueueName) -> Result<bool, BrokerError>;
                 resume(queue: &QueueName) -> Result<bool, BrokerError>;
                 queues_of(id: &TaskId) -> Result<Vec<QueueName>, BrokerError>;
-                wait_for_end(queue: &QueueName, id: &TaskId, limit: Duration) -> Result<TaskEnd, BrokerError>;
                 wait_until_idle(queues: &[QueueName], limit: Duration) -> Result<bool, BrokerError>;
-            } + { $($task)* }
+            } + { $($waits)* }
             Diagnose {
                 nodes() -> Result<Vec<Node>, BrokerError>;
                 examine(queue: &QueueName, limit: usize) -> Result<Examination, BrokerError>;

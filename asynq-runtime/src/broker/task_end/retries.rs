@@ -11,8 +11,6 @@ use crate::broker::{BrokerError, BrokerErrorKind};
 
 /// Shortest and longest pause before an unavailable broker is asked again.
 const AGAIN: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
-/// A shorter wait leaves the broker this time to answer: one that is busy for a moment is not away.
-const TIME_TO_ANSWER: Duration = Duration::from_secs(1);
 /// Length of a wait whose end lies beyond the range of the clock.
 const FAR: Duration = Duration::from_secs(365 * 86_400);
 
@@ -28,11 +26,14 @@ pub(crate) struct Retries {
 }
 
 impl Retries {
+    /// A shorter wait leaves the broker this time to answer: one that is busy for a moment is not away.
+    pub(crate) const TIME_TO_ANSWER: Duration = Duration::from_secs(1);
+
     /// Begins a wait of this length.
     pub(crate) fn within(limit: Duration) -> Self {
         let now = Instant::now();
         let after = |time: Duration| now.checked_add(time).unwrap_or(now + FAR);
-        let cut_at = (!limit.is_zero()).then(|| after(limit.max(TIME_TO_ANSWER)));
+        let cut_at = (!limit.is_zero()).then(|| after(limit.max(Self::TIME_TO_ANSWER)));
         Self { until: after(limit), cut_at, failures: None }
     }
 

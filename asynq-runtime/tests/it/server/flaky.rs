@@ -81,6 +81,8 @@ pub(crate) struct Flaky {
     pub(crate) spoils_deletes: AtomicBool,
     /// The number of looks at a task that fail.
     pub(crate) refuse_looks: AtomicU32,
+    /// Every wait for the end of a task fails, as at the end of an outage that outlasts it.
+    pub(crate) refuse_waits: AtomicBool,
     /// The number of questions for shapes that fail.
     pub(crate) refuse_shapes: AtomicU32,
     /// The number of lists of groups that fail.
@@ -154,6 +156,7 @@ impl Flaky {
             away: Mutex::default(),
             spoils_deletes: AtomicBool::new(false),
             refuse_looks: AtomicU32::new(0),
+            refuse_waits: AtomicBool::new(false),
             refuse_shapes: AtomicU32::new(0),
             refuse_groups: AtomicU32::new(0),
             lists_groups: Mutex::default(),

@@ -41,3 +41,14 @@ async fn a_wait_by_id_of_no_time_asks_once_and_any_other_keeps_its_limit() {
     *flaky.hangs.lock().unwrap() = Some("task");
     assert!(wait(Duration::from_millis(1)).await.unwrap_err().is_not_yet());
 }
+
+#[tokio::test]
+async fn a_wait_by_id_tells_a_state_for_an_outage_only_while_it_is_new() {
+    let flaky = Flaky::new(memory().await);
+    let client = Client::new(Arc::clone(&flaky) as Arc<dyn Broker>);
+    let task = answer::enqueue(&client).await.unwrap();
+    flaky.refuse_waits.store(true, SeqCst);
+    assert!(soon(client.wait::<answer>(&task.id, "1h")).await.unwrap_err().is_not_yet());
+    let short = soon(client.wait::<answer>(&task.id, Duration::from_millis(500))).await;
+    assert_eq!(short.unwrap(), Outcome::StillRunning);
+}

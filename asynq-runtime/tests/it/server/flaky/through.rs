@@ -117,12 +117,20 @@ asynq_test_support::delegate! {
     }
 }
 
-asynq_test_support::delegate_unchanged!(Flaky: |self, call| self.pulse(call).await; task {
+asynq_test_support::delegate_unchanged!(Flaky: |self, call| self.pulse(call).await; waits {
     async fn task(&self, queue: &QueueName, id: &TaskId) -> Result<Option<TaskInfo>, BrokerError> {
         self.pulse("task").await;
         if counts_down(&self.refuse_looks) {
             return Err(down());
         }
         self.inner.task(queue, id).await
+    }
+
+    async fn wait_for_end(&self, queue: &QueueName, id: &TaskId, limit: Duration) -> Result<TaskEnd, BrokerError> {
+        self.pulse("wait_for_end").await;
+        if self.refuse_waits.load(SeqCst) {
+            return Err(down());
+        }
+        self.inner.wait_for_end(queue, id, limit).await
     }
 });
