@@ -119,6 +119,16 @@ fn arguments_that_another_user_has_changed_are_replaced_only_after_they_were_sho
         // The page is notified of another task.
         world.fixture.enqueue(task("t2")).await;
         browser.until("document.querySelector('pre').textContent === 'theirs'").await;
+        // A save that gets no answer shows nothing of the other user's.
+        browser
+            .js("const fetched = window.fetch;
+                window.fetch = (url, options) => {
+                    if (options?.method !== 'POST') return fetched(url, options);
+                    window.fetch = fetched;
+                    return Promise.reject(new TypeError('no answer'));
+                };")
+            .await;
+        world.act("#save", "does not answer").await;
         world.act("#save", "have changed meanwhile").await;
         assert_eq!(&payload().await[..], b"theirs");
         world.act("#save", "has its new arguments").await;

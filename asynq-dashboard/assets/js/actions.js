@@ -33,7 +33,7 @@ export function actions() {
   });
 }
 
-// Asks if `data` wants it, posts `body`, an object or its JSON, and shows the outcome. Returns the answer if it was done, else false.
+// Asks if `data` wants it, posts `body`, an object or its JSON, and shows the outcome. Returns the answer if it was done, else false or null.
 export async function run(from, data, body) {
   if (data.ask && !(await ask(data))) return false;
   return busy(from, () => post(data, body));
@@ -88,8 +88,8 @@ async function edit(form, button) {
     body = `{"was":${JSON.stringify(was)},"arguments":${text}}`;
   }
   const done = isUnchanged || (await run(button, { post: address }, body));
-  // Arguments that were refused can be saved once more: what replaces them is shown by now.
-  delete form.elements.text.seen;
+  // Arguments that were refused because of another user's can be saved once the page shows those. Any other failure shows nothing.
+  if (done || done === null) delete form.elements.text.seen;
   if (done) {
     // Saved text counts as typed no more, and the page shows it as the server lays it out.
     form.elements.text.defaultValue = text;
@@ -110,12 +110,12 @@ async function send(address, body) {
   }
 }
 
-// Says why a post was refused, and returns false.
+// Says why a post was refused, and returns false, or null if the task is no longer as the page showed it (409).
 function refused({ status, told }, besides = "") {
   if (status === 401) loggedOut();
   else if (status === 0) say(`The dashboard does not answer; nothing is known of what was asked. Look, and ask again.${besides}`, true);
   else say(`${told.error?.message ?? `Refused (${status}).`}${besides}`, true);
-  return false;
+  return status === 409 ? null : false;
 }
 
 // Posts `body`, and again as long as the answer says that there is more. `said` is the message of the request before.
