@@ -105,6 +105,37 @@ fn arguments_that_are_saved_unchanged_keep_their_bytes() {
 }
 
 #[test]
+fn a_browser_does_not_ask_about_typed_arguments_that_cannot_be_lost() {
+    wait(async {
+        let world = World::of(Fixture::<SqliteStore>::real_time().await, Vec::new()).await;
+        let (browser, t) = (&world.browser, &world.fixture);
+        t.enqueue(task("t1").with_payload("first")).await;
+        world.open("/queues/default/tasks/t1").await;
+        browser.click("details:has(textarea) summary").await;
+        let asks = "return !dispatchEvent(new Event('beforeunload', { cancelable: true }))";
+        browser.fill("textarea", "mine").await;
+        assert_eq!(browser.js(asks).await, true);
+        // The text is as it was when typing began, and another user saves a new one.
+        browser.fill("textarea", "first").await;
+        Client::new(t.shared()).inspector().edit_raw("default", "t1", "theirs").await.unwrap();
+        // The page is notified of another task.
+        t.enqueue(task("t2")).await;
+        browser.until("document.querySelector('pre').textContent === 'theirs'").await;
+        assert_eq!(browser.js(asks).await, false);
+
+        browser.fill("textarea", "mine").await;
+        // The listener of the page comes first.
+        browser
+            .js("addEventListener('beforeunload', (event) => { sessionStorage.asks = event.defaultPrevented; })")
+            .await;
+        browser.click("[data-post$='/delete']").await;
+        browser.click("#ask [value=ok]").await;
+        browser.until("location.pathname === '/queues/default' && sessionStorage.asks === 'false'").await;
+        world.leave().await;
+    });
+}
+
+#[test]
 fn arguments_that_another_user_has_changed_are_replaced_only_after_they_were_shown() {
     wait(async {
         let world = World::of(Fixture::<SqliteStore>::real_time().await, Vec::new()).await;

@@ -131,6 +131,8 @@ async function post(data, body, said = "") {
   if (told.more && rest.most !== 0) return post(data, { ...body, ...rest, before }, told.message);
   if (data.then) {
     try { sessionStorage.setItem("asynq-said", told.message ?? ""); } catch { /* it was said here */ }
+    // Arguments that are typed for a task which is gone cannot be saved: the browser need not ask about them.
+    if (data.post.endsWith("/delete")) document.querySelectorAll("form[data-edit]").forEach((form) => form.reset());
     location.assign(data.then);
   }
   return told;

@@ -40,9 +40,10 @@ function here() {
   return address;
 }
 
-// Says whether a user has typed arguments that are not saved.
+// Says whether a user has typed arguments that are not saved. Text that is as it was when typing began is not typed, also where the
+// page shows by now what another user has saved.
 function typed() {
-  return [...document.querySelectorAll("textarea")].some((text) => text.value && text.value !== text.defaultValue);
+  return [...document.querySelectorAll("textarea")].some((text) => text.value && text.value !== text.defaultValue && text.value !== text.seen);
 }
 
 // Says whether `page` has the scripts of another version of the dashboard, which this page must load because its own do not know
