@@ -6,7 +6,10 @@ use asynq_runtime::{Inspector, broker::LockInfo};
 use clap::{Args, Subcommand, builder::RangedU64ValueParser};
 use serde_json::{Value, json};
 
-use super::{progress, several::Several};
+use super::{
+    progress,
+    several::{Several, once},
+};
 use crate::{
     error::CliError,
     session::Session,
@@ -110,7 +113,8 @@ impl Rm {
         };
         let found = find(&inspector, &self.queue, usize::MAX, is_meant).await?;
         let mut answers = Several::changing("lock");
-        for missing in self.locks.iter().filter(|meant| found.iter().all(|lock| name(&self.queue, lock) != **meant)) {
+        let is_missing = |meant: &&String| found.iter().all(|lock| name(&self.queue, lock) != **meant);
+        for missing in once(&self.locks).into_iter().filter(is_missing) {
             let error = CliError::NotFound(format!("no lock {missing:?} is held in queue {}", self.queue));
             answers.add(session, missing, Err(error)).await?;
         }

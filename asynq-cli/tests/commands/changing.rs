@@ -44,6 +44,14 @@ on_both_brokers! {
         cli.t.seed_pending(&["one"]).await;
         let archived = cli.run("task archive -q default one one --json").await;
         assert_eq!(archived.code, 0, "{archived}");
+        let asked = cli.run_typing("n\n", "task delete -q default one one --json").await;
+        assert!(asked.code == 3 && asked.err.contains("Delete task one of queue default?"), "{asked}");
+        let missing = cli.run("lock rm -q default nix nix --yes --json").await;
+        assert_eq!(missing.code, 1, "{missing}");
+        for answer in [asked, missing] {
+            let rows: serde_json::Value = serde_json::from_str(&answer.out).unwrap();
+            assert_eq!(rows.as_array().unwrap().len(), 1, "{answer}");
+        }
         let asked = cli.run_typing("y\n", "queue rm default default --force").await;
         assert_eq!(asked.code, 0, "{asked}");
         assert!(asked.err.contains("Delete queue default with its counters and 1 task?"), "{asked}");

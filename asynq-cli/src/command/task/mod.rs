@@ -11,7 +11,7 @@ mod one;
 
 use clap::{Args, Subcommand};
 
-use super::progress::tasks;
+use super::{progress::tasks, several::once};
 use crate::{error::CliError, session::Session};
 
 /// Looks at tasks and repairs them
@@ -151,13 +151,14 @@ pub(crate) struct TheTasks {
 }
 
 impl TheTasks {
-    fn ids(&self) -> impl Iterator<Item = &String> {
-        self.tasks.iter().chain(&self.id)
+    /// Returns the ids in their order, each once.
+    fn ids(&self) -> Vec<&String> {
+        once(self.tasks.iter().chain(&self.id))
     }
 
     /// Returns `task t1 of queue default`, or `3 tasks of queue default`.
     fn named(&self) -> String {
-        let ids: Vec<_> = self.ids().collect();
+        let ids = self.ids();
         let subject = if let [id] = *ids { format!("task {id}") } else { tasks(ids.len() as u64) };
         format!("{subject} of queue {}", self.queue)
     }

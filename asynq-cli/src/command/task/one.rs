@@ -1,7 +1,5 @@
 //! `task run`, `archive`, `delete`, `move`: one task, or some by their ids.
 
-use std::collections::BTreeSet;
-
 use asynq_runtime::{Inspector, TaskState};
 use clap::Args;
 use serde_json::json;
@@ -49,7 +47,7 @@ impl TheTasks {
 impl Archive {
     pub(super) async fn run(self, session: &mut Session) -> Result<(), CliError> {
         let (inspector, queue) = (session.inspector().await?, &self.tasks.queue);
-        let ids: BTreeSet<&String> = self.tasks.ids().collect();
+        let ids = self.tasks.ids();
         // If the archive cannot be read, the result of each task reports the error.
         if let Ok(room) = inspector.archive_room(queue).await
             && room.beyond(ids.len() as u64) > 0
@@ -85,7 +83,7 @@ impl Move {
 
 /// Reports that none of the tasks was changed, because the user did not confirm it.
 fn refused(session: &mut Session, tasks: &TheTasks, error: CliError) -> Result<(), CliError> {
-    Several::changing("id").refuse(session, tasks.ids().map(String::as_str), &error)?;
+    Several::changing("id").refuse(session, tasks.ids().into_iter().map(String::as_str), &error)?;
     Err(error)
 }
 
