@@ -124,9 +124,12 @@ impl Rm {
             answers.refuse(session, found.iter().map(|lock| name(&self.queue, lock)), &error)?;
             return Err(error);
         }
-        let mut stop = session.stop();
+        // A command on one lock ends at the signal.
+        let mut stop = (found.len() > 1).then(|| session.stop());
         for (n, lock) in found.iter().enumerate() {
-            if progress::is_over(&mut stop).await {
+            if let Some(stop) = &mut stop
+                && progress::is_over(stop).await
+            {
                 return answers.stopped(session, n, found.len());
             }
             let freed = inspector.release_lock(&self.queue, &lock.key, &lock.holder, self.stuck).await;

@@ -53,8 +53,8 @@ impl Several {
         act: impl AsyncFn(&str) -> Result<Done, CliError>,
     ) -> Result<(), CliError> {
         let names = once(names);
-        // A command that only reads ends at the signal.
-        let mut stop = self.changes.then(|| session.stop());
+        // A command that only reads, or has one name, ends at the signal.
+        let mut stop = (self.changes && names.len() > 1).then(|| session.stop());
         for (n, name) in names.iter().enumerate() {
             if let Some(stop) = &mut stop
                 && progress::is_over(stop).await
@@ -128,10 +128,10 @@ impl Several {
         self.write_json(session)
     }
 
-    /// Writes the JSON array, and returns the error of a command that the user stopped after `done` of `of` names.
-    pub(super) fn stopped(self, session: &mut Session, done: usize, of: usize) -> Result<(), CliError> {
+    /// Writes the JSON array, and returns the error of a command that the user stopped after it had tried `tried` of `of` names.
+    pub(super) fn stopped(self, session: &mut Session, tried: usize, of: usize) -> Result<(), CliError> {
         self.write_json(session)?;
-        Err(CliError::Stopped(format!("stopped: {done} of {of} are done, the others are as they were")))
+        Err(CliError::Stopped(format!("stopped: {tried} of {of} were tried, the others are as they were")))
     }
 
     /// Writes the JSON array, and returns an error if a name failed.

@@ -32,12 +32,18 @@ on_both_brokers! {
             let words: Vec<&str> = line.split(' ').collect();
             let stopped = cli.run_in(Setting { stop_after: Some(rows), ..Setting::default() }, &words).await;
             assert_eq!(stopped.code, 130, "{stopped}");
-            assert!(stopped.err.contains(&format!("stopped: {rows} of {} are done", rows + 1)), "{stopped}");
+            assert!(stopped.err.contains(&format!("stopped: {rows} of {} were tried", rows + 1)), "{stopped}");
             let answered: serde_json::Value = serde_json::from_str(&stopped.out).unwrap();
             assert_eq!(answered.as_array().unwrap().len(), rows, "{answered}");
         }
         assert_eq!(t.broker().queue_stats(&queue("default")).await.unwrap().archived, 2);
         assert_eq!(cli.json("lock ls -q default").await.as_array().unwrap().len(), 1);
+        // One name has nothing to stop before: no handler takes the signal, which ends the process.
+        for line in ["task archive -q default three", "lock rm -q default --stuck --yes"] {
+            let words: Vec<&str> = line.split(' ').collect();
+            let done = cli.run_in(Setting { stop_after: Some(0), ..Setting::default() }, &words).await;
+            assert_eq!(done.code, 0, "{done}");
+        }
     }
 
     async fn a_name_that_is_given_twice_counts_once(cli) {
