@@ -177,9 +177,8 @@ impl Fetcher {
     async fn fetch_by_rank(&mut self, room: usize) -> Result<usize, BrokerError> {
         let queues = Arc::clone(&self.queues);
         let (mut left, mut failed, mut unanswered) = (room, None, HashSet::<usize>::new());
-        let since = Instant::now();
+        let (since, mut is_long) = (Instant::now(), false);
         'ranks: for equals in queues.ranked() {
-            let mut is_long = false;
             // Each call finds a queue empty, fills a slot, or fails.
             loop {
                 let open: Vec<Open> =
