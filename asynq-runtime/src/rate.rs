@@ -129,7 +129,8 @@ impl Semaphore {
     /// error to spend a retry. A token that was released is unused until the next of these tasks comes back, so choose a snooze
     /// of about the time for which a job holds its token. A task has at most one token of a scope: if an attempt acquires it again, it
     /// goes back with the last [`Token`]. If the future is dropped, or the answer is lost, a token that was taken meanwhile is
-    /// released in the background, and another call of the attempt waits for that.
+    /// released in the background, and another call of the attempt waits for that. A future that is kept and no longer polled holds up
+    /// the other calls of its attempt until it is dropped.
     ///
     /// # Errors
     ///
