@@ -228,7 +228,7 @@ impl Token {
         Self { origin: Some(origin), id, until }
     }
 
-    /// Lets this value stand for the token no more, without a release.
+    /// Takes this value off the holders of the token, without a release.
     fn forget(&mut self) -> Option<Origin> {
         let origin = self.origin.take()?;
         origin.own.holders.fetch_sub(1, SeqCst);

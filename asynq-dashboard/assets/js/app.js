@@ -12,7 +12,7 @@ actions();
 keys();
 live();
 find();
-// On a phone the bars of links are wider than the screen: what is shown is in their middle.
+// On a phone the bars of links are wider than the screen: the current link is scrolled to the middle.
 for (const shown of document.querySelectorAll(":is(.tabs, .top nav) [aria-current]")) {
   const bar = shown.closest("nav");
   bar.scrollLeft = shown.offsetLeft - bar.offsetLeft - (bar.clientWidth - shown.offsetWidth) / 2;

@@ -140,7 +140,7 @@ pub(crate) fn failure(app: &AppState, failure: &Failure) -> Page {
     let body = html! {
         div.title { h1 { (title) } span.tag { (failure.kind.status().as_u16()) } }
         p.notice.bad role="alert" { (part::text::cut(&failure.message, part::text::BLOCK).0) }
-        // Without scripts a browser asks again for a broker that is away alone, by the header of the answer.
+        // Without scripts a browser asks again only if the broker is away, by the header of the answer.
         @if failure.kind == Kind::Away { p.soft { "This page tries again by itself." } }
         @else if failure.kind.retry_after().is_some() { p.soft { "With JavaScript this page tries again by itself." } }
         p { a.button href=(app.href(&[])) { "All queues" } }
