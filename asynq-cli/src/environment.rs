@@ -8,7 +8,7 @@ use std::{
     pin::Pin,
 };
 
-use asynq_runtime::Client;
+use asynq_runtime::{Client, app::wants_colours};
 
 use crate::{error::CliError, show, without_echo};
 
@@ -107,11 +107,6 @@ impl fmt::Debug for Input {
     }
 }
 
-/// Returns whether a terminal should get colours, by the environment variables `NO_COLOR` and `TERM`.
-pub(crate) fn wants_colours(no_color: Option<OsString>, term: Option<OsString>) -> bool {
-    no_color.is_none_or(|value| value.is_empty()) && term.is_none_or(|term| term != "dumb")
-}
-
 /// Returns a future that ends at Ctrl+C or SIGTERM, or when the terminal is closed. Before this call these signals end the process at
 /// once.
 fn signalled() -> Stop {
@@ -144,22 +139,4 @@ fn is_hangup_ignored() -> bool {
     let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
     // SIGHUP is the first signal.
     mask.is_none_or(|mask| mask & 1 == 1)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn colours_are_off_on_a_dumb_terminal_and_with_no_color() {
-        for (no_color, term, expected) in [
-            (None, None, true),
-            (Some(""), Some("xterm"), true),
-            (Some("1"), Some("xterm"), false),
-            (None, Some("dumb"), false),
-        ] {
-            let wants = wants_colours(no_color.map(Into::into), term.map(Into::into));
-            assert_eq!(wants, expected, "{no_color:?} {term:?}");
-        }
-    }
 }

@@ -6,10 +6,9 @@ use std::{
     mem,
 };
 
+use asynq_runtime::app::wants_colours;
 use parking_lot::Mutex;
 use tracing_subscriber::{EnvFilter, filter::LevelFilter};
-
-use crate::environment::wants_colours;
 
 /// The most lines that are held back; the oldest are dropped for newer ones.
 const MOST_LINES: usize = 200;

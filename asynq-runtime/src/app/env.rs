@@ -45,6 +45,11 @@ pub(super) fn variable(name: &str) -> Option<OsString> {
     std::env::var_os(name)
 }
 
+/// Returns whether a terminal should get colours, by the environment variables `NO_COLOR` and `TERM`.
+pub fn wants_colours(no_color: Option<OsString>, term: Option<OsString>) -> bool {
+    no_color.is_none_or(|value| value.is_empty()) && term.is_none_or(|term| term != "dumb")
+}
+
 impl Settings {
     /// Reads the settings of the environment; `get` returns a variable. A blank variable counts as not set.
     pub(super) fn from_env(get: impl Fn(&str) -> Option<OsString>) -> Result<Self, AppError> {
@@ -256,5 +261,18 @@ mod tests {
         let env = Settings { concurrency: Some(2), url: Some("sqlite://env.db".into()), ..Settings::default() };
         let both = flags.or(env);
         assert_eq!((both.concurrency, both.url.as_deref()), (Some(1), Some("sqlite://env.db")));
+    }
+
+    #[test]
+    fn colours_are_off_on_a_dumb_terminal_and_with_no_color() {
+        for (no_color, term, expected) in [
+            (None, None, true),
+            (Some(""), Some("xterm"), true),
+            (Some("1"), Some("xterm"), false),
+            (None, Some("dumb"), false),
+        ] {
+            let wants = wants_colours(no_color.map(Into::into), term.map(Into::into));
+            assert_eq!(wants, expected, "{no_color:?} {term:?}");
+        }
     }
 }

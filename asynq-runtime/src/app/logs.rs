@@ -1,10 +1,10 @@
 //! Writes log lines to standard error.
 
-use std::{ffi::OsString, io::IsTerminal as _};
+use std::io::IsTerminal as _;
 
 use tracing_subscriber::{EnvFilter, filter::LevelFilter};
 
-use super::env::LogFormat;
+use super::env::{LogFormat, wants_colours};
 
 /// Starts to write the events that `RUST_LOG` lets through, or those of the level `default` where it does not decide. A
 /// program that has installed a subscriber of its own keeps that.
@@ -22,27 +22,4 @@ pub(super) fn start(format: LogFormat, default: LevelFilter) {
         }
         LogFormat::Json => lines.json().flatten_event(true).try_init(),
     };
-}
-
-/// Returns whether a terminal should get colours, by the environment variables `NO_COLOR` and `TERM`.
-fn wants_colours(no_color: Option<OsString>, term: Option<OsString>) -> bool {
-    no_color.is_none_or(|value| value.is_empty()) && term.is_none_or(|term| term != "dumb")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn colours_are_off_on_a_dumb_terminal_and_with_no_color() {
-        for (no_color, term, expected) in [
-            (None, None, true),
-            (Some(""), Some("xterm"), true),
-            (Some("1"), Some("xterm"), false),
-            (None, Some("dumb"), false),
-        ] {
-            let wants = wants_colours(no_color.map(Into::into), term.map(Into::into));
-            assert_eq!(wants, expected, "{no_color:?} {term:?}");
-        }
-    }
 }

@@ -294,6 +294,8 @@ pub use self::{
     program::Program,
 };
 #[doc(hidden)]
+pub use self::env::wants_colours;
+#[doc(hidden)]
 pub use crate::{
     censor::{usage_without_passwords, without_passwords},
     connect::text_of_variable,
