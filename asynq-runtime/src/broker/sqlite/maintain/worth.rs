@@ -34,8 +34,8 @@ pub(super) fn cleaning(view: &View<'_>, policies: &[ArchivePolicy]) -> rusqlite:
     Ok(worth)
 }
 
-/// Returns those of `queues` that have tasks, or counters of days long past. The first queue, if there is one, is always among them, because a sweep
-/// also removes what schedules and semaphores have left, which belongs to no queue.
+/// Returns those of `queues` that have tasks, or counters of days long past. The first queue, if there is one, is always among them,
+/// because a sweep also removes what schedules and semaphores have left, which belongs to no queue.
 pub(super) fn sweeping(view: &View<'_>, queues: &[QueueName]) -> rusqlite::Result<Vec<QueueName>> {
     let busy = BusyQueues::with_tasks(view, queues.len())?;
     let old =
