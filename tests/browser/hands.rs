@@ -69,6 +69,7 @@ fn the_keyboard_reaches_everything() {
         press_by_tab(browser, "#ask[open] [value=ok]").await;
         browser.until("document.querySelector('#said').textContent.includes('1 task was deleted')").await;
         assert_eq!(stats().await.pending, before.pending + 2);
+        browser.until("document.activeElement.matches('[data-all]')").await;
         press_by_tab(browser, "[data-post$='/pause']").await;
         browser.until("document.querySelector('#said').textContent.includes('is paused')").await;
         assert!(stats().await.paused);

@@ -70,6 +70,32 @@ fn a_button_that_has_the_focus_never_becomes_another_one() {
 }
 
 #[test]
+fn a_button_gets_the_focus_back_without_scrolling() {
+    wait(async {
+        let world = World::<SqliteStore>::shop().await;
+        let browser = &world.browser;
+        browser.screen(Some((1360, 480))).await;
+        world.open("/queues/mail?state=completed").await;
+        browser
+            .js("const fetched = window.fetch;
+                window.fetch = (url, options) => options?.method !== 'POST' ? fetched(url, options)
+                    : new Promise((done) => { window.answer = () => done(fetched(url, options)); });
+                document.querySelector(\"[data-post$='/pause']\").focus();")
+            .await;
+        browser.press("\u{e007}").await;
+        browser.until("window.answer && document.activeElement === document.body").await;
+        browser.js("window.scrollTo({ top: document.body.scrollHeight, behavior: 'instant' })").await;
+        let button = "document.querySelector(\"[data-post$='/pause'], [data-post$='/resume']\")";
+        let is_above = format!("return {button}.getBoundingClientRect().bottom < 0");
+        assert_eq!(browser.js(&is_above).await, true);
+        browser.js("window.answer()").await;
+        browser.until(&format!("document.activeElement === {button}")).await;
+        assert_eq!(browser.js(&is_above).await, true);
+        world.end().await;
+    });
+}
+
+#[test]
 fn a_row_that_is_reached_by_keyboard_is_not_covered() {
     wait(async {
         let world = World::<SqliteStore>::shop().await;

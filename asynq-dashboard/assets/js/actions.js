@@ -66,8 +66,8 @@ async function busy(from, work) {
   } finally {
     from.disabled = false;
     from.removeAttribute("aria-busy");
-    // A browser takes the focus from a button that is disabled.
-    if (hadFocus && document.activeElement === document.body) from.focus();
+    // A browser takes the focus from a button that is disabled. A user may have scrolled away meanwhile.
+    if (hadFocus && document.activeElement === document.body) from.focus({ preventScroll: true });
     refresh(true);
   }
 }

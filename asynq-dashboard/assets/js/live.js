@@ -47,11 +47,12 @@ function typed() {
 }
 
 // Says whether `page` has the scripts of another version of the dashboard, which this page must load because its own do not know
-// the markup. It waits while that would lose what a user does here. A page is a minute old before: two versions may answer at one
-// address while a deploy lasts.
+// the markup. It waits while that would lose what a user does here; the focus of a row or a button, open details and a selection of
+// text are lost, once for each version, because an open page may have them for days. A page is a minute old before: two versions may
+// answer at one address while a deploy lasts.
 function isOutdated(page) {
   const script = (of) => of.querySelector("script[type=module]")?.getAttribute("src");
-  const inUse = "dialog[open], input[name=id]:checked, [aria-busy=true], #said:not(:empty), input:focus, select:focus, textarea:focus";
+  const inUse = "dialog[open], input[name=id]:checked, [aria-busy=true], #said:not(:empty), input:not([type=checkbox]):focus, select:focus, textarea:focus";
   const isOther = script(page) && script(page) !== script(document);
   return isOther && performance.now() > SETTLED && !typed() && !document.querySelector(inUse);
 }

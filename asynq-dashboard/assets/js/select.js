@@ -80,5 +80,9 @@ async function bulk(button) {
   const asked = { post: bar.dataset.url, ask, verb: `${label} ${every ? `all ${total}` : ids.length}`, ...(over && { type: "delete" }) };
   const done = button.dataset.bulk === "cancel" ? await cancel(button, asked) : await run(button, asked, body);
   // Tasks that were not reached in time stay picked, to ask again for them.
-  if (done && (every || !done.left)) none();
+  if (!done || (!every && done.left)) return;
+  const hadFocus = document.activeElement === button;
+  none();
+  // The button is hidden now.
+  if (hadFocus) document.querySelector("[data-all]")?.focus({ preventScroll: true });
 }
