@@ -246,7 +246,7 @@ mod tests {
             (CronSpec::parse(seconds), 7, Missed::Once, 1, 10_100),
             (CronSpec::parse(seconds), 7, Missed::All(10_000), 10_000, 30_100),
             (CronSpec::parse(bursts), 7, Missed::All(10_000), 10_000, 30_300),
-            (CronSpec::parse_compat(minutes), 8, Missed::All(1_000), 1_000, 12_100),
+            (CronSpec::parse_compat(minutes), 8, Missed::All(1_000), 1_000, 13_100),
             (CronSpec::parse("0,5 * * * *"), 300, Missed::All(1_000), 1_000, 12_700),
         ] {
             let (spec, steps) = (spec.expect("a schedule"), Cell::new(0));

@@ -287,14 +287,14 @@ impl App {
 // Not the URL: it may hold a password.
 partial_debug!(App { queues, states, .. });
 
+#[doc(hidden)]
+pub use self::env::wants_colours;
 #[cfg(feature = "main")]
 #[doc(hidden)]
 pub use self::{
     main_macro::{main_with, main_without},
     program::Program,
 };
-#[doc(hidden)]
-pub use self::env::wants_colours;
 #[doc(hidden)]
 pub use crate::{
     censor::{usage_without_passwords, without_passwords},

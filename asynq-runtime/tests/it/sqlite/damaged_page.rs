@@ -34,8 +34,9 @@ async fn damaged(tasks: impl IntoIterator<Item = NewTask>) -> (tempfile::TempDir
     assert!(!found.is_empty());
     for page in found {
         bytes[page..page + 4].fill(0x7f);
-        // The second page of the file has five bytes for each page behind it. A deletion asks them for the next page first.
-        bytes[4096 + 5 * (page / 4096 - 2)] = 0x7f;
+        // The second page of the file has five bytes for each page behind it. A deletion asks those of the next page first whether the
+        // message goes on there.
+        bytes[4096 + 5 * (page / 4096 - 1)] = 0x7f;
     }
     fs::write(&file, bytes).unwrap();
     (folder, open(&file).await)
