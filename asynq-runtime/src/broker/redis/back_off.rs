@@ -6,7 +6,7 @@ use super::super::BrokerError;
 
 /// Shortest and longest pause between two attempts to connect.
 const BACK_OFF: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
-/// The pause of a role that needs pushes after the server has refused the connection, which another attempt does not change.
+/// The pause of a role that needs pushes after the server has refused the connection, which the next attempt would hardly change.
 const AFTER_REFUSAL: Duration = Duration::from_secs(60);
 
 /// A connection that was lost.

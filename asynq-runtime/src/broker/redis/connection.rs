@@ -173,14 +173,18 @@ impl Connection {
         let size = calls.len();
         let mut replies = Vec::with_capacity(size);
         for write in writes(calls) {
-            match self.write(write, durability).await {
-                Ok(some) => replies.extend(some),
-                Err(error) if replies.is_empty() => return Err(error),
-                Err(error) => {
-                    // Later calls would wait as long for a connection, and would overtake these.
-                    replies.resize(size, Reply { value: Err(error), doubt: None });
-                    break;
+            let lost = match self.write(write, durability).await {
+                Ok(some) => {
+                    replies.extend(some);
+                    replies.iter().find_map(|reply| reply.value.as_ref().err().cloned())
                 }
+                Err(error) if replies.is_empty() => return Err(error),
+                Err(error) => Some(error),
+            };
+            if let Some(error) = lost {
+                // Later calls would wait as long for a connection, and would overtake these.
+                replies.resize(size, Reply { value: Err(error), doubt: None });
+                break;
             }
         }
         Ok(replies)

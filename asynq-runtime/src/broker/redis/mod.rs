@@ -262,6 +262,10 @@ impl RedisBroker {
             _ => role,
         };
         let router = Router::open(&io, role.clone());
+        let mut role = role;
+        if let Some(name) = role.at.name() {
+            name.follow();
+        }
         router.first_attempt().await.map_err(|error| located(&target, error))?;
         check_eviction(&router, allow_eviction).await?;
         let produces = match durability.probe() {

@@ -66,7 +66,7 @@ impl Cluster {
             while maps.changed().await.is_ok()
                 && let Some(shared) = watched.upgrade()
             {
-                shared.close_removed();
+                shared.close_removed(None);
                 if let Some(notify) = &shared.role.on_event {
                     notify(ConnectionEvent::Moved);
                 }
@@ -255,16 +255,19 @@ impl Cluster {
         }
         let connection = Connection::open(&self.0.io, Role { at: At::Node(to.clone()), ..self.0.role.clone() });
         connections.insert(to.clone(), connection.clone());
+        drop(connections);
+        // A call that was routed by the map before may have opened this one again.
+        self.0.close_removed(Some(to));
         connection
     }
 }
 
 impl Shared {
-    /// Closes the connections to nodes that have left the cluster: another server may have such an address later, and would be sent the
-    /// login.
-    fn close_removed(&self) {
+    /// Closes the connections, but one, to nodes that have left the cluster: another server may have such an address later, and would be
+    /// sent the login.
+    fn close_removed(&self, but: Option<&Address>) {
         let map = self.topology.now();
-        self.connections.lock().retain(|address, _| map.masters().contains(address));
+        self.connections.lock().retain(|address, _| but == Some(address) || map.masters().contains(address));
     }
 }
 

@@ -57,7 +57,7 @@ async fn refresh(guard: CloseOnDrop, connection: Connection) {
     loop {
         if let Some(master) = topology.take_failed() {
             if failed.as_ref().is_none_or(|(before, _)| *before != master) {
-                pause = EVERY;
+                (pause, shortest) = (EVERY, AT_MOST_EVERY);
             }
             failed = Some((master, Instant::now()));
         }
@@ -79,12 +79,13 @@ async fn refresh(guard: CloseOnDrop, connection: Connection) {
                 since = Instant::now();
             }
         }
+        let is_answered = answer.is_ok();
         let is_new = topology.learn(answer);
         sleep(shortest).await;
         // A time-out is as good a reason to ask as a doubt.
         let is_doubted = timeout(EVERY, topology.doubted()).await.is_ok();
         // Each call to a master that is away is a doubt, and many programs ask the same node.
-        shortest = if is_doubted && !is_new { (shortest * 2).min(EVERY) } else { AT_MOST_EVERY };
+        shortest = if is_doubted && is_answered && !is_new { (shortest * 2).min(EVERY) } else { AT_MOST_EVERY };
     }
 }
 
