@@ -155,8 +155,10 @@ impl Browser {
             let element = found.unwrap_or_else(|error| panic!("{css}: {error}"));
             match element.click().await {
                 Ok(()) => return,
-                // The page was redrawn between the search and the click.
-                Err(error) if error.is_stale_element_reference() && begun.elapsed() < PATIENCE => {}
+                // The page was redrawn between the search and the click, or is not laid out yet.
+                Err(error)
+                    if (error.is_stale_element_reference() || error.is_element_not_interactable())
+                        && begun.elapsed() < PATIENCE => {}
                 Err(error) => panic!("{css}: {error}"),
             }
         }
