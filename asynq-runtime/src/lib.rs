@@ -112,6 +112,7 @@ pub mod inspector;
 pub mod job;
 pub mod metrics;
 mod panics;
+mod pause;
 mod propagation;
 pub mod rate;
 pub mod server;

@@ -7,7 +7,10 @@ use std::{
 
 use tokio::time::Instant;
 
-use crate::task::{GroupName, QueueName, TaskId};
+use crate::{
+    pause::doubled,
+    task::{GroupName, QueueName, TaskId},
+};
 
 /// The first back-off of a group, and the longest; it doubles in between.
 pub(crate) const FIRST: Duration = Duration::from_secs(10);
@@ -56,7 +59,7 @@ impl BackedOff {
             })
             .collect();
         let unknown = if seen.is_empty() { known } else { seen };
-        let pause = FIRST.saturating_mul(1 << times.min(10)).min(LONGEST);
+        let pause = doubled(FIRST, times, LONGEST);
         if self.0.len() >= MOST
             && !self.0.contains_key(&key)
             && let Some(soonest) = self.0.iter().min_by_key(|(_, rest)| rest.until).map(|(key, _)| key.clone())

@@ -71,7 +71,7 @@ impl Fetcher {
         let _guard = EndGuard(Arc::clone(&context));
         let queues = context.queues.now();
         let short = vec![None; queues.len()];
-        let (random, wakeups) = (Rng::new(), SpuriousWakeups::new());
+        let (random, wakeups) = (Rng::new(), SpuriousWakeups::default());
         let is_beside_jobs = context.broker.dequeues_beside_jobs();
         let pace = Pace::new(Instant::now());
         let mut fetcher =

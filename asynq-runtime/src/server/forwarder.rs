@@ -21,7 +21,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 /// Forwards until it is dropped.
 pub(crate) async fn run(context: Arc<ServerContext>) {
     let mut retry_backoff = RetryBackoff::new("forwarder", LONGEST_PAUSE);
-    let mut wakeups = SpuriousWakeups::new();
+    let mut wakeups = SpuriousWakeups::default();
     loop {
         match pass(&context, &mut wakeups).await {
             Ok(()) => retry_backoff.on_success(),

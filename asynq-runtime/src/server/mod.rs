@@ -25,7 +25,6 @@ mod attempt;
 mod attempt_deadline;
 mod attempt_future;
 mod backed_off;
-mod backoff;
 mod batch_controller;
 mod builder;
 mod choice;

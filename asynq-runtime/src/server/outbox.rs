@@ -18,6 +18,7 @@ use super::{error::ServerError, retry_backoff::BETWEEN_LINES};
 use crate::{
     broker::{Action, BrokerError, BrokerErrorKind, RunKey, Settled, Settlement},
     metrics::{self, Share},
+    pause::doubled,
     task::QueueName,
     until::until,
 };
@@ -226,7 +227,7 @@ impl Items {
 
     /// Defers outcomes that were refused, longer each time. Outcomes that were refused together are sent again in their order.
     fn defer(&mut self, refused: impl Iterator<Item = Item>, now: Instant) {
-        let pause = |refused: u32| FIRST_REFUSAL.saturating_mul(1 << refused.min(10)).min(LONGEST_REFUSAL);
+        let pause = |refused| doubled(FIRST_REFUSAL, refused, LONGEST_REFUSAL);
         self.deferred.extend(refused.map(|item| (now + pause(item.history.refused), item)));
     }
 

@@ -9,6 +9,7 @@ use super::{config::OnUnknown, retry_delay::default_retry_delay};
 use crate::{
     broker::{Action, shortened},
     job::{Policy, RESULT_LIMIT, ResultTooLarge},
+    pause::doubled,
     task::{Ending, Extra, TaskMessage, Unknown},
 };
 
@@ -129,7 +130,7 @@ fn requeue_unknown(error: String, limit: Duration, facts: Facts<'_>) -> Action {
         let limit = if limit == GIVE_UP_UNKNOWN { "a day".to_owned() } else { duration::format(limit) };
         return archive(format!("{error} (no worker has known it for {limit}, requeued {times} times)"), facts);
     }
-    let delay = FIRST_REQUEUE_DELAY.saturating_mul(1 << times.min(16)).min(LONGEST_REQUEUE_DELAY);
+    let delay = doubled(FIRST_REQUEUE_DELAY, times, LONGEST_REQUEUE_DELAY);
     let unknown = Unknown { since_ms, times: times.saturating_add(1), retried: Some(retried) };
     let extra = Extra { unknown: Some(unknown), ..facts.extra.clone() };
     // The task shows why it waits, as in asynq. The reason is noted once, so that the last ten failures stay.

@@ -2,38 +2,36 @@
 
 use std::time::{Duration, Instant};
 
-use fastrand::Rng;
-
-use super::backoff::Backoff;
-use crate::{broker::BrokerError, job::with_causes};
+use crate::{
+    broker::BrokerError,
+    job::with_causes,
+    pause::{doubled, spread},
+};
 
 /// asynq's limit: one line per 3 s and component.
 pub(super) const BETWEEN_LINES: Duration = Duration::from_secs(3);
+/// The first pause of a component whose broker fails.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// A wait that ends sooner than this counts as ended at once.
 const AT_ONCE: Duration = Duration::from_millis(2);
 /// So many waits in a row may end at once without work, before pauses begin.
 const SPURIOUS_WAKEUPS: u32 = 8;
+/// Shortest and longest pause after further waits that end at once.
+const WAKEUP_PAUSES: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(250));
 
 /// The back-off of one component while the broker fails.
 #[derive(Debug)]
 pub(crate) struct RetryBackoff {
     component: &'static str,
-    backoff: Backoff,
-    random: Rng,
+    longest: Duration,
+    failures: u32,
     last_line: Option<Instant>,
-    is_failing: bool,
 }
 
 impl RetryBackoff {
-    /// Creates a back-off whose pauses grow from 100 ms to `most`.
-    pub(crate) fn new(component: &'static str, most: Duration) -> Self {
-        Self {
-            component,
-            backoff: Backoff::new(Duration::from_millis(100).min(most), most),
-            random: Rng::new(),
-            last_line: None,
-            is_failing: false,
-        }
+    /// Creates a back-off whose pauses grow from 100 ms to `longest`.
+    pub(crate) fn new(component: &'static str, longest: Duration) -> Self {
+        Self { component, longest, failures: 0, last_line: None }
     }
 
     /// Notes and logs that the broker failed. Returns how long to wait before the next try.
@@ -44,38 +42,30 @@ impl RetryBackoff {
             tracing::error!(component = self.component, "the broker failed, will try again: {causes}");
         }
         crate::metrics::broker_failed(self.component, error.kind());
-        self.is_failing = true;
-        self.backoff.pause(&mut self.random)
+        let pause = doubled(FIRST_PAUSE, self.failures, self.longest);
+        self.failures = self.failures.saturating_add(1);
+        spread(pause)
     }
 
     /// Notes that the broker answered: the next pause is the first again.
     pub(crate) fn on_success(&mut self) {
-        if self.is_failing {
+        if self.failures > 0 {
             tracing::info!(component = self.component, "the broker answers again");
-            self.is_failing = false;
-            self.backoff.reset();
+            self.failures = 0;
         }
     }
 }
 
 /// Keeps a wait that ends without work again and again from becoming a busy loop.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct SpuriousWakeups {
     seen: u32,
-    backoff: Backoff,
-    random: Rng,
 }
 
 impl SpuriousWakeups {
-    pub(crate) fn new() -> Self {
-        let backoff = Backoff::new(Duration::from_millis(1), Duration::from_millis(250));
-        Self { seen: 0, backoff, random: Rng::new() }
-    }
-
     /// Notes that there was work, so that the wake-up was justified.
     pub(crate) fn on_work(&mut self) {
         self.seen = 0;
-        self.backoff.reset();
     }
 
     /// Notes that there was no work after a wait of `waited`. Returns how long to pause, usually not at all.
@@ -84,8 +74,10 @@ impl SpuriousWakeups {
             self.on_work();
             return Duration::ZERO;
         }
+        let (first, longest) = WAKEUP_PAUSES;
+        let pause = self.seen.checked_sub(SPURIOUS_WAKEUPS).map(|before| spread(doubled(first, before, longest)));
         self.seen = self.seen.saturating_add(1);
-        if self.seen <= SPURIOUS_WAKEUPS { Duration::ZERO } else { self.backoff.pause(&mut self.random) }
+        pause.unwrap_or_default()
     }
 }
 
@@ -118,7 +110,7 @@ mod tests {
 
     #[test]
     fn only_repeated_wakeups_without_work_are_slowed_down() {
-        let mut wakeups = SpuriousWakeups::new();
+        let mut wakeups = SpuriousWakeups::default();
         assert!((0..SPURIOUS_WAKEUPS).all(|_| wakeups.on_nothing(Duration::ZERO).is_zero()));
         assert!(!wakeups.on_nothing(Duration::ZERO).is_zero());
         assert!(wakeups.on_nothing(Duration::from_millis(5)).is_zero());

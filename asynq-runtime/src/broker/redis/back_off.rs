@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use super::super::BrokerError;
+use crate::pause::{doubled, spread};
 
 /// Shortest and longest pause between two attempts to connect.
 const BACK_OFF: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
-/// The pause of a role that needs pushes after the server has refused the connection, which the next attempt would hardly change.
+/// The pause after the server has refused a connection that is not necessary, which the next attempt would hardly change.
 const AFTER_REFUSAL: Duration = Duration::from_secs(60);
 
 /// A connection that was lost.
@@ -34,20 +35,15 @@ pub(super) fn after_loss(failures: u32) -> Duration {
     if failures == 0 { Duration::ZERO } else { spread(back_off(failures)) }
 }
 
-/// Returns the pause after the last of so many attempts has failed. A role that needs pushes has other means while it lacks them, and
-/// callers find out by themselves that another role is refused.
-pub(super) fn after_failure(error: &BrokerError, needs_pushes: bool, failures: u32) -> Duration {
-    if needs_pushes && !error.is_unavailable() { AFTER_REFUSAL } else { spread(back_off(failures)) }
+/// Returns the pause after the last of so many attempts has failed. A connection is necessary unless its users have other means while
+/// it is down; callers find out by themselves that a necessary one is refused.
+pub(super) fn after_failure(error: &BrokerError, is_necessary: bool, failures: u32) -> Duration {
+    if !is_necessary && !error.is_unavailable() { AFTER_REFUSAL } else { spread(back_off(failures)) }
 }
 
 /// Returns the pause after so many failures: 20 ms, doubling to 1 s.
 pub(super) fn back_off(failures: u32) -> Duration {
-    BACK_OFF.0.saturating_mul(1 << failures.saturating_sub(1).min(16)).min(BACK_OFF.1)
-}
-
-/// Returns a random time from the upper half of `pause`, because many programs lose their connections at the same moment.
-fn spread(pause: Duration) -> Duration {
-    pause.mul_f64(0.5 + 0.5 * fastrand::f64())
+    doubled(BACK_OFF.0, failures.saturating_sub(1), BACK_OFF.1)
 }
 
 #[cfg(test)]
@@ -76,16 +72,16 @@ mod tests {
     }
 
     #[test]
-    fn a_role_that_needs_pushes_is_refused_once_a_minute() {
+    fn a_connection_that_is_not_necessary_is_refused_once_a_minute() {
         let refusals = [BrokerErrorKind::Denied, BrokerErrorKind::Config, BrokerErrorKind::Unexpected];
-        for (kinds, needs_pushes, is_long) in [
-            (&refusals[..], true, true),
-            (&refusals[..], false, false),
-            (&[BrokerErrorKind::Unavailable, BrokerErrorKind::Timeout][..], true, false),
+        for (kinds, is_necessary, is_long) in [
+            (&refusals[..], false, true),
+            (&refusals[..], true, false),
+            (&[BrokerErrorKind::Unavailable, BrokerErrorKind::Timeout][..], false, false),
         ] {
             for &kind in kinds {
-                let pause = after_failure(&BrokerError::new(kind, "why"), needs_pushes, 3);
-                assert_eq!(pause == AFTER_REFUSAL, is_long, "{kind:?}, needs pushes: {needs_pushes}");
+                let pause = after_failure(&BrokerError::new(kind, "why"), is_necessary, 3);
+                assert_eq!(pause == AFTER_REFUSAL, is_long, "{kind:?}, necessary: {is_necessary}");
                 assert!(is_long || pause <= back_off(3), "{pause:?}");
             }
         }

@@ -175,8 +175,9 @@ impl Connection {
         for write in writes(calls) {
             let lost = match self.write(write, durability).await {
                 Ok(some) => {
+                    let lost = some.iter().find_map(|reply| reply.value.as_ref().err().cloned());
                     replies.extend(some);
-                    replies.iter().find_map(|reply| reply.value.as_ref().err().cloned())
+                    lost
                 }
                 Err(error) if replies.is_empty() => return Err(error),
                 Err(error) => Some(error),

@@ -51,7 +51,9 @@ impl ConnectionManager {
                 }
                 Err(error) => {
                     failures += 1;
-                    let pause = back_off::after_failure(&error, self.role.on_event.is_some(), failures);
+                    // Until an event can be received, its waiters look from time to time.
+                    let is_necessary = self.role.on_event.is_none();
+                    let pause = back_off::after_failure(&error, is_necessary, failures);
                     let since = *down_since.get_or_insert_with(Instant::now);
                     self.state.send_replace(State::Down { error, since });
                     pause

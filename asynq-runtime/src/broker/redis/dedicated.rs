@@ -22,7 +22,7 @@ use tokio::{
 
 use super::{
     super::{BrokerError, timeouts::FAR},
-    back_off::back_off,
+    back_off::{Life, after_failure, after_loss},
     caller_driven::{self, CallerDrivenConnection, Purpose},
     connection::Connection,
     identity::Identity,
@@ -37,10 +37,6 @@ use super::{
 pub(super) const OFTEN: u32 = 8;
 /// Longest time between two lone calls of one runtime that are in a row.
 const SOON: Duration = Duration::from_secs(1);
-/// A connection that was lost earlier than this after it was opened counts as a failure to open it.
-const LASTS: Duration = Duration::from_secs(1);
-/// The pause after Redis has refused such a connection, which another attempt does not change.
-const AFTER_REFUSAL: Duration = Duration::from_secs(60);
 
 /// A slot for the connection, and the conditions for opening one.
 pub(super) struct DedicatedConnection {
@@ -92,6 +88,8 @@ struct Own {
     /// still be looked for.
     number: u64,
     sends: u64,
+    /// Whether a call was answered on it.
+    was_of_use: bool,
 }
 
 impl DedicatedConnection {
@@ -168,7 +166,9 @@ impl DedicatedConnection {
         async move {
             let Some((address, identity)) = present else { return };
             let opened = CallerDrivenConnection::open(&role.target, &address, &identity, purpose, role.timeout).await;
-            let own = |driven| Box::new(Own { driven, generation, since: Instant::now(), number, sends: 0 });
+            let own = |driven| {
+                Box::new(Own { driven, generation, since: Instant::now(), number, sends: 0, was_of_use: false })
+            };
             opening.done(opened.map(own));
         }
     }
@@ -195,11 +195,17 @@ impl Slot {
         calls
     }
 
-    /// Notes that the connection was lost after `lasted`, or could not be opened, and sets the pause before the next
-    /// attempt.
-    fn lost(&mut self, now: Instant, lasted: Duration) {
-        self.failures = if lasted >= LASTS { 0 } else { self.failures.saturating_add(1) };
-        self.not_before = (self.failures > 0).then(|| now + back_off(self.failures));
+    /// Notes that the connection was lost, and sets the pause before the next attempt to open one.
+    fn lost(&mut self, now: Instant, life: Life) {
+        self.failures = life.failures(self.failures);
+        self.not_before = Some(now + after_loss(self.failures));
+    }
+
+    /// Notes that no connection could be opened, and sets the pause before the next attempt: calls go over the broker's
+    /// own connection meanwhile.
+    fn failed(&mut self, now: Instant, error: &BrokerError) {
+        self.failures = self.failures.saturating_add(1);
+        self.not_before = Some(now + after_failure(error, false, self.failures));
     }
 
     fn put(&mut self, state: SlotState) {
@@ -230,9 +236,9 @@ impl Drop for Opening {
             Some(Ok(own)) => slot.put(SlotState::Free(own)),
             failed => {
                 let now = Instant::now();
-                slot.lost(now, Duration::ZERO);
-                if matches!(failed, Some(Err(error)) if !error.is_unavailable()) {
-                    slot.not_before = Some(now + AFTER_REFUSAL);
+                match failed {
+                    Some(Err(error)) => slot.failed(now, &error),
+                    _ => slot.lost(now, Life { lasted: Duration::ZERO, was_of_use: false }),
                 }
                 slot.put(SlotState::Nothing);
             }
@@ -290,7 +296,10 @@ impl Taken<'_> {
         self.in_call = false;
         let sent = match sent {
             caller_driven::Sent::Not => Sent::Not,
-            caller_driven::Sent::Answered(answers) => Sent::Answered(answers),
+            caller_driven::Sent::Answered(answers) => {
+                own.was_of_use = true;
+                Sent::Answered(answers)
+            }
             caller_driven::Sent::Unanswered => Sent::Unanswered(own.driven.identity()),
         };
         if !is_of_use {
@@ -335,7 +344,7 @@ impl Taken<'_> {
         if let Some(own) = self.own.take() {
             let now = Instant::now();
             let mut slot = self.dedicated.slot.lock();
-            slot.lost(now, now.duration_since(own.since));
+            slot.lost(now, Life { lasted: now.duration_since(own.since), was_of_use: own.was_of_use });
             slot.put(SlotState::Nothing);
         }
     }
@@ -372,13 +381,18 @@ mod tests {
     #[test]
     fn a_connection_that_does_not_last_is_opened_again_later_and_later() {
         let (mut slot, now) = (Slot::default(), Instant::now());
-        let pauses = [20, 40, 80].map(|_| {
-            slot.lost(now, Duration::ZERO);
-            slot.not_before.map(|at| (at - now).as_millis())
-        });
-        assert_eq!(pauses, [Some(20), Some(40), Some(80)]);
-        slot.lost(now, LASTS);
-        assert_eq!(slot.not_before, None, "it lasted: the next one may be opened at once");
+        let brief = Life { lasted: Duration::ZERO, was_of_use: false };
+        let mut pause = |life| {
+            slot.lost(now, life);
+            slot.not_before.map_or(Duration::ZERO, |at| at - now)
+        };
+        for longest in [20, 40, 80].map(Duration::from_millis) {
+            let pause = pause(brief);
+            assert!((longest / 2..=longest).contains(&pause), "{pause:?}, at most {longest:?}");
+        }
+        assert!(pause(Life { was_of_use: true, ..brief }) <= Duration::from_millis(20), "the first pause again");
+        let lasted = Life { lasted: Duration::from_secs(1), ..brief };
+        assert_eq!(pause(lasted), Duration::ZERO, "it lasted: the next one may be opened at once");
         slot.put(SlotState::Closed);
         slot.put(SlotState::Nothing);
         assert!(matches!(slot.state, SlotState::Closed), "closed is closed");
@@ -392,7 +406,7 @@ mod tests {
             let opening = Opening { slot: Arc::clone(&slot), outcome: None };
             opening.done(Err(BrokerError::new(kind, "refused")));
             let pause = slot.lock().not_before.unwrap() - began;
-            assert_eq!(pause >= AFTER_REFUSAL, is_refusal, "{kind:?}: {pause:?}");
+            assert_eq!(pause >= Duration::from_secs(60), is_refusal, "{kind:?}: {pause:?}");
         }
     }
 }

@@ -7,7 +7,10 @@ use std::{
 
 use tokio::time::{sleep, timeout};
 
-use crate::broker::{BrokerError, BrokerErrorKind};
+use crate::{
+    broker::{BrokerError, BrokerErrorKind},
+    pause::{doubled, spread},
+};
 
 /// Shortest and longest pause before an unavailable broker is asked again.
 const AGAIN: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
@@ -81,7 +84,7 @@ impl Retries {
         }
         let times = self.failures.take().map_or(0, |(times, _)| times);
         self.failures = Some((times.saturating_add(1), error));
-        sleep(AGAIN.0.saturating_mul(1 << times.min(8)).min(AGAIN.1).min(left)).await;
+        sleep(spread(doubled(AGAIN.0, times, AGAIN.1)).min(left)).await;
         Ok(())
     }
 }

@@ -1,0 +1,41 @@
+//! Pauses before something that failed is tried again.
+
+use std::time::Duration;
+
+/// Returns the pause after so many failures before this one: `first`, doubled with each of them, at most `longest`.
+pub(crate) fn doubled(first: Duration, before: u32, longest: Duration) -> Duration {
+    first.saturating_mul(2_u32.saturating_pow(before)).min(longest)
+}
+
+/// Returns a random time from the upper half of `pause`, because many programs fail at the same moment.
+pub(crate) fn spread(pause: Duration) -> Duration {
+    pause.mul_f64(0.5 + 0.5 * fastrand::f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pause_doubles_up_to_the_longest() {
+        let (first, longest) = (Duration::from_millis(20), Duration::from_secs(1));
+        let pauses: Vec<_> = (0..8).map(|before| doubled(first, before, longest).as_millis()).collect();
+        assert_eq!(pauses, [20, 40, 80, 160, 320, 640, 1000, 1000]);
+        assert_eq!(doubled(first, u32::MAX, longest), longest);
+        assert_eq!(doubled(Duration::MAX, u32::MAX, Duration::MAX), Duration::MAX);
+        assert_eq!(doubled(longest, 0, first), first, "also the first one is at most the longest");
+    }
+
+    #[test]
+    fn pauses_are_spread_over_the_upper_half() {
+        let second = Duration::from_secs(1);
+        let mut tenths = [0; 10];
+        for _ in 0..1_000 {
+            let pause = spread(second).as_secs_f64();
+            assert!((0.5..=1.0).contains(&pause), "{pause}");
+            tenths[((pause - 0.5) * 20.0).min(9.0) as usize] += 1;
+        }
+        // Each tenth of the half gets 100 on average; chance alone does not leave one below 30.
+        assert!(tenths.iter().all(|n| *n > 30), "{tenths:?}");
+    }
+}
