@@ -72,10 +72,9 @@ impl NameWatch {
     /// Waits until another connection has moved to a process other than `own`, or the server says that it is a replica where the name
     /// has led to a master. A connection that the name leads to the old server again is not ended for the same move, and not at once.
     pub(super) async fn replaced(&mut self, connection: &OpenConnection, own: Option<&Identity>) {
-        let (every, was_master) = (self.every, self.was_master);
         tokio::select! {
             () = moved_elsewhere(&mut self.known, own) => {}
-            () = demoted(every, was_master, connection) => {}
+            () = demoted(self.every, &mut self.was_master, connection) => {}
         }
     }
 }
@@ -97,7 +96,7 @@ async fn moved_elsewhere(moved_to: &mut watch::Receiver<Option<String>>, own: Op
 }
 
 /// Asks the server for its role until it is a replica, if it was a master; for ever if this connection does not ask.
-async fn demoted(every: Option<Duration>, mut was_master: bool, connection: &OpenConnection) {
+async fn demoted(every: Option<Duration>, was_master: &mut bool, connection: &OpenConnection) {
     let Some(every) = every else { return pending().await };
     let mut question = Pipeline::new();
     ask_role(&mut question);
@@ -106,10 +105,10 @@ async fn demoted(every: Option<Duration>, mut was_master: bool, connection: &Ope
         // Whether the connection is lost is noticed by its calls and its driver.
         let Ok(answers) = connection.exchange(&question).await else { continue };
         let is_replica = is_replica(&answers.into_iter().next().and_then(reply::text).unwrap_or_default());
-        if is_replica && was_master {
+        if is_replica && *was_master {
             return;
         }
-        was_master |= !is_replica;
+        *was_master |= !is_replica;
     }
 }
 
