@@ -5,13 +5,14 @@ use std::{fmt, time::Duration};
 use asynq_grammar::duration;
 use asynq_runtime::{
     Client, EnqueueError, PreparedTask,
-    broker::{BrokerError, EntryId, EntryPlan, NewTask, Overlap, Refused, Tick as BrokerTick, When},
+    broker::{EntryId, EntryPlan, NewTask, Overlap, Refused, Tick as BrokerTick, When},
     job::{IntoSpan, IntoTask},
     task::{Header, QueueName},
 };
 use chrono::{DateTime, SubsecRound as _, TimeDelta, Utc};
 
-use crate::{CronSpec, Missed, SpecError, Tick};
+use super::PeriodicError;
+use crate::{CronSpec, Missed, Tick};
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
@@ -41,69 +42,6 @@ pub struct Periodic {
     jitter: Result<Duration, String>,
     foreign: bool,
     place: String,
-}
-
-/// The reason why a periodic entry cannot be used or run.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum PeriodicError {
-    /// The schedule is not valid.
-    #[error("the schedule of `{job}` cannot be used: {source}")]
-    Spec {
-        /// The job.
-        job: String,
-        /// The error in the schedule.
-        source: SpecError,
-    },
-    /// The entry's task cannot be enqueued.
-    #[error("a periodic task cannot be enqueued: {0}")]
-    Task(#[from] EnqueueError),
-    /// Two entries have the same id.
-    #[error(
-        "`{job}` is scheduled twice under the same key, or without one and with the same arguments ({places}); give each a `key`"
-    )]
-    Twice {
-        /// The job.
-        job: String,
-        /// The places where the two are written.
-        places: String,
-    },
-    /// The broker refused a task that should run now.
-    #[error("task `{id}` was not enqueued in queue `{queue}`: {source}")]
-    Refused {
-        /// The task.
-        id: String,
-        /// The queue.
-        queue: String,
-        /// The reason.
-        source: Refused,
-    },
-    /// An entry of another program is listed with an option that cannot be read here.
-    #[error("entry `{entry}` is listed with the option `{option}`, which cannot be read; run it from its own program")]
-    Option {
-        /// The entry.
-        entry: String,
-        /// The option as it is listed.
-        option: String,
-    },
-    /// No job of the program has this name.
-    #[error("no job `{job}` in this program; register it, or say `foreign()` if another program runs it")]
-    UnknownJob {
-        /// The name.
-        job: String,
-    },
-}
-
-impl PeriodicError {
-    /// Returns the broker's error, if the broker failed.
-    pub fn broker(&self) -> Option<&BrokerError> {
-        match self {
-            Self::Task(EnqueueError::Broker(error)) | Self::Refused { source: Refused::Broker(error), .. } => {
-                Some(error)
-            }
-            _ => None,
-        }
-    }
 }
 
 impl Periodic {
