@@ -5,7 +5,7 @@ use std::{fmt, time::Duration};
 use asynq_grammar::duration;
 use asynq_runtime::{
     Client, EnqueueError, PreparedTask,
-    broker::{EntryId, EntryPlan, NewTask, Overlap, Refused, Tick as BrokerTick, When},
+    broker::{EntryId, EntryPlan, NewTask, Overlap, Tick as BrokerTick, When},
     job::{IntoSpan, IntoTask},
     task::{Header, QueueName},
 };
