@@ -328,7 +328,10 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::{
-        super::fake_server::{Reaction, role_to, serve},
+        super::{
+            fake_server::{Reaction, holds, role_to, serve},
+            script::ENQUEUE_ONE,
+        },
         *,
     };
     use crate::thread::Thread;
@@ -357,6 +360,27 @@ mod tests {
             };
             assert_eq!(are_answered, [answered == 1, false, false, false]);
         }
+    }
+
+    #[tokio::test]
+    async fn nothing_is_sent_behind_a_script_whose_repeat_was_lost() {
+        let thread = Thread::start("t").unwrap();
+        let later = Arc::new(AtomicUsize::new(0));
+        let seen = Arc::clone(&later);
+        let url = serve(move |_, bytes| {
+            seen.fetch_add(bytes.iter().filter(|byte| **byte == b'!').count(), Ordering::SeqCst);
+            if holds(bytes, "EVALSHA\r\n") {
+                return Reaction::Forget;
+            }
+            if holds(bytes, "EVAL\r\n") { Reaction::Close } else { Reaction::Answer }
+        });
+        let connection = Connection::open(&thread.tasks(), role_to(&url));
+        connection.first_attempt().await.unwrap();
+        let calls = vec![ENQUEUE_ONE.on(&["key"]), Call::plain("!").arg(vec![0_u8; WRITE])];
+        let replies = connection.send(calls, Durability::Async).await.unwrap();
+        let errors: Vec<_> = replies.into_iter().map(|reply| reply.value.unwrap_err()).collect();
+        assert!(errors.len() == 2 && errors.iter().all(BrokerError::is_unavailable), "{errors:?}");
+        assert_eq!(later.load(Ordering::SeqCst), 0, "the call behind would overtake the script");
     }
 
     #[test]

@@ -20,6 +20,8 @@ use super::{
 pub(super) enum Reaction {
     Answer,
     AnswerAndClose,
+    /// Answers that no such script is known.
+    Forget,
     Close,
 }
 
@@ -42,7 +44,9 @@ pub(super) fn serve(react: impl Fn(usize, &[u8]) -> Reaction + Send + Sync + 'st
                         return;
                     }
                     let commands = read.iter().filter(|byte| **byte == b'*').count();
-                    let is_answered = stream.write_all("+OK\r\n".repeat(commands).as_bytes()).is_ok();
+                    let answer =
+                        if reaction == Reaction::Forget { "-NOSCRIPT No matching script.\r\n" } else { "+OK\r\n" };
+                    let is_answered = stream.write_all(answer.repeat(commands).as_bytes()).is_ok();
                     if !is_answered || reaction == Reaction::AnswerAndClose {
                         return;
                     }
@@ -68,5 +72,10 @@ pub(super) fn role_to(url: &str) -> Role {
 
 /// Returns whether `bytes` are the greeting of a connection.
 pub(super) fn is_greeting(bytes: &[u8]) -> bool {
-    bytes.windows(4).any(|word| word == b"TIME")
+    holds(bytes, "TIME")
+}
+
+/// Returns whether `word` is among `bytes`.
+pub(super) fn holds(bytes: &[u8], word: &str) -> bool {
+    bytes.windows(word.len()).any(|part| part == word.as_bytes())
 }
