@@ -281,6 +281,18 @@ async fn retry_and_archive_replace_the_extra_facts() {
 }
 
 #[tokio::test]
+async fn a_retry_keeps_the_extra_facts_of_a_newer_version() {
+    let t = Fixture::start().await;
+    // Field 100 with a text.
+    let extra = Extra::from_bytes(b"\xa2\x06\x02eu");
+    let run = t.start_run(task("t1").with_extra(extra.clone())).await;
+    t.settle(&run, snooze(Duration::ZERO, Extra { deferrals: 1, ..run.extra.clone() })).await;
+    t.advance(Duration::from_secs(1));
+    t.forward().await;
+    assert_eq!(t.take_one().await.extra, Extra { deferrals: 1, ..extra });
+}
+
+#[tokio::test]
 async fn every_run_is_counted_on_its_day() {
     let t = Fixture::start().await;
     let (first, second) = (t.seed_active("t1").await, t.seed_active("t2").await);

@@ -1,10 +1,17 @@
 //! The facts that asynq's message cannot carry: one extra hash field, written only if a fact differs from its default.
 
-use prost::Message as _;
+use prost::{
+    DecodeError, Message as _,
+    encoding::{DecodeContext, decode_key, skip_field},
+};
+
+/// The highest number of a field of this version; 10 was never used. A newer version takes higher ones for its own.
+const HIGHEST: u32 = 12;
 
 /// Facts about a task beside asynq's message: hash field `x` on Redis, column `extra` on SQLite.
 ///
-/// The encoding is protobuf, so that a newer program may add fields and an older one still reads the others.
+/// The encoding is protobuf, so that a newer program may add fields: an older one reads the others, and keeps the new ones when it
+/// writes the facts again.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Extra {
     /// How many times a worker may die while it runs this task before the task is archived; absent =
@@ -45,6 +52,11 @@ pub struct Extra {
     /// task's time (`debounce_max`). A script sets this field by appending to the message.
     #[prost(int64, optional, tag = "11")]
     pub replaced_since_ms: Option<i64>,
+    /// The fields of newer versions as they are stored. Only [`from_bytes`](Self::from_bytes) and [`to_bytes`](Self::to_bytes) know
+    /// of them; the field of this number is never stored.
+    #[doc(hidden)]
+    #[prost(bytes = "vec", tag = "536870911")]
+    pub newer: Vec<u8>,
 }
 
 /// How a task ended, where its state does not say.
@@ -127,7 +139,11 @@ impl Extra {
 
     /// Returns the bytes to store, or `None` if every fact has its default.
     pub fn to_bytes(&self) -> Option<Vec<u8>> {
-        (*self != Self::default()).then(|| self.encode_to_vec())
+        (*self != Self::default()).then(|| {
+            let mut bytes = Self { newer: Vec::new(), ..self.clone() }.encode_to_vec();
+            bytes.extend_from_slice(&self.newer);
+            bytes
+        })
     }
 
     /// Returns the facts of a task that a person runs at `now_ms`, Unix milliseconds: the next run is another than one that was
@@ -153,8 +169,23 @@ impl Extra {
 
     /// Reads stored bytes. Bytes that cannot be read count as the defaults, because they must not stop a task.
     pub fn from_bytes(bytes: &[u8]) -> Self {
-        Self::decode(bytes).unwrap_or_default()
+        let Ok(known) = Self::decode(bytes) else { return Self::default() };
+        Self { newer: newer(bytes).unwrap_or_default(), ..known }
     }
+}
+
+/// Returns the fields of newer versions among these bytes.
+fn newer(mut bytes: &[u8]) -> Result<Vec<u8>, DecodeError> {
+    let mut newer = Vec::new();
+    while !bytes.is_empty() {
+        let field = bytes;
+        let (tag, wire_type) = decode_key(&mut bytes)?;
+        skip_field(wire_type, tag, &mut bytes, DecodeContext::default())?;
+        if tag > HIGHEST {
+            newer.extend_from_slice(&field[..field.len() - bytes.len()]);
+        }
+    }
+    Ok(newer)
 }
 
 #[cfg(test)]
@@ -187,5 +218,33 @@ mod tests {
         };
         assert_eq!(Extra::from_bytes(&extra.to_bytes().unwrap()), extra);
         assert_eq!(Extra::from_bytes(b"\xff\xff"), Extra::default());
+    }
+
+    #[test]
+    fn fields_of_newer_versions_are_written_again_unchanged() {
+        // Each field of this version, by name: a new one has to be below the highest number as well.
+        let ours = Extra {
+            max_crashes: Some(1),
+            unknown: Some(Unknown { since_ms: 5, times: 2, retried: Some(1) }),
+            expires_ms: Some(6),
+            unique_until: UniqueUntil::Start.into(),
+            unique_extend: true,
+            deferrals: 3,
+            replaced: true,
+            replaced_after: 7,
+            awaited: true,
+            ending: Ending::Expired.into(),
+            replaced_since_ms: Some(8),
+            newer: Vec::new(),
+        };
+        assert_eq!(Extra::from_bytes(&ours.to_bytes().unwrap()), ours);
+        // Field 13 is a number, field 100 a text; a script has appended field 7 behind them.
+        let (number, text, appended) = (b"\x68\x05", b"\xa2\x06\x02eu", b"\x38\x00");
+        let stored = [&ours.to_bytes().unwrap()[..], number, text, appended].concat();
+        let read = Extra::from_bytes(&stored);
+        assert_eq!(read, Extra { replaced: false, newer: [&number[..], text].concat(), ..ours });
+        let later = Extra { deferrals: 4, ..read };
+        assert_eq!(Extra::from_bytes(&later.to_bytes().unwrap()), later);
+        assert_eq!(Extra::from_bytes(text).to_bytes().as_deref(), Some(&text[..]), "also where nothing else is there");
     }
 }
