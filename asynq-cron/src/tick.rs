@@ -9,7 +9,8 @@ pub(crate) const AT: &str = "asynq-cron-at";
 /// How many missed ticks the tick stands for; absent for none.
 pub(crate) const MISSED: &str = "asynq-cron-missed";
 
-/// The tick that a periodic job runs for: an argument of a `#[periodic]` function.
+/// The tick that a periodic job runs for. A `#[periodic]` function takes it as a parameter; the worker supplies it, and it is not stored
+/// among the arguments.
 ///
 /// Every attempt at a task of a schedule has the same tick, however late it runs.
 ///
@@ -39,8 +40,8 @@ impl Tick {
         Self { missed, ..self }
     }
 
-    /// Returns the tick of a task. A task that no schedule enqueued has the broker's time of this call, so each of its attempts has
-    /// another tick.
+    /// Returns the tick of a task. For a task that no schedule enqueued it is the broker's time of this call, so a retry has another
+    /// tick.
     pub fn of(ctx: &JobContext) -> Self {
         // The clock of a `TestApp` is that of its broker; a detached context has no broker.
         let now = || ctx.client().map_or_else(|_| Utc::now(), |client| client.broker().now());

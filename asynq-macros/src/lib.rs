@@ -1,5 +1,5 @@
-//! The `#[job]` attribute of `asynq-runtime` and the `#[periodic]` of `asynq-cron`, which re-export them, and both for
-//! `asynq-jobs`; no program depends on this crate directly.
+//! Implements `#[job]`, which `asynq-runtime` re-exports, `#[periodic]`, which `asynq-cron` re-exports, and both for `asynq-jobs`. Do
+//! not depend on this crate directly.
 //!
 //! Tokens in, tokens out: parse the attribute and the signature, make a model that cannot be wrong any more, and print it.
 //! The expansion holds no logic, only calls into `asynq_runtime::__private`, under the name of the crate whose attribute was
@@ -81,7 +81,7 @@ pub fn instead(items: TokenStream, _: TokenStream) -> TokenStream {
     items
 }
 
-/// Makes a periodic job of a free function: [`#[job]`](macro@job) with a schedule, of which each time fires once, however
+/// Makes a periodic job of a free function: [`#[job]`](macro@job) with a schedule. Each time of the schedule enqueues one task, however
 /// many copies of the program run.
 ///
 /// The schedule is checked while compiling: five fields (`minute hour day month weekday`) or six with the seconds first, `L`,

@@ -12,8 +12,8 @@ use chrono::{DateTime, TimeDelta, Utc};
 use super::plan::ListingRow;
 use crate::Periodic;
 
-/// Lists the entries, and returns whether that worked; best effort. Until the list expires, plans of older programs leave its
-/// entries alone.
+/// Lists the entries, and returns whether that worked; best effort. Until the list expires, schedulers of an older
+/// release do not plan its entries.
 pub(super) async fn show(broker: Arc<dyn Broker>, scheduler: String, rows: Vec<ListingRow>, ttl: Duration) -> bool {
     let now = broker.now();
     let entries: Vec<_> = rows.into_iter().map(|row| entry(&row, now)).collect();
@@ -49,8 +49,8 @@ pub(crate) fn entry((periodic, previous, next): &ListingRow, now: DateTime<Utc>)
     }
 }
 
-/// The task of a tick, for a program that runs the entry on request. A time that counts from the enqueue differs when the task is
-/// bound an hour later.
+/// Returns the task of a tick, for a program that runs the entry on request. The task is bound a second time, an hour later: a deadline
+/// or an expiry that differs then counts from the enqueue, and that program has to move it.
 fn listed(periodic: &Periodic, task: &NewTask, now: DateTime<Utc>) -> ListedTask {
     let later = periodic.bind_plain(now + TimeDelta::hours(1)).ok();
     let moves = |time: fn(&NewTask) -> Option<i64>| later.as_ref().is_some_and(|later| time(later) != time(task));

@@ -1,4 +1,5 @@
-//! Turns the caller's task into the one to store: a pure function of task, moment and limit.
+//! Turns the caller's task into the one to store: a function of task, moment and limit, but for a random id and the trace context of
+//! the caller. Schedulers bind a task twice and compare, so nothing else may differ.
 
 use std::time::Duration;
 

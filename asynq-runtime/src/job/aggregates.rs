@@ -122,8 +122,9 @@ fn make<J: Aggregates>(arguments: &[Arguments], limits: Limits) -> Made {
     made
 }
 
-/// Makes one task of these arguments, or several if the limits ask for it: an encoding may be longer than its parts. Arguments that the new
-/// task cannot encode are found by the same halving, because one such task must not block its whole group.
+/// Packs these arguments into one task. Halves them and packs both halves if the payload is longer than `limits.together`, because JSON
+/// may be longer than the postcard that it came from, or cannot be encoded: so a single bad payload is found and rejected, and does not
+/// block its whole group.
 fn pack<J: Aggregates>(places: Range<usize>, arguments: &[Arguments], limits: Limits, made: &mut Made) {
     let (mut jobs, mut left_out) = (Vec::with_capacity(places.len()), Vec::new());
     for place in places.clone() {

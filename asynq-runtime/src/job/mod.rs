@@ -1,4 +1,4 @@
-//! The typed side, for user code and the macro.
+//! The `Job` trait and its parts, for user code and the macro: options, codec, context, errors and registry.
 //!
 //! A job is a Rust type that holds its arguments and can run. `#[job]` writes that type from a function; by hand it is a
 //! struct and one `impl`:

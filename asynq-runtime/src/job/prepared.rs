@@ -109,9 +109,23 @@ impl PreparedTask {
         let made = || {
             let payload = encode_arguments(job)?;
             let unique_bytes = job.unique_by().transpose()?;
-            let JobOptions { queue, retry, timeout, retention, max_crashes, .. } = J::OPTIONS;
-            let JobOptions { deadline, expires, group, unique, unique_until, unique_extend, .. } = J::OPTIONS;
-            let JobOptions { debounce, debounce_max, .. } = J::OPTIONS;
+            // The options are all named, so that none is forgotten. The server reads `kill_after` when it runs the task.
+            let JobOptions {
+                queue,
+                retry,
+                timeout,
+                deadline,
+                expires,
+                group,
+                unique,
+                debounce,
+                debounce_max,
+                unique_until,
+                unique_extend,
+                retention,
+                max_crashes,
+                kill_after: _,
+            } = J::OPTIONS;
             Ok(Prepared {
                 name: J::NAME.to_owned(),
                 payload: Some(payload),

@@ -1,21 +1,24 @@
-//! The worker process: takes tasks, runs their jobs, and keeps queues healthy. Each component has a file, named as in asynq.
+//! The server: takes tasks, runs their jobs and maintains the queues, with one component per file.
+//!
+//! Forwarder, recoverer, janitor, aggregator and subscriber have asynq's names. Its processor is fetcher, executor and outcome here,
+//! its syncer is outbox and settler, and its heartbeater is heartbeat and lease.
 //!
 //! ```text
 //! heartbeat runtime                                                           the runtime that called `start`
 //!                                            fetcher ── takes tasks for free slots ──► executor runs the job
 //!   outbox  ── outcomes until the broker has taken them ◄── outcome decides ◄──────┘
 //!   settler ── outcomes → the broker
-//!   lease, beat ── extend the leases of active runs, and show them
+//!   lease, heartbeat ── extend the leases of active runs, and show them
 //!   subscriber ── cancel requests        forwarder ── due → pending
 //!   recoverer ── dead workers' tasks → pending        janitor ── deletes, trims, repairs
 //!   aggregator ── the tasks of a ripe group → one task
 //! ```
 //!
-//! Start order: beat, lease, settler, subscriber, recoverer, forwarder, fetcher, janitor, aggregator, services. Stop order:
-//! services are asked to stop; fetcher, forwarder, recoverer and janitor end; jobs drain; the outbox empties; the aggregator
-//! releases its sets; the server leaves; and the rest ends with the thread. The fetcher runs where its broker answers faster
-//! ([`Consume::dequeues_beside_jobs`](crate::broker::Consume::dequeues_beside_jobs)). [`Running`] owns all components:
-//! dropping it ends everything at once.
+//! Start order: heartbeat, lease, settler, queue patterns, health check, subscriber, recoverer, forwarder, fetcher, janitor,
+//! warnings, aggregator, services. Stop order: services are asked to stop; fetcher, forwarder, recoverer and janitor end; jobs
+//! drain; the outbox empties; the aggregator releases its sets; the server leaves; and the rest ends with the thread. The fetcher
+//! runs where its broker answers faster ([`Consume::dequeues_beside_jobs`](crate::broker::Consume::dequeues_beside_jobs)).
+//! [`Running`] owns all components: dropping it ends everything at once.
 
 mod active_runs;
 mod aggregate;
@@ -115,7 +118,7 @@ pub use self::{
 pub use crate::job::SharedError;
 use crate::{broker::Broker, client::Client, job::Registry};
 
-/// A server that is checked and connected, and not started yet.
+/// A validated, connected server that has not been started.
 ///
 /// ```no_run
 /// # use asynq_runtime::prelude::*;
@@ -194,7 +197,9 @@ impl Server {
         self.parts.config.concurrency
     }
 
-    /// Starts all components. Jobs run on the tokio runtime of the caller; everything else runs on the server's own thread.
+    /// Starts all components. Jobs, services and, on Redis, the fetcher run on the tokio runtime of the caller. Leases, outcomes and
+    /// maintenance run on a thread of the server, which a blocked runtime does not stop; a service may ask for that thread
+    /// ([`Service::runs_beside_heartbeat`]).
     ///
     /// # Errors
     ///

@@ -40,8 +40,8 @@ pub trait Service: Send + 'static {
         false
     }
 
-    /// Is called when the server starts, after its hooks `before_start` and before it takes its first task: for what must see all
-    /// that the server does. Must not block. Default: nothing.
+    /// Runs once before the server takes its first task, after its hooks `before_start`, to install a recorder that must not miss an
+    /// event, for example. Must not block. Default: does nothing.
     fn before_start(&mut self) {}
 
     /// Works until the context says that the server is stopping. An error stops the server; an early end without an error does

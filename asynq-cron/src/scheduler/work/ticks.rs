@@ -23,8 +23,8 @@ use crate::{Periodic, Tick, control::record_enqueue, missed::Fire};
 pub(super) struct LastTicks(HashMap<String, DateTime<Utc>>);
 
 impl LastTicks {
-    /// Shows a last tick in the metrics, unless a newer one is shown. A tick in the future was stored before the clock went back,
-    /// and is replaced.
+    /// Raises the metric of the job's last tick to `at`. A value in the future was stored before the clock went back, and is
+    /// overwritten.
     pub(super) fn record(&mut self, job: &str, at: DateTime<Utc>, now: DateTime<Utc>) {
         metrics::last_tick(job, self.newest(job, at, now));
     }
@@ -85,8 +85,8 @@ impl Work {
         }
     }
 
-    /// Takes the broker's answer to a tick. `is_lost_answer` tells of a duplicate that an earlier send of this scheduler, whose answer
-    /// was lost, has enqueued its task.
+    /// Takes the broker's answer to a tick. With `is_lost_answer` the broker has refused the task as a duplicate of one that an earlier
+    /// send of this scheduler enqueued, so that the tick counts as enqueued: only the answer to that send was lost.
     pub(super) fn ticked(
         &mut self,
         entry: &Arc<Periodic>,

@@ -1,6 +1,6 @@
-//! Finds which of many queues have anything at all, so that a thousand empty queues cost nothing.
+//! Finds the queues that have rows among many, so that the cost of a call grows with those and not with the empty ones.
 //!
-//! A question to one queue costs some seeks. Where many queues are asked, a walk over an index comes first, which makes a step per
+//! A question to one queue costs some seeks. Where many queues are asked, a skip scan of an index comes first: it makes a step per
 //! queue that has rows there, whatever the number of the others.
 
 use std::collections::HashSet;
@@ -51,9 +51,9 @@ pub(super) fn most_steps(many: usize) -> i64 {
     i64::try_from(many).unwrap_or(i64::MAX).saturating_add(2)
 }
 
-/// Makes a walk: a statement whose rows are steps, each with the number of a queue, null behind the last one, and the queue's name
-/// or null. Returns the names; `None` if the walk ended before the last queue. A name that is not UTF-8 is left out: no call finds its
-/// queue, and the text in its place is the name of another.
+/// Runs a skip scan, and returns the names of the queues that it found; `None` if it ended before the last queue. Each row of the
+/// statement is the number of a queue and its name or null; a last row with null in place of the number marks a whole scan. A name
+/// that is not UTF-8 is left out: no caller can ask for its queue, and the text in its place could be the name of another.
 pub(super) fn walk(view: &View<'_>, sql: &Sql, params: impl Params) -> rusqlite::Result<Option<Vec<QueueName>>> {
     let steps = view.list(sql, params, |row| Ok((row.get::<_, Option<i64>>(0)?, row.get::<_, Option<Text>>(1)?)))?;
     let is_whole = steps.last().is_some_and(|(q, _)| q.is_none());
