@@ -18,17 +18,14 @@ pub(crate) async fn perform(client: &Client, act: Act) -> Result<String, CliErro
             let became = if inspector.resume(&queue).await? { "goes on" } else { "was not paused" };
             format!("queue {queue} {became}")
         }
-        Act::Task(TaskAct::Run, TheTask { queue, id, state }) => {
-            inspector.change_in_state(&queue, &id, state, BulkAction::Run).await?;
-            format!("task {id} is pending")
-        }
-        Act::Task(TaskAct::Archive, TheTask { queue, id, state }) => {
-            inspector.change_in_state(&queue, &id, state, BulkAction::Archive).await?;
-            format!("task {id} is archived")
-        }
-        Act::Task(TaskAct::Delete, TheTask { queue, id, state }) => {
-            inspector.change_in_state(&queue, &id, state, BulkAction::Delete).await?;
-            format!("task {id} is deleted")
+        Act::Task(TaskAct::Change(action), TheTask { queue, id, state }) => {
+            inspector.change_in_state(&queue, &id, state, action).await?;
+            let became = match action {
+                BulkAction::Run => "pending",
+                BulkAction::Archive => "archived",
+                BulkAction::Delete => "deleted",
+            };
+            format!("task {id} is {became}")
         }
         Act::Task(TaskAct::Cancel, TheTask { queue, id, .. }) => {
             let state = inspector.task(&queue, &id).await?.state;

@@ -2,6 +2,7 @@
 
 use asynq_runtime::{
     TaskState,
+    broker::BulkAction,
     inspector::{ArchiveRoom, InspectError},
     task::{QueueName, SchedulerEntry, TaskId},
 };
@@ -91,9 +92,7 @@ pub(crate) struct TheTask {
 /// A change of one task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TaskAct {
-    Run,
-    Archive,
-    Delete,
+    Change(BulkAction),
     Cancel,
 }
 
@@ -198,8 +197,8 @@ impl Model {
             KeyCode::Enter => self.open(),
             KeyCode::Char('p') => self.pause(),
             KeyCode::Char('r') => self.run(),
-            KeyCode::Char('a') => self.on_task(TaskAct::Archive),
-            KeyCode::Char('d') => self.on_task(TaskAct::Delete),
+            KeyCode::Char('a') => self.on_task(TaskAct::Change(BulkAction::Archive)),
+            KeyCode::Char('d') => self.on_task(TaskAct::Change(BulkAction::Delete)),
             KeyCode::Char('c') => self.on_task(TaskAct::Cancel),
             _ => Step::Stay,
         }
@@ -311,7 +310,7 @@ impl Model {
                 Some(entry) => Step::Act(Act::RunEntry(Box::new(entry.listed.clone()))),
                 None => Step::Stay,
             },
-            _ => self.on_task(TaskAct::Run),
+            _ => self.on_task(TaskAct::Change(BulkAction::Run)),
         }
     }
 
@@ -337,9 +336,9 @@ impl Model {
         let task = TheTask { queue: task.queue.clone(), id: task.id.clone(), state: task.state };
         // The warning comes first: names may be longer than the screen.
         let (verb, warning) = match act {
-            TaskAct::Run => return Step::Act(Act::Task(act, task)),
-            TaskAct::Archive => ("Archive", self.beyond_archive()),
-            TaskAct::Delete => ("Delete", String::new()),
+            TaskAct::Change(BulkAction::Run) => return Step::Act(Act::Task(act, task)),
+            TaskAct::Change(BulkAction::Archive) => ("Archive", self.beyond_archive()),
+            TaskAct::Change(BulkAction::Delete) => ("Delete", String::new()),
             TaskAct::Cancel => ("Cancel the run of", String::new()),
         };
         self.ask(Dialog::Sure(

@@ -32,18 +32,11 @@ pub(super) struct When {
 /// Returns the handler of an action that makes a task `becomes`, if the condition of the request holds.
 pub(super) fn change(action: BulkAction, becomes: &'static str) -> MethodRouter<AppState> {
     post(move |State(app): State<AppState>, Segments((queue, id)): Task, Input(when): Input<When>| async move {
-        let inspector = &app.inspector;
-        match &when.state {
-            Some(state) => {
-                let state = state.parse().map_err(|_| Failure::bad_request(format!("there is no state `{state}`")))?;
-                inspector.change_in_state(&queue, &id, state, action).await?;
-            }
-            None => match action {
-                BulkAction::Run => inspector.run(&queue, &id).await?,
-                BulkAction::Archive => inspector.archive(&queue, &id).await?,
-                BulkAction::Delete => inspector.delete(&queue, &id).await?,
-            },
-        }
+        let parse = |state: String| {
+            state.parse::<TaskState>().map_err(|_| Failure::bad_request(format!("there is no state `{state}`")))
+        };
+        let only = when.state.map(parse).transpose()?;
+        app.inspector.change_task(&queue, &id, only, action).await?;
         app.samples.forget();
         Ok::<_, Failure>(done(format!("Task {id} is {becomes}.")))
     })

@@ -47,9 +47,7 @@ impl Inspector {
     ///
     /// The queue or the task does not exist, the task is pending or active, or the broker failed.
     pub async fn run(&self, queue: impl AsRef<str>, id: impl AsRef<str>) -> Result<(), InspectError> {
-        let (queue, id) = (queue_name(queue)?, task_id(id)?);
-        let changed = self.change(&queue, || self.broker.run_task(&queue, &id)).await?;
-        self.done(changed, TaskChange::Run, &queue, id).await
+        self.change_task(queue, id, None, BulkAction::Run).await
     }
 
     /// Archives a pending, scheduled, retry, completed or aggregating task.
@@ -58,9 +56,7 @@ impl Inspector {
     ///
     /// The queue or the task does not exist, the task is archived or active, or the broker failed.
     pub async fn archive(&self, queue: impl AsRef<str>, id: impl AsRef<str>) -> Result<(), InspectError> {
-        let (queue, id) = (queue_name(queue)?, task_id(id)?);
-        let changed = self.change(&queue, || self.broker.archive_task(&queue, &id)).await?;
-        self.done(changed, TaskChange::Archive, &queue, id).await
+        self.change_task(queue, id, None, BulkAction::Archive).await
     }
 
     /// Deletes a task that is not active.
@@ -69,9 +65,7 @@ impl Inspector {
     ///
     /// The queue or the task does not exist, the task is active, or the broker failed.
     pub async fn delete(&self, queue: impl AsRef<str>, id: impl AsRef<str>) -> Result<(), InspectError> {
-        let (queue, id) = (queue_name(queue)?, task_id(id)?);
-        let changed = self.change(&queue, || self.broker.delete_task(&queue, &id)).await?;
-        self.done(changed, TaskChange::Delete, &queue, id).await
+        self.change_task(queue, id, None, BulkAction::Delete).await
     }
 
     /// Runs, archives or deletes a task only if it is still in `state`, the state of an earlier look. The check and the change
@@ -100,11 +94,29 @@ impl Inspector {
         state: TaskState,
         action: BulkAction,
     ) -> Result<(), InspectError> {
+        self.change_task(queue, id, Some(state), action).await
+    }
+
+    /// Applies `action` to a task as [`change_in_state`](Self::change_in_state) does, or in any state where `only` is `None`.
+    ///
+    /// # Errors
+    ///
+    /// As [`change_in_state`](Self::change_in_state).
+    #[doc(hidden)]
+    pub async fn change_task(
+        &self,
+        queue: impl AsRef<str>,
+        id: impl AsRef<str>,
+        only: Option<TaskState>,
+        action: BulkAction,
+    ) -> Result<(), InspectError> {
         let (queue, id) = (queue_name(queue)?, task_id(id)?);
         let change = TaskChange::of(action);
-        match self.change(&queue, || self.broker.change_in_state(&queue, &id, state, action)).await? {
-            Changed::Unfit(found) if found != state => Err(InspectError::Moved { change, id, expected: state, found }),
-            changed => self.done(changed, change, &queue, id).await,
+        match (self.change(&queue, || self.broker.change_task(&queue, &id, only, action)).await?, only) {
+            (Changed::Unfit(found), Some(expected)) if found != expected => {
+                Err(InspectError::Moved { change, id, expected, found })
+            }
+            (changed, _) => self.done(changed, change, &queue, id).await,
         }
     }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use asynq_runtime::{
-    broker::ServerName,
+    broker::{BulkAction, ServerName},
     task::{ArchiveLimit, QueueWeight, SchedulerEntry, ServerInfo},
 };
 use asynq_tests::{Build as _, Store as _, queue, task, task_id};
@@ -44,7 +44,7 @@ async fn a_question_with_long_names_is_whole_and_has_its_keys() {
     let the_task =
         TheTask { queue: long("tenant:north-"), id: task_id(&"invoice-2026:".repeat(4)), state: TaskState::Retry };
     let question = format!("The oldest will be DELETED. Archive task {} of queue {}?", the_task.id, the_task.queue);
-    let dialog = Dialog::Sure(question, Act::Task(TaskAct::Archive, the_task));
+    let dialog = Dialog::Sure(question, Act::Task(TaskAct::Change(BulkAction::Archive), the_task));
     for (columns, rows) in [(80, 24), (40, 24), (40, 8)] {
         watcher.terminal = Terminal::new(TestBackend::new(columns, rows)).unwrap();
         watcher.model.dialog = Some(dialog.clone());
@@ -183,7 +183,7 @@ async fn a_confirmed_change_is_made_before_the_view_ends() {
     let watcher = Watcher::start().await;
     let delete = |id: &str| {
         let (queue, id) = (QueueName::from_wire("default"), asynq_tests::task_id(id));
-        Act::Task(TaskAct::Delete, TheTask { queue, id, state: TaskState::Scheduled })
+        Act::Task(TaskAct::Change(BulkAction::Delete), TheTask { queue, id, state: TaskState::Scheduled })
     };
     let mut requests = Requests::new(&watcher.client);
     requests.act(delete("scheduled"));
