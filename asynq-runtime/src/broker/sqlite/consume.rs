@@ -82,8 +82,7 @@ impl Consume for SqliteBroker {
         let attempt = self.tokens.attempt(member.number, self.store.now());
         let (server, lost) = (member.number, attempt.lost.clone());
         if lost.is_empty() {
-            attempt.arrived();
-            return Ok(Vec::new());
+            return attempt.ended_with(Ok(Vec::new()));
         }
         let command = WriteCommand::new(Priority::Claim, lost.len(), move |tx| release(tx, server, &lost));
         let answer = self.store.write_with(command, Arc::clone(&attempt.cancel_flag)).await;
@@ -281,7 +280,8 @@ struct Attempt<'a> {
     token: i64,
     lost: Vec<i64>,
     cancel_flag: Arc<CancelFlag>,
-    arrived: bool,
+    /// Whether the writer's answer is known, so that no task of this token is lost.
+    is_over: bool,
 }
 
 impl Tokens {
@@ -297,45 +297,34 @@ impl Tokens {
             token: self.source.draw(now).0,
             lost,
             cancel_flag: Arc::default(),
-            arrived: false,
+            is_over: false,
         }
     }
 }
 
 impl Attempt<'_> {
-    fn ended_with<T>(self, answer: Result<T, BrokerError>) -> Result<T, BrokerError> {
+    fn ended_with<T>(mut self, answer: Result<T, BrokerError>) -> Result<T, BrokerError> {
         match &answer {
-            Ok(_) => self.arrived(),
+            Ok(_) => {
+                self.is_over = true;
+                self.lost.clear();
+            }
             // The writer may have run the command or may still run it.
-            Err(error) if error.kind() == BrokerErrorKind::Timeout => drop(self),
-            Err(_) => self.failed(),
+            Err(error) if error.kind() == BrokerErrorKind::Timeout => {}
+            // The transaction was rolled back, so this call took no task, and the tasks of the earlier calls are still to be asked
+            // for.
+            Err(_) => self.is_over = true,
         }
         answer
-    }
-
-    fn arrived(mut self) {
-        self.arrived = true;
-    }
-
-    /// Remembers the lost tokens of earlier calls again: the transaction was rolled back, so this call took no task, and the
-    /// tasks of the earlier calls are still to be asked for.
-    fn failed(mut self) {
-        self.arrived = true;
-        let mut lost = std::mem::take(&mut self.lost);
-        if !lost.is_empty() {
-            self.tokens.lost.lock().entry(self.server).or_default().append(&mut lost);
-        }
     }
 }
 
 impl Drop for Attempt<'_> {
-    /// Also runs when the caller drops the future: tasks that the writer took meanwhile come with the next call.
+    /// Remembers the lost tokens for the next call. Also runs when the caller drops the future: tasks that the writer took meanwhile
+    /// come with the next call.
     fn drop(&mut self) {
-        if self.arrived {
-            return;
-        }
         let mut lost = std::mem::take(&mut self.lost);
-        if !self.cancel_flag.give_up() {
+        if !self.is_over && !self.cancel_flag.give_up() {
             lost.push(self.token);
         }
         if !lost.is_empty() {
@@ -365,10 +354,11 @@ mod tests {
         let last = tokens.attempt(7, now);
         assert_eq!(last.lost, [token]);
         assert!(last.cancel_flag.begin());
-        last.failed();
+        let failed = BrokerError::new(BrokerErrorKind::Unexpected, "rolled back");
+        assert!(last.ended_with::<()>(Err(failed)).is_err());
         let last = tokens.attempt(7, now);
         assert_eq!(last.lost, [token], "a failed call took nothing itself");
-        last.arrived();
+        last.ended_with(Ok(())).unwrap();
         assert!(tokens.attempt(7, now).lost.is_empty());
     }
 }
