@@ -9,7 +9,7 @@ use crate::{
     task::{QueueName, TaskState},
 };
 
-use super::{SqliteBroker, row::text, sql, tx::View};
+use super::{SqliteBroker, beside::beside, row::text, sql, tx::View};
 
 /// Most tasks of a state that are counted one by one.
 const COUNTED: i64 = 5_000_000;
@@ -28,9 +28,7 @@ impl Diagnose for SqliteBroker {
         add_fact("file", "free_pages", free.to_string());
         add_fact("file", "bytes", (pages * page_size).to_string());
         if let Some(file) = &common.file {
-            let mut log = file.clone().into_os_string();
-            log.push("-wal");
-            let bytes = fs::metadata(log).map_or(0, |log| log.len());
+            let bytes = fs::metadata(beside(file, "-wal")).map_or(0, |log| log.len());
             add_fact("file", "wal_bytes", bytes.to_string());
         }
         add_fact("file", "journal_mode", journal);

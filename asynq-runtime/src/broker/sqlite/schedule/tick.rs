@@ -12,7 +12,7 @@ use crate::{
 use super::{
     super::{
         listed,
-        liveness::{Liveness, LivenessStatus},
+        liveness::Liveness,
         presence,
         produce::Item,
         row::text_or_null,
@@ -257,9 +257,7 @@ impl Previous {
 /// Whether the program of a server is dead. Where its file cannot tell, the lease will.
 fn is_dead(view: &View<'_>, liveness: &Liveness, server: i64) -> rusqlite::Result<bool> {
     let listed = listed::everyone(view)?.into_iter().find(|listed| listed.number == server);
-    Ok(listed.is_some_and(|listed| {
-        listed.file != liveness.name() && matches!(liveness.look(&listed.file), LivenessStatus::Dead(_))
-    }))
+    Ok(listed.is_some_and(|listed| liveness.is_dead(&listed.file)))
 }
 
 #[cfg(test)]
