@@ -10,7 +10,7 @@ use rusqlite::Params;
 use crate::task::QueueName;
 
 use super::{
-    row::Text,
+    row::{Text, limit_of},
     sql::{self, Sql},
     tx::View,
 };
@@ -48,7 +48,7 @@ impl BusyQueues {
 
 /// Returns the most steps of a walk for a caller that asks `many` queues. One step leads to the first queue, and one behind the last.
 pub(super) fn most_steps(many: usize) -> i64 {
-    i64::try_from(many).unwrap_or(i64::MAX).saturating_add(2)
+    limit_of(many).saturating_add(2)
 }
 
 /// Runs a skip scan, and returns the names of the queues that it found; `None` if it ended before the last queue. Each row of the

@@ -18,7 +18,7 @@ use super::{
     SqliteBroker,
     candidate::{Candidate, met_damage},
     command::{CancelFlag, Priority, Ready, WriteCommand},
-    row::text,
+    row::{limit_of, text},
     sql,
     store::far,
     tx::{Tx, View},
@@ -143,7 +143,7 @@ fn waiting(wanted: &[Wanted]) -> impl Fn(&View<'_>) -> rusqlite::Result<Vec<(i64
         let mut waiting = Vec::new();
         for Wanted { queue, .. } in &wanted {
             let Some(q) = view.queue(queue)? else { continue };
-            let most = i64::try_from(MOST).unwrap_or(i64::MAX);
+            let most = limit_of(MOST);
             waiting.extend(
                 view.list(&sql::consume::NEXT_WITHOUT_MESSAGE, [q, most], |row| Ok((q, Candidate::read(row)?)))?,
             );
@@ -230,7 +230,7 @@ impl Claim {
             if self.lost.is_empty() { 0 } else { runs.iter().filter(|run| run.key.queue == wanted.queue).count() };
         let mut missing = wanted.n.min(MOST).saturating_sub(had);
         while missing > 0 {
-            let limit = i64::try_from(missing).unwrap_or(i64::MAX);
+            let limit = limit_of(missing);
             let found = tx.view.list(&sql::consume::NEXT, [q, limit, i64::from(*quarantined > 0)], |row| {
                 let mut candidate = Candidate::read(row)?;
                 candidate.since = row.get(9)?;

@@ -20,6 +20,7 @@ use super::{
     busy_queues::BusyQueues,
     candidate::met_damage,
     command::{Priority, WriteCommand},
+    row::limit_of,
     sql,
     tx::{Tx, View},
 };
@@ -206,6 +207,5 @@ pub(super) fn is_over(view: &View<'_>, queue: &QueueName) -> rusqlite::Result<bo
 /// Returns sets and receipts whose time has passed: queue, number, whether the row is a receipt.
 fn over(view: &View<'_>, queue: &QueueName, limit: usize) -> rusqlite::Result<Vec<(i64, i64, bool)>> {
     let Some(q) = view.queue(queue)? else { return Ok(Vec::new()) };
-    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    view.list(&sql::groups::OVER, [q, view.now, limit], |row| Ok((q, row.get(0)?, row.get(1)?)))
+    view.list(&sql::groups::OVER, [q, view.now, limit_of(limit)], |row| Ok((q, row.get(0)?, row.get(1)?)))
 }

@@ -22,7 +22,7 @@ pub(super) use self::lapses::Lapses;
 use super::{
     SqliteBroker,
     command::{Priority, Ready, WriteCommand},
-    row::{after, text, text_or_null},
+    row::{after, limit_of, text, text_or_null},
     schedule,
     settle::lost,
     sql,
@@ -187,10 +187,6 @@ impl Maintain for SqliteBroker {
 /// Returns the first day whose counters are kept.
 fn first_day(now: i64) -> i64 {
     day(now) - STATISTICS_DAYS
-}
-
-fn limit_of(n: usize) -> i64 {
-    i64::try_from(n).unwrap_or(i64::MAX)
 }
 
 fn next_due(view: &View<'_>, queues: &[QueueName]) -> rusqlite::Result<Option<i64>> {

@@ -156,6 +156,11 @@ impl TaskRow {
     }
 }
 
+/// Returns a number of rows as SQLite takes it; a number beyond the range of `i64` becomes its largest.
+pub(super) fn limit_of(n: usize) -> i64 {
+    i64::try_from(n).unwrap_or(i64::MAX)
+}
+
 /// Returns the instant of Unix milliseconds; those outside chrono's range become its ends.
 pub(super) fn instant(ms: i64) -> DateTime<Utc> {
     DateTime::from_timestamp_millis(ms).unwrap_or(if ms < 0 {

@@ -11,7 +11,7 @@ use crate::{
 
 use super::super::{
     candidate::Candidate,
-    row::{after, instant},
+    row::{after, instant, limit_of},
     sql,
     tx::{Tx, View},
 };
@@ -103,10 +103,6 @@ fn has_waited(rules: &GroupRules, now: i64, first: i64, last: i64) -> bool {
     }
     let since = |joined: i64, limit| after(joined, limit) <= now;
     rules.max_delay.is_some_and(|limit| since(first, limit)) || since(last, rules.grace.max(SHORTEST_GRACE))
-}
-
-fn limit_of(n: usize) -> i64 {
-    i64::try_from(n).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]

@@ -16,14 +16,13 @@ use super::{
         command::{Priority, WriteCommand},
         listed::{self, Listed},
         liveness::{Liveness, LivenessStatus, StaleLock},
-        row::text,
+        row::{limit_of, text},
         sql,
         store::Store,
         tx::{Tx, View},
     },
     SLICE,
     lapses::{Lapse, Lapses},
-    limit_of,
 };
 
 /// After this time without a beat, a server that has no lock file counts as dead.

@@ -13,16 +13,13 @@ use crate::{
     task::{QueueName, TaskState},
 };
 
-use super::{
-    super::{
-        candidate::met_damage,
-        command::{Priority, WriteCommand},
-        row::{text, text_or_null},
-        sql,
-        store::Store,
-        tx::{TaskToDelete, View},
-    },
-    limit_of,
+use super::super::{
+    candidate::met_damage,
+    command::{Priority, WriteCommand},
+    row::{limit_of, text, text_or_null},
+    sql,
+    store::Store,
+    tx::{TaskToDelete, View},
 };
 
 /// Most tasks deleted by one transaction.
@@ -43,7 +40,7 @@ pub(super) async fn trim_archive(
     max_size: usize,
     limit: usize,
 ) -> Result<usize, BrokerError> {
-    let max_size = i64::try_from(max_size).unwrap_or(i64::MAX);
+    let max_size = limit_of(max_size);
     let max_age = i64::try_from(max_age.as_millis()).unwrap_or(i64::MAX);
     let find = move |view: &View<'_>, q, limit| superfluous(view, q, max_age, max_size, limit);
     delete(store, queue, limit, TaskState::Archived, find).await
@@ -118,7 +115,7 @@ pub(super) fn is_anything(
     max_size: usize,
 ) -> rusqlite::Result<bool> {
     let Some(q) = view.queue(queue)? else { return Ok(false) };
-    let max_size = i64::try_from(max_size).unwrap_or(i64::MAX);
+    let max_size = limit_of(max_size);
     let max_age = i64::try_from(max_age.as_millis()).unwrap_or(i64::MAX);
     Ok(!expired(view, q, 1)?.is_empty() || !superfluous(view, q, max_age, max_size, 1)?.is_empty())
 }

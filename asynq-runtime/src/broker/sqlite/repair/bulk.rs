@@ -10,6 +10,7 @@ use rusqlite::params;
 use super::{
     super::{
         command::{Priority, WriteCommand},
+        row::limit_of,
         sql,
         store::Store,
         tx::View,
@@ -59,7 +60,7 @@ fn state(chosen: &Chosen) -> TaskState {
 }
 
 fn list(view: &View<'_>, q: i64, chosen: &Chosen, n: usize) -> rusqlite::Result<Vec<Subject>> {
-    let n = i64::try_from(n).unwrap_or(i64::MAX);
+    let n = limit_of(n);
     let read = |row: &rusqlite::Row<'_>| Subject::read(q, row);
     match chosen {
         Chosen::InState(state) => view.list(&sql::repair::IN_STATE, params![q, state.number(), n], read),

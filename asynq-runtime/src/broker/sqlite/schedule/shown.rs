@@ -8,7 +8,7 @@ use crate::{
     task::{SchedulerEnqueueEvent, SchedulerEntry},
 };
 
-use super::super::{sql, tx::View};
+use super::super::{row::limit_of, sql, tx::View};
 
 /// Most enqueues kept per entry, as in asynq.
 const HISTORY: i64 = 1_000;
@@ -64,8 +64,7 @@ fn count(view: &View<'_>, entry: &str, change: i64, until: i64) -> rusqlite::Res
 
 /// Returns one page of the history of an entry, the newest first.
 pub(super) fn history(view: &View<'_>, entry: &str, page: Page) -> rusqlite::Result<Vec<SchedulerEnqueueEvent>> {
-    let number = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
-    let which = params![entry, view.now, number(page.size), number(page.offset())];
+    let which = params![entry, view.now, limit_of(page.size), limit_of(page.offset())];
     let rows = view.list(&sql::schedule::HISTORY, which, |row| row.get::<_, Vec<u8>>(0))?;
     Ok(rows.iter().filter_map(|row| SchedulerEnqueueEvent::decode(row.as_slice()).ok()).collect())
 }
