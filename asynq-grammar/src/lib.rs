@@ -4,7 +4,8 @@
 //! Each little language of the framework has one parser: `#[job(timeout = "3m")]` accepts the same texts as `.timeout("3m")`, and
 //! both refuse others with the same words. Every error has the range of the bytes that are wrong ([`BackoffError::range`],
 //! [`CronError::range`], [`DurationError::range`], [`NameError::range`], [`PatternError::range`]), so that a caller can point at
-//! them. [`nearest`] finds the word that was meant by an unknown one, and [`shell::quote`] writes one for a shell.
+//! them. [`nearest`] finds the word that was meant by an unknown one, [`shell::quote`] writes one for a shell, and [`thousands`]
+//! formats a number for people.
 //!
 //! The crate has no dependencies, does no I/O and does not panic.
 
@@ -15,6 +16,7 @@ pub mod names;
 mod nearest;
 pub mod pattern;
 pub mod shell;
+mod thousands;
 
 pub use backoff::{Backoff, BackoffError};
 pub use cron::CronError;
@@ -22,3 +24,4 @@ pub use duration::DurationError;
 pub use names::NameError;
 pub use nearest::nearest;
 pub use pattern::{Pattern, PatternError};
+pub use thousands::thousands;

@@ -8,6 +8,8 @@ mod table;
 mod task;
 mod text;
 
+pub(crate) use asynq_grammar::thousands as number;
+
 pub(crate) use self::{
     facts::Facts,
     json::json,
@@ -15,5 +17,5 @@ pub(crate) use self::{
     queue::{error_rate, latency, queue_table},
     table::{Cell, Style, Table},
     task::TaskJson,
-    text::{about, ago, bytes, clean, clean_lines, cut, number, time, until},
+    text::{about, ago, bytes, clean, clean_lines, cut, time, until},
 };

@@ -1,4 +1,4 @@
-//! Short texts for people: harmless names, spans, moments, numbers.
+//! Short texts for people: harmless names, spans, moments, sizes.
 
 use std::time::Duration;
 
@@ -71,19 +71,6 @@ pub(crate) fn time(at: DateTime<Utc>) -> String {
     at.to_rfc3339_opts(SecondsFormat::Millis, true)
 }
 
-/// Formats a number with its thousands apart: `1,204`.
-pub(crate) fn number(n: u64) -> String {
-    let digits = n.to_string();
-    let mut text = String::new();
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
 /// Formats a size, 1000-based as Go's tool writes it: `1.2 kB`.
 pub(crate) fn bytes(n: u64) -> String {
     let mut size = n as f64;
@@ -136,12 +123,5 @@ mod tests {
         assert_eq!(about(Duration::from_micros(250_999)), "250ms");
         assert_eq!((ago(at(61), at(0)), ago(at(0), at(5))), ("1m1s ago".into(), "just now".into()));
         assert_eq!((until(at(0), at(60)), until(at(5), at(0))), ("in 1m".into(), "now".into()));
-    }
-
-    #[test]
-    fn thousands_are_apart() {
-        for (n, expected) in [(0, "0"), (999, "999"), (1_000, "1,000"), (1_234_567, "1,234,567")] {
-            assert_eq!(number(n), expected);
-        }
     }
 }
