@@ -9,6 +9,7 @@ mod task;
 mod text;
 
 pub(crate) use asynq_grammar::thousands as number;
+pub(crate) use asynq_runtime::inspector::time;
 
 pub(crate) use self::{
     facts::Facts,
@@ -17,5 +18,5 @@ pub(crate) use self::{
     queue::{error_rate, latency, queue_table},
     table::{Cell, Style, Table},
     task::TaskJson,
-    text::{about, ago, bytes, clean, clean_lines, cut, time, until},
+    text::{about, ago, bytes, clean, clean_lines, cut, until},
 };

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use asynq_grammar::duration;
-use chrono::{DateTime, SecondsFormat, Utc};
+use chrono::{DateTime, Utc};
 
 /// Returns one line of `text` in which nothing moves a cursor, changes a colour or turns the direction of writing: line
 /// breaks and tabs become spaces, other such characters U+FFFD.
@@ -64,11 +64,6 @@ pub(crate) fn until(now: DateTime<Utc>, at: DateTime<Utc>) -> String {
         Ok(span) if !span.is_zero() => format!("in {}", about(span)),
         _ => "now".to_owned(),
     }
-}
-
-/// Formats a time as RFC 3339 in UTC with milliseconds, as in [`asynq_runtime::inspector::Statistics`].
-pub(crate) fn time(at: DateTime<Utc>) -> String {
-    at.to_rfc3339_opts(SecondsFormat::Millis, true)
 }
 
 /// Formats a size, 1000-based as Go's tool writes it: `1.2 kB`.

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
+pub(crate) use asynq_runtime::inspector::time;
 use asynq_runtime::{
     TaskInfo,
     broker::{Failure, GroupStats, Node, QueueSlot, QueueStats, ServerState, SlowCall, TaskBrief},
     inspector::Statistics,
     task::{Ending, Timestamp},
 };
-use chrono::{DateTime, SecondsFormat, Utc};
 use serde_json::{Map, Value, json};
 
 use crate::{
@@ -24,11 +24,6 @@ use crate::{
 
 /// Most queues of one event.
 const MOST_QUEUES: usize = 500;
-
-/// Formats a time.
-pub(crate) fn time(at: DateTime<Utc>) -> String {
-    at.to_rfc3339_opts(SecondsFormat::Millis, true)
-}
 
 fn seconds(span: Duration) -> f64 {
     (span.as_secs_f64() * 1000.0).round() / 1000.0

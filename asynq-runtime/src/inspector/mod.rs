@@ -36,6 +36,8 @@ mod tasks;
 
 use std::sync::Arc;
 
+#[doc(hidden)]
+pub use self::statistics::time;
 pub use self::{
     arguments::ArgumentReader,
     bulk::{ArchiveRoom, Bulk, RunningBulk},

@@ -341,7 +341,9 @@ fn running(task: &RunningTask) -> Value {
     })
 }
 
-fn time(at: DateTime<Utc>) -> String {
+/// Formats a time as the JSON forms of this project have it: RFC 3339 in UTC with milliseconds.
+#[doc(hidden)]
+pub fn time(at: DateTime<Utc>) -> String {
     at.to_rfc3339_opts(SecondsFormat::Millis, true)
 }
 

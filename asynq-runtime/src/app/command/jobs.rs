@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::{super::table::Table, AppError, print, print_json};
 use crate::{
+    inspector::time,
     job::{Codec, JobDescriptor, JobOptions, Registry},
     server::{ServiceEntry, ServiceRow},
     task::UniqueUntil,
@@ -133,7 +134,7 @@ fn to_json(registry: &Registry, services: &[(&str, Vec<ServiceRow>)]) -> Value {
     let jobs: Vec<Value> = registry.iter().map(job_to_json).collect();
     let services = services.iter().flat_map(|(name, rows)| {
         rows.iter().map(move |row| {
-            let next: Vec<_> = row.next.iter().map(|at| at.to_rfc3339_opts(SecondsFormat::Millis, true)).collect();
+            let next: Vec<_> = row.next.iter().copied().map(time).collect();
             json!({ "service": name, "subject": row.subject, "detail": row.detail, "next": next })
         })
     });
