@@ -84,6 +84,9 @@ mod sealed {
     pub trait Sealed {}
 }
 
+/// The longest wait: the end of a longer one may lie beyond the range of the clock.
+const FAR: Duration = Duration::from_secs(365 * 86_400);
+
 /// Keeps the tasks. Redis and SQLite implement it, and no type of another crate should: its contracts may gain methods in any
 /// version, so they are not part of the documentation. A [`Client`](crate::Client) and an [`Inspector`](crate::Inspector) offer
 /// the operations that programs need.

@@ -13,7 +13,7 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-use crate::broker::{BrokerError, BrokerErrorKind, timeouts};
+use crate::broker::{BrokerError, BrokerErrorKind, FAR, timeouts};
 
 use super::{
     command::{Call, CancelFlag, Command, NotifyProcesses, Priority, ReadCall, WriteCommand},
@@ -287,6 +287,5 @@ impl Drop for Store {
 
 /// Returns now plus `limit`, which may be endless.
 pub(super) fn far(limit: Duration) -> Instant {
-    let now = Instant::now();
-    now.checked_add(limit).unwrap_or_else(|| now + Duration::from_secs(365 * 86_400))
+    Instant::now() + limit.min(FAR)
 }

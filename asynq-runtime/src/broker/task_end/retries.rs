@@ -8,14 +8,12 @@ use std::{
 use tokio::time::{sleep, timeout};
 
 use crate::{
-    broker::{BrokerError, BrokerErrorKind},
+    broker::{BrokerError, BrokerErrorKind, FAR},
     pause::{doubled, spread},
 };
 
 /// Shortest and longest pause before an unavailable broker is asked again.
 const AGAIN: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
-/// Length of a wait whose end lies beyond the range of the clock.
-const FAR: Duration = Duration::from_secs(365 * 86_400);
 
 /// The time of a wait, and how its requests failed since the broker last answered.
 #[derive(Debug)]
@@ -35,7 +33,7 @@ impl Retries {
     /// Begins a wait of this length.
     pub(crate) fn within(limit: Duration) -> Self {
         let now = Instant::now();
-        let after = |time: Duration| now.checked_add(time).unwrap_or(now + FAR);
+        let after = |time: Duration| now + time.min(FAR);
         let cut_at = (!limit.is_zero()).then(|| after(limit.max(Self::TIME_TO_ANSWER)));
         Self { until: after(limit), cut_at, failures: None }
     }
