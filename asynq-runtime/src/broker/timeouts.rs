@@ -7,10 +7,6 @@ use tokio::time::{Instant, timeout, timeout_at};
 /// A shorter time-out fails on an ordinary pause of the machine; a longer one hides that the broker does not answer.
 const RANGE: RangeInclusive<Duration> = Duration::from_millis(50)..=Duration::from_secs(60);
 
-/// Length of a wait whose end lies beyond the range of the clock.
-#[cfg(feature = "redis")]
-pub(super) const FAR: Duration = Duration::from_secs(86_400);
-
 /// Reads a time-out. The error text shows a valid one.
 pub(super) fn parse(text: &str) -> Result<Duration, &'static str> {
     let timeout = asynq_grammar::duration::parse(text).ok().filter(|timeout| RANGE.contains(timeout));

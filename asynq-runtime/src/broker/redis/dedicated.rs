@@ -21,7 +21,7 @@ use tokio::{
 };
 
 use super::{
-    super::{BrokerError, timeouts::FAR},
+    super::{BrokerError, FAR},
     back_off::{Life, after_failure, after_loss},
     caller_driven::{self, CallerDrivenConnection, Purpose},
     connection::Connection,
@@ -327,8 +327,7 @@ impl Taken<'_> {
     pub(super) async fn receive(&mut self, known: u64, limit: Duration) -> bool {
         let generation = self.generation();
         let Some(own) = &mut self.own else { return false };
-        let now = tokio::time::Instant::now();
-        let end = now.checked_add(limit).unwrap_or(now + FAR);
+        let end = tokio::time::Instant::now() + limit.min(FAR);
         let received = tokio::select! {
             received = own.driven.receive(known, end) => received,
             () = self.dedicated.connection.leaves(generation) => false,

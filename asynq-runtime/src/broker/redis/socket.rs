@@ -28,10 +28,7 @@ use tokio::{
 };
 
 use super::{
-    super::{
-        BrokerError,
-        timeouts::{self, FAR},
-    },
+    super::{BrokerError, FAR, timeouts},
     reply,
     tls::Tls,
     url::Address,
@@ -268,7 +265,7 @@ impl Progress {
 /// Returns the time at which a call that was made at `began` is given up if no byte goes through its connection after
 /// `last`.
 fn end_of_wait(began: Instant, last: Instant, idle_timeout: Duration) -> Instant {
-    let after = |from: Instant, span: Duration| from.checked_add(span).unwrap_or(from + FAR);
+    let after = |from: Instant, span: Duration| from + span.min(FAR);
     after(last.max(began), idle_timeout).min(after(began, longest(idle_timeout)))
 }
 

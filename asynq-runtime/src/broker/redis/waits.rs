@@ -10,7 +10,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use tokio::time::sleep;
 
 use super::{
-    super::{BrokerError, Presence as _, Quarantined, timeouts::FAR},
+    super::{BrokerError, FAR, Presence as _, Quarantined},
     RedisBroker,
     jitter::jitter,
     keys::{self, Keys},
@@ -434,10 +434,9 @@ fn until_read_again(at: &mut Option<Instant>) -> Duration {
     left(*at.get_or_insert_with(|| Instant::now() + READ_AGAIN))
 }
 
-/// Returns the end of a wait; [`FAR`] away if it lies beyond the range of the clock.
+/// Returns the end of a wait, which lasts no longer than [`FAR`].
 pub(super) fn end(limit: Duration) -> Instant {
-    let now = Instant::now();
-    now.checked_add(limit).unwrap_or(now + FAR)
+    Instant::now() + limit.min(FAR)
 }
 
 pub(super) fn left(end: Instant) -> Duration {

@@ -21,7 +21,7 @@ use tokio::task::JoinSet;
 use self::redirect::Redirect;
 pub(super) use self::refresh::open as open_topology;
 use super::{
-    super::{BrokerError, BrokerErrorKind, timeouts::FAR},
+    super::{BrokerError, BrokerErrorKind, FAR},
     connection::{Away, Connection, Reply},
     durability::Durability,
     io::Spawner,
@@ -99,8 +99,7 @@ impl Cluster {
         away: Away,
     ) -> Result<Vec<Reply>, BrokerError> {
         let map = self.0.topology.map(self.0.role.timeout).await?;
-        let now = Instant::now();
-        let deadline = now.checked_add(self.0.role.timeout).unwrap_or(now + FAR);
+        let deadline = Instant::now() + self.0.role.timeout.min(FAR);
         let mut replies: Vec<Option<Reply>> = calls.iter().map(|_| None).collect();
         let mut open = Vec::with_capacity(calls.len());
         for (place, call) in calls.into_iter().enumerate() {
