@@ -26,3 +26,19 @@ fn an_example_of_a_deployment_names_the_broker_and_exports_what_the_alerts_read(
     none(broken, "an example that is copied as it is works on the shared broker, and can be watched");
     assert_eq!(examples(&page).count(), 2, "the examples are found: systemd and Kubernetes");
 }
+
+/// Returns the value of a setting of the systemd unit.
+fn unit_setting<'a>(page: &'a str, name: &str) -> Option<&'a str> {
+    let unit = examples(page).find(|example| example.contains("[Service]"))?;
+    unit.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='))
+}
+
+/// A worker that starts while its broker is away ends at once. By default systemd starts it again after 100 ms, and gives the unit up
+/// for good after five starts within ten seconds.
+#[test]
+fn the_systemd_unit_is_started_again_for_as_long_as_the_broker_is_away() {
+    let page = read("docs/operations.md");
+    assert_eq!(unit_setting(&page, "Restart"), Some("always"));
+    let pause: Option<u32> = unit_setting(&page, "RestartSec").and_then(|seconds| seconds.parse().ok());
+    assert!(pause.is_some_and(|seconds| seconds * 5 > 10), "five starts take longer than ten seconds: {pause:?}");
+}
