@@ -42,3 +42,12 @@ fn the_systemd_unit_is_started_again_for_as_long_as_the_broker_is_away() {
     let pause: Option<u32> = unit_setting(&page, "RestartSec").and_then(|seconds| seconds.parse().ok());
     assert!(pause.is_some_and(|seconds| seconds * 5 > 10), "five starts take longer than ten seconds: {pause:?}");
 }
+
+/// By default systemd sends TERM to every process of the unit. A program that a job has started ends by it, and the job fails, although
+/// the worker still lets its jobs end.
+#[test]
+fn the_systemd_unit_asks_the_worker_alone_to_leave() {
+    let page = read("docs/operations.md");
+    assert_eq!(unit_setting(&page, "KillSignal"), Some("SIGTERM"));
+    assert_eq!(unit_setting(&page, "KillMode"), Some("mixed"));
+}
