@@ -257,8 +257,20 @@ mod tests {
         let error = |args: &[&str]| Settings::from_flags(&parsed(args).unwrap()).unwrap_err().to_string();
         let concurrency = error(&["--concurrency", "x"]);
         assert!(concurrency.starts_with("--concurrency: \"x\""), "{concurrency}");
+    }
+
+    #[test]
+    fn a_flag_without_a_value_is_an_error_and_not_as_if_it_were_not_given() {
+        let error = |flag: &str, value: &str| {
+            let flags = parsed(&[flag, value]).unwrap();
+            Settings::from_flags(&flags).unwrap_err().to_string()
+        };
+        for flag in ["--url", "--queues", "--except", "--concurrency", "--shutdown-timeout", "--log-format"] {
+            let expected = format!("{flag}: it is empty: give it a value, or leave it out");
+            assert_eq!((error(flag, ""), error(flag, " ")), (expected.clone(), expected));
+        }
         let expected = "--only: it names no job: name those to run, or leave it out to run all";
-        assert_eq!((error(&["--only", ""]), error(&["--only= "])), (expected.into(), expected.into()));
+        assert_eq!((error("--only", ""), error("--only", " ")), (expected.into(), expected.into()));
     }
 
     #[test]

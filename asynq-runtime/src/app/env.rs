@@ -61,9 +61,14 @@ impl Settings {
     pub(super) fn from_flags(flags: &clap::ArgMatches) -> Result<Self, AppError> {
         let get = |field: &Field| flags.try_get_one::<String>(field.id).ok().flatten();
         // A blank variable counts as not set, because not every system that starts programs can leave one out. A flag can be left
-        // out, and one that names no job must not run all of them.
-        if get(&ONLY).is_some_and(|names| names.trim().is_empty()) {
-            return Err(AppError::setting(ONLY.flag, crate::server::NO_JOB));
+        // out, and one without a value comes from a variable of a script that is not set: the default must not take its place.
+        for field in [&URL, &QUEUES, &ONLY, &EXCEPT, &CONCURRENCY, &SHUTDOWN_TIMEOUT, &LOG_FORMAT] {
+            if get(field).is_some_and(|text| text.trim().is_empty()) {
+                let is_only = field.id == ONLY.id;
+                let reason =
+                    if is_only { crate::server::NO_JOB } else { "it is empty: give it a value, or leave it out" };
+                return Err(AppError::setting(field.flag, reason));
+            }
         }
         Self::read(|field| (field.flag, get(field).map(OsString::from)))
     }

@@ -12,8 +12,9 @@
 //! | `--log-format text\|json` | `ASYNQ_LOG_FORMAT` | – | `text` |
 //! | – | `RUST_LOG` | – | `info` |
 //!
-//! `main!` and the flags come with the feature `main`, which is on by default. Of each row the leftmost setting counts. An entry
-//! of `--queues` is a name, or a pattern such as `tenant:*`, with its weight after `=` and the most tasks at a time after `/`.
+//! `main!` and the flags come with the feature `main`, which is on by default. Of each row the leftmost setting counts; an
+//! empty variable counts as not set, and an empty flag is an error. An entry of `--queues` is a name, or a pattern such as
+//! `tenant:*`, with its weight after `=` and the most tasks at a time after `/`.
 
 #[cfg(feature = "main")]
 mod cli;
