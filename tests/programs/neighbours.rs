@@ -79,6 +79,17 @@ fn json_logs_are_one_object_per_line_without_a_table() {
     }
 }
 
+#[test]
+fn a_line_of_a_run_names_its_task_where_lines_of_the_program_alone_are_logged() {
+    let stage = Stage::sqlite();
+    let mut command = stage.program(PROGRAM);
+    command.env("GREET_FIRST", "bob").env("RUST_LOG", "neighbours=info");
+    let worker = Worker::start(command);
+    let line = worker.line("a greeting is said");
+    assert!(line.contains("job{id=") && line.contains(" type=hello queue=default "), "{line}");
+    worker.terminate();
+}
+
 /// A program requeues its tasks within a second of its shutdown timeout, as documented.
 mod timing {
     use super::*;

@@ -2,14 +2,25 @@
 
 use std::io::IsTerminal as _;
 
-use tracing_subscriber::{EnvFilter, filter::LevelFilter};
+use tracing_subscriber::{
+    EnvFilter,
+    filter::{Directive, LevelFilter},
+};
 
 use super::env::{LogFormat, wants_colours};
 
-/// Starts to write the events that `RUST_LOG` lets through, or those of the level `default` where it does not decide. A
-/// program that has installed a subscriber of its own keeps that.
+/// The directive for the target of the spans `job` and `tick`. It lets no line through, because no line has this target.
+const SPANS: &str = "asynq_runtime::run=error";
+
+/// Starts to write the events that `RUST_LOG` lets through, or those of the level `default` where it is empty. A program that has
+/// installed a subscriber of its own keeps that.
 pub(super) fn start(format: LogFormat, default: LevelFilter) {
     let filter = EnvFilter::builder().with_default_directive(default.into()).from_env_lossy();
+    // A `RUST_LOG` for the lines of the program alone, such as `my_worker=debug`, must not take the task's id off them.
+    let filter = match SPANS.parse::<Directive>() {
+        Ok(spans) => filter.add_directive(spans),
+        Err(_) => filter,
+    };
     // The subscriber would tell of a line that cannot be written on standard error, and panic in its caller, which may be a job.
     let lines =
         tracing_subscriber::fmt().log_internal_errors(false).with_env_filter(filter).with_writer(std::io::stderr);

@@ -106,10 +106,12 @@ impl Executor {
         decided: impl FnOnce(Settlement),
     ) -> bool {
         let Attempt { key, message, extra, .. } = attempt;
-        // Of the level ERROR, so that every filter that lets a line of the run through keeps its task's id, too.
+        // Of the level ERROR and of a target of its own, for which `main!` has a directive, so that every filter that lets a line of
+        // the run through keeps its task's id, too.
         // Without a subscriber tracing may write each span to the crate `log`.
         let span = if tracing::dispatcher::has_been_set() {
             tracing::error_span!(
+                target: "asynq_runtime::run",
                 "job",
                 id = %key.id,
                 r#type = %message.r#type,

@@ -7,6 +7,7 @@ mod my_jobs {
     #[job]
     pub(crate) async fn hello(name: String) -> JobResult {
         println!("hello {name}");
+        tracing::info!("a greeting is said");
         Ok(())
     }
 

@@ -44,7 +44,14 @@ impl Work {
             let tick = Tick::new(fire.at).with_missed(fire.missed);
             // The task of the tick is in the trace of this span. Without a subscriber tracing may write each span to the crate `log`.
             let span = if tracing::dispatcher::has_been_set() {
-                tracing::error_span!("tick", id = %entry.id(), r#type = entry.job(), queue = %entry.queue(), at = %fire.at)
+                tracing::error_span!(
+                    target: "asynq_runtime::run",
+                    "tick",
+                    id = %entry.id(),
+                    r#type = entry.job(),
+                    queue = %entry.queue(),
+                    at = %fire.at,
+                )
             } else {
                 tracing::Span::none()
             };
