@@ -5,7 +5,7 @@ use std::process::Output;
 use asynq_tests::RedisServer;
 use serde_json::Value;
 
-use crate::stage::{Stage, error_line, on_both_brokers, program, text};
+use crate::stage::{Stage, Worker, error_line, on_both_brokers, program, text};
 
 const ONE: &str = env!("CARGO_BIN_EXE_program-worker");
 const MISFIT: &str = env!("CARGO_BIN_EXE_misfit");
@@ -104,6 +104,24 @@ fn a_missing_state_and_a_failing_set_up_end_the_worker_before_it_connects() {
     let error = error_line(&output);
     assert!(error.ends_with("the set-up of this program failed: the database of the shop is not there"), "{error}");
     assert!(text(&output.stdout).contains("set-up ran"));
+}
+
+#[test]
+fn a_request_to_leave_ends_a_worker_in_order_while_its_set_up_waits() {
+    let mut command = program(MISFIT);
+    command.env("MISFIT", "wait");
+    let worker = Worker::start(command);
+    worker.wait_for(&["set-up ran"]);
+    worker.terminate();
+}
+
+#[test]
+fn a_second_request_to_leave_ends_a_worker_at_once_while_its_set_up_blocks() {
+    let mut command = program(MISFIT);
+    command.env("MISFIT", "block");
+    let worker = Worker::start(command);
+    worker.wait_for(&["set-up ran"]);
+    assert_eq!(worker.terminate_at_once(), Some(130));
 }
 
 #[test]

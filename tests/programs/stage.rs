@@ -153,10 +153,23 @@ impl Worker {
         with(&lines).unwrap_or_else(|| panic!("{part:?} did not come; it printed {:#?}", *lines))
     }
 
-    /// Sends TERM as a supervisor does and returns the output.
-    pub(crate) fn terminate(mut self) -> Vec<String> {
+    fn send_term(&self) {
         let sent = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status().unwrap();
         assert!(sent.success());
+    }
+
+    /// Sends TERM until the program has ended and returns its exit code.
+    pub(crate) fn terminate_at_once(mut self) -> Option<i32> {
+        let ended = || {
+            self.send_term();
+            self.child.try_wait().unwrap()
+        };
+        eventually_blocking("the program ends", ended).code()
+    }
+
+    /// Sends TERM as a supervisor does and returns the output.
+    pub(crate) fn terminate(mut self) -> Vec<String> {
+        self.send_term();
         let status = eventually_blocking("the program leaves", || self.child.try_wait().unwrap());
         let lines = std::mem::take(&mut *self.printed.lines.lock().unwrap_or_else(PoisonError::into_inner));
         assert!(status.success(), "{status}: {lines:#?}");

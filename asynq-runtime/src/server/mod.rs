@@ -90,13 +90,12 @@ use self::{
     heartbeat_runtime::HeartbeatRuntime,
     hooks::LifecycleHooks,
     layer_stack::Layers,
-    os_signals::OsRequests,
     outbox::Outbox,
     served_queues::ServedQueues,
     server_context::ServerContext,
     service::Services,
 };
-pub(crate) use self::{aggregate::Aggregations, executor::Executor};
+pub(crate) use self::{aggregate::Aggregations, executor::Executor, os_signals::OsRequests};
 #[allow(unused_imports, reason = "a TestApp uses it, which is not there without the broker that it runs on")]
 pub(crate) use self::{
     attempt::Attempt,

@@ -1,4 +1,4 @@
-//! A program whose set-up is broken as `MISFIT` says: it fails, or forgets a state.
+//! A program whose set-up is broken as `MISFIT` says: it fails, never ends, or blocks its thread; else it forgets a state.
 
 use asynq_runtime::prelude::*;
 
@@ -30,10 +30,14 @@ impl<'de> serde::Deserialize<'de> for Word {
 
 async fn setup(app: App) -> Result<App, BoxError> {
     println!("set-up ran");
-    if std::env::var("MISFIT").is_ok_and(|misfit| misfit == "fail") {
-        return Err("the database of the shop is not there".into());
+    match std::env::var("MISFIT").unwrap_or_default().as_str() {
+        "fail" => Err("the database of the shop is not there".into()),
+        "wait" => std::future::pending().await,
+        "block" => loop {
+            std::thread::park();
+        },
+        _ => Ok(app),
     }
-    Ok(app)
 }
 
 asynq_runtime::main!(setup);

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     job::Registry,
-    server::{Flags, ServiceRow},
+    server::{Flags, OsRequests, Server, ServiceRow},
 };
 
 pub(in super::super) async fn worker(
@@ -23,6 +23,19 @@ pub(in super::super) async fn worker(
     flags: Flags,
     setup: Option<SetUp>,
 ) -> Result<(), AppError> {
+    // The first process of a container does not get a signal that it has no handler for, and a supervisor sends TERM once.
+    let (_listening, mut requests) = OsRequests::listen();
+    let server = tokio::select! {
+        // An error of the set-up is returned even if a request to leave came meanwhile.
+        biased;
+        server = set_up(settings, format, flags, setup) => server?,
+        () = requests.obey() => return Ok(()),
+    };
+    Ok(server.run().await?)
+}
+
+/// Runs the set-up, connects, and shows the start table.
+async fn set_up(settings: Settings, format: LogFormat, flags: Flags, setup: Option<SetUp>) -> Result<Server, AppError> {
     // This precedes the set-up: a mistake in the jobs must not cost a connection first.
     Registry::linked()?;
     let app = match setup {
@@ -47,7 +60,7 @@ pub(in super::super) async fn worker(
         services: &rows,
     };
     start.report(format);
-    Ok(server.run().await?)
+    Ok(server)
 }
 
 /// The facts that are shown when a worker starts.
