@@ -209,6 +209,7 @@ impl Server {
         // A runtime without timers would fail every single attempt.
         let timers = jobs.spawn(async { tokio::time::sleep(Duration::ZERO).await });
         timers.await.map_err(|_| ServerError::NoRuntime)?;
+        warnings::panics_abort();
         warnings::unserved_jobs(&self);
 
         let Parts { broker, config, executor, aggregations, layers, mut lifecycle_hooks, mut services } = self.parts;

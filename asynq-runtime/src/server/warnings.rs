@@ -10,6 +10,16 @@ const MOST_ASKED: usize = 100;
 /// Longest pause before queues are asked again that could not be asked.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
+/// Warns where a panic cannot be caught: a program is built with one strategy for panics, this crate included.
+pub(super) fn panics_abort() {
+    if cfg!(panic = "abort") {
+        tracing::warn!(
+            "this program is built with panic = \"abort\": a job that panics ends the worker, and each task that runs there has one \
+             crash more; leave that line out of the profile in Cargo.toml"
+        );
+    }
+}
+
 /// Warns of jobs whose tasks this server does not take, or whose groups it leaves to others.
 pub(super) fn unserved_jobs(server: &Server) {
     for job in server.registry().iter() {
