@@ -80,6 +80,22 @@ fn json_logs_are_one_object_per_line_without_a_table() {
 }
 
 #[test]
+fn the_error_that_ends_a_worker_is_an_object_in_json_logs_whatever_is_selected() {
+    for selected in ["info", "neighbours=info"] {
+        let mut command = program(PROGRAM);
+        command.args(["--log-format", "json", "--url", "redis://127.0.0.1:1"]).env("RUST_LOG", selected);
+        let output = command.output().unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        let log = text(&output.stderr);
+        let parsed = |line: &str| -> Value { serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}")) };
+        let lines: Vec<Value> = log.lines().map(parsed).collect();
+        let last = lines.last().unwrap_or_else(|| panic!("{selected}: nothing is logged"));
+        let message = last["message"].as_str().unwrap_or_default();
+        assert!(last["level"] == "ERROR" && message.starts_with("the broker cannot be used: "), "{log}");
+    }
+}
+
+#[test]
 fn a_line_of_a_run_names_its_task_where_lines_of_the_program_alone_are_logged() {
     let stage = Stage::sqlite();
     let mut command = stage.program(PROGRAM);

@@ -28,7 +28,7 @@ pub(super) fn run(program: Program, setup: Option<SetUp>) -> ExitCode {
         Err(usage) => return usage.report(&services),
     };
     match dispatch(&matches, &services, setup) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(exit_code) => exit_code,
         Err(error) => {
             let _ = writeln!(std::io::stderr(), "error: {}", error.line());
             ExitCode::FAILURE
@@ -36,7 +36,8 @@ pub(super) fn run(program: Program, setup: Option<SetUp>) -> ExitCode {
     }
 }
 
-fn dispatch(matches: &ArgMatches, services: &[&ServiceEntry], setup: Option<SetUp>) -> Result<(), AppError> {
+/// Runs the command. An error that is returned has not been shown yet.
+fn dispatch(matches: &ArgMatches, services: &[&ServiceEntry], setup: Option<SetUp>) -> Result<ExitCode, AppError> {
     let (command, flags) = matches.subcommand().unwrap_or((WORKER, matches));
     let settings =
         Settings::from_flags(flags)?.or(Settings::from_flags(matches)?).or(Settings::from_env(env::variable)?);
@@ -48,7 +49,14 @@ fn dispatch(matches: &ArgMatches, services: &[&ServiceEntry], setup: Option<SetU
         let ended = runtime.block_on(command::worker(settings, format, given, setup));
         // The worker has requeued tasks that did not end in time; a blocking job that never returns must not hold the process.
         runtime.shutdown_background();
-        return ended;
+        return match ended {
+            // The target is that of the spans, which no `RUST_LOG` leaves out.
+            Err(error) if format == LogFormat::Json => {
+                tracing::error!(target: "asynq_runtime::run", "{}", error.line());
+                Ok(ExitCode::FAILURE)
+            }
+            ended => ended.map(|()| ExitCode::SUCCESS),
+        };
     }
     logs::start(format, LevelFilter::WARN);
     let runtime = runtime(tokio::runtime::Builder::new_current_thread())?;
@@ -64,6 +72,7 @@ fn dispatch(matches: &ArgMatches, services: &[&ServiceEntry], setup: Option<SetU
         "enqueue" => runtime.block_on(command::enqueue(settings, setup.is_some(), flags)),
         _ => runtime.block_on(command::stats(settings, flags.get_flag("json"))),
     }
+    .map(|()| ExitCode::SUCCESS)
 }
 
 fn runtime(mut builder: tokio::runtime::Builder) -> Result<tokio::runtime::Runtime, AppError> {

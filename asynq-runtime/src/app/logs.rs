@@ -9,7 +9,7 @@ use tracing_subscriber::{
 
 use super::env::{LogFormat, wants_colours};
 
-/// The directive for the target of the spans `job` and `tick`. It lets no line through, because no line has this target.
+/// The directive for the target of the spans `job` and `tick`, which write no lines, and of the error that ends a worker.
 const SPANS: &str = "asynq_runtime::run=error";
 
 /// Starts to write the events that `RUST_LOG` lets through, or those of the level `default` where it is empty. A program that has
