@@ -54,8 +54,10 @@ pub enum ServerError {
         threads: usize,
     },
     /// The server has left while the broker had not taken what these attempts ended with, most often in an outage. Their tasks run
-    /// again when their leases are over.
-    #[error("the broker has not taken {outcomes} outcomes; those tasks run again when their leases are over")]
+    /// again when their leases are over, with one crash more.
+    #[error(
+        "the broker has not taken {outcomes} outcomes; those tasks run again when their leases are over, with one crash more"
+    )]
     Unsettled {
         /// How many outcomes the broker has not taken.
         outcomes: usize,
