@@ -62,8 +62,11 @@ pub enum ServerError {
         /// How many outcomes the broker has not taken.
         outcomes: usize,
     },
-    /// `start` was called outside a tokio runtime, so there is nowhere to run jobs.
-    #[error("jobs need a tokio runtime: call `start` or `run` inside one, such as `#[tokio::main]`")]
+    /// `start` was called outside a tokio runtime, so there is nowhere to run jobs, or in one without timers or I/O.
+    #[error(
+        "jobs need a tokio runtime with its timers and I/O: call `start` or `run` inside one, such as that of `#[tokio::main]`, or of \
+         a `Builder` with `enable_all()`"
+    )]
     NoRuntime,
     /// The server's own thread ended, which happens only while the program ends.
     #[error("the server's I/O thread has ended")]

@@ -203,12 +203,15 @@ impl Server {
     /// # Errors
     ///
     /// A hook `before_start` failed, a service panicked before the start, the broker does not let the server join, or there is
-    /// no tokio runtime with timers here.
+    /// no tokio runtime with timers and I/O here.
     pub async fn start(self) -> Result<Running, ServerError> {
         let jobs = runtime::Handle::try_current().map_err(|_| ServerError::NoRuntime)?;
-        // A runtime without timers would fail every single attempt.
-        let timers = jobs.spawn(async { tokio::time::sleep(Duration::ZERO).await });
-        timers.await.map_err(|_| ServerError::NoRuntime)?;
+        // A runtime without timers would fail every single attempt, and one without I/O each connection that is made there. Both panic.
+        let probe = jobs.spawn(async {
+            drop(tokio::net::UnixStream::pair());
+            tokio::time::sleep(Duration::ZERO).await;
+        });
+        probe.await.map_err(|_| ServerError::NoRuntime)?;
         warnings::panics_abort();
         warnings::unserved_jobs(&self);
 

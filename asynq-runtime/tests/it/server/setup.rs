@@ -16,7 +16,11 @@ use asynq_runtime::{
     server::{Service, ServiceContext},
     task::{QueueWeight, ServerInfo},
 };
-use tokio::sync::{mpsc, oneshot};
+use futures_util::FutureExt as _;
+use tokio::{
+    runtime::{self, Runtime},
+    sync::{mpsc, oneshot},
+};
 
 use super::{Log, flaky::Flaky, logged, memory, server, soon, start};
 
@@ -55,6 +59,22 @@ async fn a_server_refuses_invalid_settings() {
     let url = Server::builder("amqp://user:secret@host").registry(Registry::only::<(named,)>().unwrap());
     let text = refusal(url.state::<Log>(mpsc::unbounded_channel().0)).await;
     assert!(text.contains("redis://") && !text.contains("secret"), "{text}");
+}
+
+#[test]
+fn a_server_that_finds_no_whole_runtime_says_what_it_needs() {
+    let whole = Runtime::new().unwrap();
+    let build = || whole.block_on(async { server::<(named,)>(&memory().await).0.build().await.unwrap() });
+    let mut builders = [(); 3].map(|()| runtime::Builder::new_multi_thread());
+    builders[1].enable_time();
+    builders[2].enable_io();
+    for mut builder in builders {
+        let incomplete = builder.build().unwrap();
+        let error = incomplete.block_on(build().start()).err().map(|error| error.to_string());
+        assert!(error.as_deref().is_some_and(|error| error.contains("enable_all()")), "{builder:?}: {error:?}");
+    }
+    let error = build().start().now_or_never().and_then(Result::err).map(|error| error.to_string());
+    assert!(error.as_deref().is_some_and(|error| error.contains("#[tokio::main]")), "without a runtime: {error:?}");
 }
 
 #[tokio::test]
