@@ -2,7 +2,10 @@
 
 use std::io::{Read as _, Write as _};
 
-use asynq_runtime::{Client, DEFAULT_URL, Inspector, URL_VARIABLE, app::without_passwords};
+use asynq_runtime::{
+    Client, DEFAULT_URL, Inspector, URL_VARIABLE,
+    app::{text_of_variable, without_passwords},
+};
 use clap::Args;
 use serde::Serialize;
 
@@ -84,11 +87,9 @@ impl Session {
 
     /// Returns the broker's URL: a flag, the environment, or the worker's default.
     pub(crate) fn url(&self) -> Result<String, CliError> {
-        let text = |name: &str| match (self.environment.variable)(name).map(std::ffi::OsString::into_string) {
-            // The value is not shown: there may be a password in it.
-            Some(Err(_)) => Err(CliError::Usage(format!("{name}: its value is not UTF-8 text"))),
-            Some(Ok(value)) if !value.trim().is_empty() => Ok(Some(value.trim().to_owned())),
-            _ => Ok(None),
+        let text = |name: &str| {
+            let value = (self.environment.variable)(name);
+            text_of_variable(value).map_err(|reason| CliError::Usage(format!("{name}: {reason}")))
         };
         if let Some(url) = self.options.broker.url()? {
             return Ok(url);

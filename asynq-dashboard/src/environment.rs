@@ -2,6 +2,8 @@
 
 use std::{env, ffi::OsString, fs, net::IpAddr};
 
+use asynq_runtime::app::text_of_variable;
+
 use crate::{builder::Dashboard, error::DashboardError, host::HOSTS};
 
 /// The variable for the address of a worker's dashboard.
@@ -33,7 +35,7 @@ impl Dashboard {
     /// | `ASYNQ_DASHBOARD_MOUNT` | [`mount`](Self::mount), where a proxy passes the path on as it is |
     /// | `ASYNQ_DASHBOARD_TITLE` | [`title`](Self::title) |
     ///
-    /// An empty variable counts as not set.
+    /// A blank variable counts as not set, and blanks around a value are dropped.
     ///
     /// # Errors
     ///
@@ -86,17 +88,14 @@ fn proxies(list: &str) -> Result<Vec<IpAddr>, DashboardError> {
     parts(list).map(address).collect()
 }
 
-/// Returns the value of a variable, if it is set and not empty.
+/// Returns the value of a variable without blanks around it, if it is set and not blank.
 pub(crate) fn text(variable: &'static str) -> Result<Option<String>, DashboardError> {
     utf8(variable, env::var_os(variable))
 }
 
 /// Returns a value as text. A value that is not UTF-8 is an error: a dashboard that took its login for unset would be open.
 fn utf8(variable: &'static str, value: Option<OsString>) -> Result<Option<String>, DashboardError> {
-    // The value is not shown: it may be a secret.
-    let not_text = |_| DashboardError::Variable { variable, reason: "its value is not UTF-8 text".to_owned() };
-    let text = value.map(OsString::into_string).transpose().map_err(not_text)?;
-    Ok(text.filter(|text| !text.is_empty()))
+    text_of_variable(value).map_err(|reason| DashboardError::Variable { variable, reason: reason.to_owned() })
 }
 
 /// Returns whether a variable says yes.
@@ -146,8 +145,9 @@ mod tests {
     fn a_value_that_is_not_text_is_not_taken_for_unset() {
         let read = |bytes: &[u8]| utf8(TOKEN[0], Some(OsString::from_vec(bytes.to_vec())));
         assert_eq!(utf8(TOKEN[0], None).expect("unset"), None);
-        assert_eq!(read(b"").expect("empty"), None);
-        assert_eq!(read(b"words").expect("text").as_deref(), Some("words"));
+        assert_eq!((read(b"").expect("empty"), read(b" ").expect("blank")), (None, None));
+        assert_eq!(read(b" words\n").expect("text").as_deref(), Some("words"));
+        assert_eq!(yes_or_no(READ_ONLY, read(b"true ").expect("text")).expect("yes or no"), Some(true));
         let error = read(b"words\xff").expect_err("not text").to_string();
         assert_eq!(error, "ASYNQ_DASHBOARD_TOKEN: its value is not UTF-8 text");
     }
