@@ -107,6 +107,15 @@ fn a_missing_state_and_a_failing_set_up_end_the_worker_before_it_connects() {
 }
 
 #[test]
+fn a_set_up_that_panics_ends_the_worker_beside_a_call_that_never_returns() {
+    let mut command = program(MISFIT);
+    command.env("MISFIT", "panic");
+    let worker = Worker::start(command);
+    worker.wait_for(&["the shop is closed"]);
+    assert_eq!(worker.exit_code(), Some(101));
+}
+
+#[test]
 fn a_request_to_leave_ends_a_worker_in_order_while_its_set_up_waits() {
     let mut command = program(MISFIT);
     command.env("MISFIT", "wait");

@@ -158,6 +158,11 @@ impl Worker {
         assert!(sent.success());
     }
 
+    /// Waits until the program has ended and returns its exit code.
+    pub(crate) fn exit_code(mut self) -> Option<i32> {
+        eventually_blocking("the program ends", || self.child.try_wait().unwrap()).code()
+    }
+
     /// Sends TERM until the program has ended and returns its exit code.
     pub(crate) fn terminate_at_once(mut self) -> Option<i32> {
         let ended = || {

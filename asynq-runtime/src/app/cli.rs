@@ -1,6 +1,11 @@
 //! Parses the command line of a program, and runs the command that it names.
 
-use std::{ffi::OsString, io::Write as _, process::ExitCode};
+use std::{
+    ffi::OsString,
+    io::Write as _,
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    process::ExitCode,
+};
 
 use clap::{
     Arg, ArgAction, ArgMatches, Command,
@@ -46,10 +51,12 @@ fn dispatch(matches: &ArgMatches, services: &[&ServiceEntry], setup: Option<SetU
         logs::start(format, LevelFilter::INFO);
         let runtime = runtime(tokio::runtime::Builder::new_multi_thread())?;
         let given = given(services, [flags, matches]);
-        let ended = runtime.block_on(command::worker(settings, format, given, setup));
-        // The worker has requeued tasks that did not end in time; a blocking job that never returns must not hold the process.
+        let worker = || runtime.block_on(command::worker(settings, format, given, setup));
+        let ended = catch_unwind(AssertUnwindSafe(worker));
+        // The worker has requeued tasks that did not end in time; a blocking job that never returns must not hold the process, and
+        // neither must a blocking call of a set-up that panicked.
         runtime.shutdown_background();
-        return match ended {
+        return match ended.unwrap_or_else(|panic| resume_unwind(panic)) {
             // The target is that of the spans, which no `RUST_LOG` leaves out.
             Err(error) if format == LogFormat::Json => {
                 tracing::error!(target: "asynq_runtime::run", "{}", error.line());

@@ -1,4 +1,7 @@
-//! A program whose set-up is broken as `MISFIT` says: it fails, never ends, or blocks its thread; else it forgets a state.
+//! A program whose set-up is broken as `MISFIT` says: it fails, never ends, blocks its thread, or panics beside a call that never
+//! returns; else it forgets a state.
+
+use std::sync::mpsc;
 
 use asynq_runtime::prelude::*;
 
@@ -28,6 +31,14 @@ impl<'de> serde::Deserialize<'de> for Word {
     }
 }
 
+/// Never returns, as a call into a broken library might.
+fn hang(started: &mpsc::Sender<()>) {
+    let _ = started.send(());
+    loop {
+        std::thread::park();
+    }
+}
+
 async fn setup(app: App) -> Result<App, BoxError> {
     println!("set-up ran");
     match std::env::var("MISFIT").unwrap_or_default().as_str() {
@@ -36,6 +47,12 @@ async fn setup(app: App) -> Result<App, BoxError> {
         "block" => loop {
             std::thread::park();
         },
+        "panic" => {
+            let (started, is_started) = mpsc::channel();
+            tokio::task::spawn_blocking(move || hang(&started));
+            is_started.recv()?;
+            panic!("the shop is closed")
+        }
         _ => Ok(app),
     }
 }
