@@ -144,9 +144,6 @@ impl Groups for RedisBroker {
 
     async fn reclaim_sets(&self, queue: &QueueName) -> Result<usize, BrokerError> {
         let keys = Keys::new(queue);
-        if !self.has_lapsed(keys.sets()).await? {
-            return Ok(0);
-        }
         let mut back = 0;
         // Go's sets may have any size, so releasing one in parts takes several calls.
         for _ in 0..SETS {

@@ -168,9 +168,6 @@ impl Maintain for RedisBroker {
 
     async fn delete_expired(&self, queue: &QueueName, limit: usize) -> Result<usize, BrokerError> {
         let keys = Keys::new(queue);
-        if !self.has_lapsed(keys.completed()).await? {
-            return Ok(0);
-        }
         let call = |slice: usize| {
             DELETE_EXPIRED
                 .on(&[keys.completed(), keys.absent()])
@@ -189,9 +186,6 @@ impl Maintain for RedisBroker {
         limit: usize,
     ) -> Result<usize, BrokerError> {
         let keys = Keys::new(queue);
-        if !self.is_overfull(keys.archived(), max_age, max_size).await? {
-            return Ok(0);
-        }
         let call = |slice: usize| {
             TRIM_ARCHIVE
                 .on(&[keys.archived(), keys.absent()])
@@ -226,27 +220,6 @@ impl Maintain for RedisBroker {
 }
 
 impl RedisBroker {
-    /// Returns whether the lowest score of `zset` has passed. A plain command asks, because an idle server must not run
-    /// a script for nothing.
-    pub(super) async fn has_lapsed(&self, zset: String) -> Result<bool, BrokerError> {
-        let first = reply::only_score(self.router.send_one(head(zset)).await?);
-        Ok(first.is_some_and(|first| first <= self.clock.now().timestamp()))
-    }
-
-    /// Returns whether the archive has a task that is too old, or too many tasks.
-    async fn is_overfull(&self, archived: String, max_age: Duration, max_size: usize) -> Result<bool, BrokerError> {
-        let mut calls = vec![head(archived.clone())];
-        if max_size < usize::MAX {
-            calls.push(Call::plain("ZCARD").arg(archived));
-        }
-        let mut answers = self.router.send(calls).await?.into_iter();
-        let oldest = answers.next().transpose()?.and_then(reply::only_score);
-        let size = answers.next().transpose()?.and_then(|size| reply::number(&size)).unwrap_or_default();
-        let kept_since = self.clock.now().timestamp().saturating_sub_unsigned(whole_seconds(max_age));
-        let is_old = oldest.is_some_and(|oldest| oldest <= kept_since);
-        Ok(is_old || usize::try_from(size).is_ok_and(|size| size > max_size))
-    }
-
     /// Returns those of `queues` in which a lease has lapsed, and the time until the next lapse, which is zero if there
     /// are any. Redis is asked only about queues whose first lease has changed.
     async fn lapses(&self, queues: &[QueueName]) -> Result<(Vec<QueueName>, Duration), BrokerError> {
@@ -404,11 +377,6 @@ fn worth_from(policy: &ArchivePolicy, answers: &[Option<Option<i64>>]) -> Findin
     }
     let too_old = archived.map(|since| since.saturating_add_unsigned(whole_seconds(policy.max_age)));
     Finding::From([completed, sets, too_old].into_iter().flatten().min())
-}
-
-/// Asks for the first member of a zset with its score.
-fn head(zset: String) -> Call {
-    Call::plain("ZRANGE").arg(zset).arg(0).arg(0).arg("WITHSCORES")
 }
 
 /// Returns the time until a Unix second.

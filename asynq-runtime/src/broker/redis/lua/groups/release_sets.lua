@@ -7,10 +7,6 @@
 local call = redis.call
 local now_s = clock(ARGV[1])
 local prefix, most = ARGV[2], tonumber(ARGV[5])
--- ZREM removes nothing; as the first write it lets the script run when memory is full. Both calls stop the script before anything
--- is changed if their key is of a foreign type.
-call('ZREM', KEYS[1], '')
-call('SCARD', KEYS[2])
 
 local sets = {}
 if ARGV[3] == '' then
@@ -18,6 +14,12 @@ if ARGV[3] == '' then
 elseif call('ZSCORE', KEYS[1], ARGV[3]) then
   sets = { ARGV[3] }
 end
+-- Without a write, a server that takes no writes now answers as well.
+if #sets == 0 then return { 0, 0 } end
+-- ZREM removes nothing; as the first write it lets the script run when memory is full. Both calls stop the script before anything
+-- is changed if their key is of a foreign type.
+call('ZREM', KEYS[1], '')
+call('SCARD', KEYS[2])
 
 local back, room = 0, most
 for _, set in ipairs(sets) do
