@@ -2,19 +2,19 @@
 //! entries to its tools (docs/design/schedules.md).
 
 mod lead;
-mod shown;
 mod tick;
 
 use std::time::Duration;
 
 use chrono::DateTime;
+use prost::Message as _;
 use redis::Value;
 
 use super::{
     RedisBroker,
-    keys::{self, Keys},
+    keys::{Keys, SCHEDULERS, scheduler_entries, scheduler_history},
     reply,
-    script::{Call, ENTRY, PAUSE_ENTRY, PLAN},
+    script::{ANNOUNCE, Call, ENTRY, LIVE, PAUSE_ENTRY, PLAN, RECORD, SHOW_ENTRIES},
     span::whole_seconds,
 };
 use crate::{
@@ -24,6 +24,9 @@ use crate::{
     },
     task::{QueueName, SchedulerEnqueueEvent, SchedulerEntry, TaskId},
 };
+
+/// Time to keep the history of an entry after its last enqueue; Go keeps it for ever.
+const HISTORY_TTL: Duration = Duration::from_secs(90 * 86_400);
 
 #[async_trait::async_trait]
 impl Schedules for RedisBroker {
@@ -56,7 +59,7 @@ impl Schedules for RedisBroker {
     async fn forget_entry(&self, queue: &QueueName, entry: &EntryId) -> Result<(), BrokerError> {
         // One command per key: the two lie on different nodes of a Cluster.
         let delete = |key: String| Call::plain("DEL").arg(key);
-        let calls = vec![delete(Keys::new(queue).cron(entry)), delete(keys::scheduler_history(entry.as_str()))];
+        let calls = vec![delete(Keys::new(queue).cron(entry)), delete(scheduler_history(entry.as_str()))];
         self.router.send(calls).await?.into_iter().try_for_each(|answer| answer.map(|_| ()))
     }
 
@@ -78,23 +81,58 @@ impl Schedules for RedisBroker {
         entries: &[SchedulerEntry],
         ttl: Duration,
     ) -> Result<(), BrokerError> {
-        self.show(scheduler, entries, ttl).await
+        let (key, ttl) = (scheduler_entries(scheduler), whole_seconds(ttl).max(1));
+        let announce = ANNOUNCE.on(&[SCHEDULERS]).arg(self.clock.argument()).arg(ttl).arg(&key);
+        let mut show = SHOW_ENTRIES.on(&[key]).arg(ttl);
+        for entry in entries {
+            show.push(entry.encode_to_vec());
+        }
+        self.router.send(vec![announce, show]).await?.into_iter().try_for_each(|answer| answer.map(|_| ()))
     }
 
     async fn withdraw_entries(&self, scheduler: &str) -> Result<(), BrokerError> {
-        self.withdraw(scheduler).await
+        let key = scheduler_entries(scheduler);
+        let calls = vec![Call::plain("ZREM").arg(SCHEDULERS).arg(&key), Call::plain("DEL").arg(key)];
+        self.router.send(calls).await?.into_iter().try_for_each(|answer| answer.map(|_| ()))
     }
 
     async fn record_enqueue(&self, entry: &str, event: &SchedulerEnqueueEvent) -> Result<(), BrokerError> {
-        self.record(entry, event).await
+        let call = RECORD
+            .on(&[scheduler_history(entry)])
+            .arg(event.enqueue_time.map_or(0, |at| at.seconds))
+            .arg(event.encode_to_vec())
+            .arg(HISTORY_TTL.as_secs());
+        self.router.send_one(call).await.map(|_| ())
     }
 
     async fn scheduler_entries(&self) -> Result<Vec<SchedulerEntry>, BrokerError> {
-        self.shown_entries().await
+        // A look writes nothing, so that a replica and a Redis that cannot save answer it: the dead go when a scheduler lists itself.
+        let live = self.router.send_one(LIVE.on(&[SCHEDULERS]).arg(self.clock.argument())).await?;
+        let names = reply::array(live)?.into_iter().step_by(2).filter_map(reply::text);
+        let calls: Vec<Call> = names.map(|name| Call::plain("LRANGE").arg(name).arg(0).arg(-1)).collect();
+        if calls.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut entries = Vec::new();
+        for answer in self.router.send(calls).await? {
+            // A list that is gone, or that cannot be read, does not hide the others.
+            let list = answer.and_then(reply::array).unwrap_or_default();
+            // The list begins with the entry that was pushed last.
+            let list = list.into_iter().rev().filter_map(reply::bytes);
+            entries.extend(list.filter_map(|entry| SchedulerEntry::decode(entry.as_slice()).ok()));
+        }
+        Ok(entries)
     }
 
     async fn enqueue_history(&self, entry: &str, page: Page) -> Result<Vec<SchedulerEnqueueEvent>, BrokerError> {
-        self.history_of(entry, page).await
+        // Beyond the last index that Redis reads there is nothing.
+        let index = |index: usize| i64::try_from(index).unwrap_or(i64::MAX);
+        let Some(last) = page.offset().saturating_add(page.size).checked_sub(1).filter(|_| page.size > 0) else {
+            return Ok(Vec::new());
+        };
+        let call = Call::plain("ZREVRANGE").arg(scheduler_history(entry)).arg(index(page.offset())).arg(index(last));
+        let events = reply::array(self.router.send_one(call).await?)?.into_iter().filter_map(reply::bytes);
+        Ok(events.filter_map(|event| SchedulerEnqueueEvent::decode(event.as_slice()).ok()).collect())
     }
 }
 
