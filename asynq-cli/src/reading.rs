@@ -90,7 +90,8 @@ async fn read_page(
 ) -> Result<(Vec<TaskBrief>, usize), BrokerError> {
     let mut best = None;
     for read in 1..=READS {
-        let tasks = broker.briefs(queue, state, None, Page { number: number + 1, size: PAGE }).await?;
+        let page = Page { number: number + 1, size: PAGE };
+        let tasks = broker.list(queue, state, None, page, Some(TaskBrief::BYTES)).await?;
         if tasks.len() >= PAGE {
             return Ok((tasks, 0));
         }

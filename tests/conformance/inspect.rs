@@ -341,7 +341,8 @@ async fn looking_changes_nothing() {
 }
 
 async fn group_page(t: &Fixture, name: &str, number: usize, size: usize) -> Vec<String> {
-    let tasks = t.broker().group_tasks(&default_queue(), &group(name), Page { number, size }).await.unwrap();
+    let (group, page) = (group(name), Page { number, size });
+    let tasks = t.broker().list(&default_queue(), TaskState::Aggregating, Some(&group), page, None).await.unwrap();
     assert!(tasks.iter().all(|task| task.state == TaskState::Aggregating && task.group.as_deref() == Some(name)));
     tasks.into_iter().map(|task| task.id.to_string()).collect()
 }

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use asynq_runtime::{broker::Page, task::TaskState};
+use asynq_runtime::{
+    broker::{Page, TaskBrief},
+    task::TaskState,
+};
 use asynq_tests::{Build as _, complete, default_queue, done, group, queue, task};
 
 use super::{Fixture, inspect::ids};
@@ -56,7 +59,8 @@ async fn a_brief_has_the_beginning_of_large_arguments_and_their_size() {
     t.seed_group("g", &["member"]).await;
     let briefs = async |state, group| {
         let group: Option<asynq_runtime::task::GroupName> = group;
-        t.broker().briefs(&default_queue(), state, group.as_ref(), Page::default()).await.unwrap()
+        let (group, most) = (group.as_ref(), Some(TaskBrief::BYTES));
+        t.broker().list(&default_queue(), state, group, Page::default(), most).await.unwrap()
     };
 
     let done = &briefs(TaskState::Completed, None).await[0];
@@ -99,7 +103,8 @@ async fn a_page_of_large_tasks_is_whole_and_in_order() {
             for number in 1..=names.len().div_ceil(size) {
                 let page = Page { number, size };
                 seen.extend(ids(&t, state, number, size).await);
-                let briefs = t.broker().briefs(&default_queue(), state, None, page).await.unwrap();
+                let most = Some(TaskBrief::BYTES);
+                let briefs = t.broker().list(&default_queue(), state, None, page, most).await.unwrap();
                 assert!(briefs.iter().all(|brief| brief.payload.len() <= 4096));
                 brief.extend(briefs.into_iter().map(|brief| brief.task.id.to_string()));
             }

@@ -115,7 +115,11 @@ async fn a_group_moves_its_task_by_task() {
     moved(&t, "a").await;
     let groups = t.broker().groups(&queue("low"), None, 10).await.unwrap().groups;
     assert_eq!((groups.len(), groups[0].group.as_str(), groups[0].size), (1, "g", 1));
-    let left = t.broker().group_tasks(&default_queue(), &group("g"), Page::default()).await.unwrap();
+    let left = t
+        .broker()
+        .list(&default_queue(), TaskState::Aggregating, Some(&group("g")), Page::default(), None)
+        .await
+        .unwrap();
     assert_eq!(left.iter().map(|task| task.id.as_str()).collect::<Vec<_>>(), ["b"]);
 }
 

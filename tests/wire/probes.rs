@@ -191,7 +191,11 @@ async fn a_fractional_score_in_a_group() {
     let t = RedisFixture::start().await;
     t.seed_group("g", &["t1"]).await;
     redis(&t, &["ZADD", &key("g:g"), "1700000000.5", "t1"]);
-    let list = t.broker().group_tasks(&default_queue(), &group("g"), Page::default()).await.unwrap();
+    let list = t
+        .broker()
+        .list(&default_queue(), TaskState::Aggregating, Some(&group("g")), Page::default(), None)
+        .await
+        .unwrap();
     let set = t.try_claim("g", &GroupRules::default()).await;
     let n = set.as_ref().map_or(0, |set| set.members.len());
     let read = t.finish(&set.unwrap(), &SetOutcome::default()).await;

@@ -287,7 +287,7 @@ impl Search<'_> {
         size: usize,
     ) -> Result<Vec<TaskBrief>, BrokerError> {
         let group = self.filter.group.as_ref();
-        self.app.client.broker().briefs(queue, state, group, Page { number, size }).await
+        self.app.client.broker().list(queue, state, group, Page { number, size }, Some(TaskBrief::BYTES)).await
     }
 }
 

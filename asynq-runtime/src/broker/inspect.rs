@@ -43,34 +43,32 @@ pub trait Inspect {
 
     /// Returns one page of the tasks in `state`: pending and active tasks oldest first, the others by the second of their time,
     /// ascending; within a second the order is not specified. Aggregating tasks are in this order within each group: SQLite
-    /// orders the tasks of all groups by their time, and Redis returns one group after another in no specified order. Messages
-    /// that cannot be read are left out.
+    /// orders the tasks of all groups by their time, and Redis returns one group after another in no specified order. If a group is
+    /// named, its waiting tasks are returned, and `state` is ignored. Messages that cannot be read are left out.
+    ///
+    /// Each payload and each result has at most its first `most` bytes; `None` for no limit. A page of whole tasks may be 500 times
+    /// 1 MiB.
     ///
     /// # Errors
     ///
     /// The broker failed.
-    async fn tasks(&self, queue: &QueueName, state: TaskState, page: Page) -> Result<Vec<TaskInfo>, BrokerError>;
-
-    /// Returns a page as [`tasks`](Self::tasks) does, or as [`group_tasks`](Self::group_tasks) if a group is named, with at most
-    /// the first [`TaskBrief::BYTES`] of each payload and result. A page of whole tasks may be 500 times 1 MiB.
-    ///
-    /// Default: reads the whole tasks and cuts them.
-    ///
-    /// # Errors
-    ///
-    /// The broker failed.
-    async fn briefs(
+    async fn list(
         &self,
         queue: &QueueName,
         state: TaskState,
         group: Option<&GroupName>,
         page: Page,
-    ) -> Result<Vec<TaskBrief>, BrokerError> {
-        let tasks = match group {
-            Some(group) => self.group_tasks(queue, group, page).await?,
-            None => self.tasks(queue, state, page).await?,
-        };
-        Ok(tasks.into_iter().map(TaskBrief::of).collect())
+        most: Option<usize>,
+    ) -> Result<Vec<TaskBrief>, BrokerError>;
+
+    /// Returns one page of the whole tasks in `state`, as [`list`](Self::list) does.
+    ///
+    /// # Errors
+    ///
+    /// The broker failed.
+    async fn tasks(&self, queue: &QueueName, state: TaskState, page: Page) -> Result<Vec<TaskInfo>, BrokerError> {
+        let tasks = self.list(queue, state, None, page, None).await?;
+        Ok(tasks.into_iter().map(|brief| brief.task).collect())
     }
 
     /// Returns one task, in any state; `None` if it does not exist.
@@ -108,14 +106,6 @@ pub trait Inspect {
     ///
     /// The errors of [`wait_for_end`](Self::wait_for_end).
     async fn wait_until_idle(&self, queues: &[QueueName], limit: Duration) -> Result<bool, BrokerError>;
-
-    /// Returns one page of the tasks that wait in one group, by the second in which they joined it, ascending.
-    ///
-    /// # Errors
-    ///
-    /// The broker failed.
-    async fn group_tasks(&self, queue: &QueueName, group: &GroupName, page: Page)
-    -> Result<Vec<TaskInfo>, BrokerError>;
 
     /// Returns the last 10 failed attempts of a task, the newest first. Crashes of a worker are not among them. Of the attempts
     /// of Go workers only the task's last error is known.
@@ -215,14 +205,20 @@ impl TaskBrief {
     pub const BYTES: usize = 4096;
 
     /// Cuts a whole task.
-    pub fn of(mut task: TaskInfo) -> Self {
+    pub fn of(task: TaskInfo) -> Self {
+        Self::within(task, Some(Self::BYTES))
+    }
+
+    /// Cuts the payload and the result of a whole task to their first `most` bytes each; `None` for no limit.
+    pub(crate) fn within(mut task: TaskInfo, most: Option<usize>) -> Self {
         let (payload_size, result_size) = (task.payload.len(), task.result.as_ref().map_or(0, Bytes::len));
+        let most = most.unwrap_or(usize::MAX);
         // Copied, so that the whole payload is freed.
-        let begin = |bytes: &Bytes| Bytes::copy_from_slice(&bytes[..Self::BYTES]);
-        if payload_size > Self::BYTES {
+        let begin = |bytes: &Bytes| Bytes::copy_from_slice(&bytes[..most]);
+        if payload_size > most {
             task.payload = begin(&task.payload);
         }
-        if let Some(result) = task.result.as_mut().filter(|result| result.len() > Self::BYTES) {
+        if let Some(result) = task.result.as_mut().filter(|result| result.len() > most) {
             *result = begin(result);
         }
         Self { task, payload_size, result_size }

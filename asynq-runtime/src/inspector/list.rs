@@ -68,20 +68,18 @@ impl ListTasks {
     ///
     /// The errors of `.await`.
     pub async fn brief(self) -> Result<Vec<TaskBrief>, InspectError> {
-        let (inspector, queue, state, group, page) = self.checked()?;
-        let tasks = inspector.broker.briefs(&queue, state, group.as_ref(), page).await?;
-        if tasks.is_empty() {
-            inspector.known(&queue).await?;
-        }
-        Ok(tasks)
+        self.read(Some(TaskBrief::BYTES)).await
     }
 
     async fn fetch(self) -> Result<Vec<TaskInfo>, InspectError> {
+        let tasks = self.read(None).await?;
+        Ok(tasks.into_iter().map(|brief| brief.task).collect())
+    }
+
+    /// Fetches the page with at most `most` bytes of each payload and result; `None` for no limit.
+    async fn read(self, most: Option<usize>) -> Result<Vec<TaskBrief>, InspectError> {
         let (inspector, queue, state, group, page) = self.checked()?;
-        let tasks = match group {
-            Some(group) => inspector.broker.group_tasks(&queue, &group, page).await?,
-            None => inspector.broker.tasks(&queue, state, page).await?,
-        };
+        let tasks = inspector.broker.list(&queue, state, group.as_ref(), page, most).await?;
         if tasks.is_empty() {
             inspector.known(&queue).await?;
         }

@@ -3,7 +3,7 @@
 use super::{Stage, groups, spent::Spent};
 use crate::{order::Order, queue, queue::QUEUE};
 use asynq_runtime::{
-    broker::{GroupRules, Page},
+    broker::{GroupRules, Page, TaskBrief},
     prelude::*,
     task::QueueName,
 };
@@ -47,7 +47,7 @@ pub(super) async fn aggregating_page(stage: &Stage, n: u64) -> Result<Spent, Box
     let (queue, page) = (bench()?, Page::default());
     let counter = stage.count()?;
     for _ in 0..CALLS {
-        stage.client.broker().briefs(&queue, TaskState::Aggregating, None, page).await?;
+        stage.client.broker().list(&queue, TaskState::Aggregating, None, page, Some(TaskBrief::BYTES)).await?;
     }
     counter.stop(CALLS)
 }
@@ -71,7 +71,7 @@ pub(super) async fn last_page(stage: &Stage, n: u64) -> Result<Spent, BoxError> 
     let page = Page { number: usize::try_from(n)?.div_ceil(size), size };
     let counter = stage.count()?;
     for _ in 0..CALLS {
-        stage.client.broker().briefs(&queue, TaskState::Pending, None, page).await?;
+        stage.client.broker().list(&queue, TaskState::Pending, None, page, Some(TaskBrief::BYTES)).await?;
     }
     counter.stop(CALLS)
 }
@@ -83,7 +83,7 @@ pub(super) async fn search(stage: &Stage, n: u64) -> Result<Spent, BoxError> {
     let counter = stage.count()?;
     for number in 1..=usize::try_from(n)?.div_ceil(SEARCHED) {
         let page = Page { number, size: SEARCHED };
-        stage.client.broker().briefs(&queue, TaskState::Pending, None, page).await?;
+        stage.client.broker().list(&queue, TaskState::Pending, None, page, Some(TaskBrief::BYTES)).await?;
     }
     counter.stop(1)
 }
@@ -118,7 +118,7 @@ pub(super) async fn payloads(stage: &Stage, bytes: u64) -> Result<Spent, BoxErro
     queue::fill(&stage.client, &order).await?;
     let counter = stage.count()?;
     for _ in 0..CALLS {
-        stage.client.broker().briefs(&queue, TaskState::Pending, None, page).await?;
+        stage.client.broker().list(&queue, TaskState::Pending, None, page, Some(TaskBrief::BYTES)).await?;
     }
     counter.stop(CALLS)
 }

@@ -53,8 +53,7 @@ macro_rules! delegate_unchanged {
             Inspect {
                 queues() -> Result<Vec<QueueName>, BrokerError>;
                 queue_stats(queue: &QueueName) -> Result<QueueStats, BrokerError>;
-                tasks(queue: &QueueName, state: TaskState, page: Page) -> Result<Vec<TaskInfo>, BrokerError>;
-                group_tasks(queue: &QueueName, group: &GroupName, page: Page) -> Result<Vec<TaskInfo>, BrokerError>;
+                list(queue: &QueueName, state: TaskState, group: Option<&GroupName>, page: Page, most: Option<usize>) -> Result<Vec<TaskBrief>, BrokerError>;
                 locks(queue: &QueueName, after: Option<&str>) -> Result<LockPage, BrokerError>;
                 failures(queue: &QueueName, id: &TaskId) -> Result<Vec<Failure>, BrokerError>;
                 history(queue: &QueueName, days: usize) -> Result<Vec<DayStats>, BrokerError>;

@@ -33,7 +33,8 @@ async fn a_page_of_large_tasks_is_read_by_scripts_of_a_mebibyte_each() {
         broker.enqueue(vec![large]).await.remove(0).unwrap();
     }
     let before = scripts(&mut redis).await;
-    let page = broker.briefs(&queue(), TaskState::Pending, None, Page { number: 1, size: TASKS }).await.unwrap();
+    let page = Page { number: 1, size: TASKS };
+    let page = broker.list(&queue(), TaskState::Pending, None, page, Some(TaskBrief::BYTES)).await.unwrap();
     assert_eq!(page.len(), TASKS);
     assert!(page.iter().all(|brief| brief.task.payload.len() == TaskBrief::BYTES && brief.payload_size == 400 << 10));
     // Each script reads three tasks. A call whose script Redis does not know yet does not count.

@@ -4,7 +4,7 @@
 use std::{fs, path::PathBuf};
 
 use asynq_runtime::{
-    broker::{BrokerErrorKind, GroupRules, Groups as _, Inspect as _, Maintain as _, Page},
+    broker::{BrokerErrorKind, GroupRules, Groups as _, Inspect as _, Maintain as _, Page, TaskBrief},
     task::{TaskInfo, TaskState},
 };
 
@@ -92,7 +92,8 @@ async fn a_list_leaves_out_a_task_in_a_damaged_page_and_shows_the_others() {
         let group = make("a").group;
         let state = if group.is_some() { TaskState::Aggregating } else { TaskState::Pending };
         assert_eq!(shown(&broker.tasks(&queue(), state, Page::default()).await.unwrap()), ["a", "b"]);
-        let briefs = broker.briefs(&queue(), state, group.as_ref(), Page::default()).await.unwrap();
+        let briefs =
+            broker.list(&queue(), state, group.as_ref(), Page::default(), Some(TaskBrief::BYTES)).await.unwrap();
         assert_eq!(briefs.iter().map(|brief| brief.task.id.as_str()).collect::<Vec<_>>(), ["a", "b"]);
         assert_eq!(broker.task(&queue(), &TaskId::new("damaged").unwrap()).await.unwrap(), None);
         broker.close().await;

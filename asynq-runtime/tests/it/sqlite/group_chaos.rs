@@ -91,7 +91,7 @@ async fn programs_killed_amid_their_sets_make_every_task_a_part_of_one_thing() {
         }
     }
     let sums = parts.len();
-    for waiting in broker.group_tasks(&queue(), &group(), page).await.unwrap() {
+    for waiting in broker.list(&queue(), TaskState::Aggregating, Some(&group()), page, None).await.unwrap() {
         *parts.entry(waiting.id.to_string()).or_default() += 1;
     }
     let twice: Vec<_> = parts.iter().filter(|(_, times)| **times > 1).collect();

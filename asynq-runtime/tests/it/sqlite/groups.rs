@@ -359,7 +359,8 @@ async fn a_page_of_a_group_shows_its_waiting_tasks() {
     other.group = Some(GroupName::new("h").unwrap());
     enqueue(&w.broker, other).await.unwrap();
     let page = async |group: GroupName, number| {
-        let tasks = w.broker.group_tasks(&queue(), &group, Page { number, size: 2 }).await.unwrap();
+        let page = Page { number, size: 2 };
+        let tasks = w.broker.list(&queue(), TaskState::Aggregating, Some(&group), page, None).await.unwrap();
         tasks.iter().map(|task| task.id.to_string()).collect::<Vec<_>>()
     };
     assert_eq!(page(group(), 1).await, ["a", "b"]);

@@ -1,8 +1,8 @@
 //! Pages of long lists: put one behind the other they are the list, whatever was taken out of its middle.
 
 use asynq_runtime::{
-    broker::{GroupRules, Groups as _, Inspect as _, Maintain as _, Page},
-    task::{GroupName, TaskInfo, TaskState},
+    broker::{GroupRules, Groups as _, Inspect as _, Maintain as _, Page, TaskBrief},
+    task::{GroupName, TaskState},
 };
 
 use super::*;
@@ -24,10 +24,10 @@ impl World {
         Self { _folder: folder, clock, broker }
     }
 
-    async fn page(&self, list: &List, page: Page) -> Vec<TaskInfo> {
+    async fn page(&self, list: &List, page: Page) -> Vec<TaskBrief> {
         match list {
-            List::State(state) => self.broker.tasks(&queue(), *state, page).await,
-            List::Group(group) => self.broker.group_tasks(&queue(), group, page).await,
+            List::State(state) => self.broker.list(&queue(), *state, None, page, None).await,
+            List::Group(group) => self.broker.list(&queue(), TaskState::Aggregating, Some(group), page, None).await,
         }
         .unwrap()
     }

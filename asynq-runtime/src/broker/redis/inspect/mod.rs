@@ -52,18 +52,21 @@ impl Inspect for RedisBroker {
         self.stats(queue).await
     }
 
-    async fn tasks(&self, queue: &QueueName, state: TaskState, page: Page) -> Result<Vec<TaskInfo>, BrokerError> {
-        self.list(queue, state, None, page, None).await.map(whole)
-    }
-
-    async fn briefs(
+    async fn list(
         &self,
         queue: &QueueName,
         state: TaskState,
         group: Option<&GroupName>,
         page: Page,
+        most: Option<usize>,
     ) -> Result<Vec<TaskBrief>, BrokerError> {
-        self.list(queue, state, group, page, Some(TaskBrief::BYTES)).await
+        let keys = Keys::new(queue);
+        let (state, place) = match group {
+            Some(group) => (TaskState::Aggregating, keys.group(group)),
+            None if state == TaskState::Aggregating => return self.list_grouped(queue, page, most).await,
+            None => (state, keys.state(state)),
+        };
+        self.list_slices(queue, state, &place, page, most).await
     }
 
     async fn task(&self, queue: &QueueName, id: &TaskId) -> Result<Option<TaskInfo>, BrokerError> {
@@ -91,15 +94,6 @@ impl Inspect for RedisBroker {
     async fn resume(&self, queue: &QueueName) -> Result<bool, BrokerError> {
         let call = Call::plain("DEL").arg(Keys::new(queue).paused());
         Ok(reply::number(&self.router.send_one(call).await?) == Some(1))
-    }
-
-    async fn group_tasks(
-        &self,
-        queue: &QueueName,
-        group: &GroupName,
-        page: Page,
-    ) -> Result<Vec<TaskInfo>, BrokerError> {
-        self.list(queue, TaskState::Aggregating, Some(group), page, None).await.map(whole)
     }
 
     async fn locks(&self, queue: &QueueName, after: Option<&str>) -> Result<LockPage, BrokerError> {
@@ -178,8 +172,4 @@ impl Inspect for RedisBroker {
         let bytes = reply::number(&self.looking().send_one(call).await?);
         bytes.and_then(|bytes| u64::try_from(bytes).ok()).ok_or_else(|| reply::unexpected("no number"))
     }
-}
-
-fn whole(found: Vec<TaskBrief>) -> Vec<TaskInfo> {
-    found.into_iter().map(|brief| brief.task).collect()
 }

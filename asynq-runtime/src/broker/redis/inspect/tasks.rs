@@ -11,11 +11,11 @@ use crate::{
             groups::{BEGIN, next_step},
             keys::Keys,
             reply,
-            script::{AGGREGATING, Call, LIST, TASK},
+            script::{AGGREGATING, LIST, TASK},
             settle::read_progress,
         },
     },
-    task::{Ending, Extra, GroupName, QueueName, TaskId, TaskInfo, TaskMessage, TaskState},
+    task::{Ending, Extra, QueueName, TaskId, TaskInfo, TaskMessage, TaskState},
 };
 
 /// Most tasks that one script reads, and scripts in one write; a longer page takes several.
@@ -25,28 +25,9 @@ const SLICES: usize = 5;
 const END: usize = 1 << 52;
 
 impl RedisBroker {
-    /// Returns a page of a state or a group, with at most `most` bytes of each payload and result.
-    pub(super) async fn list(
-        &self,
-        queue: &QueueName,
-        state: TaskState,
-        group: Option<&GroupName>,
-        page: Page,
-        most: Option<usize>,
-    ) -> Result<Vec<TaskBrief>, BrokerError> {
-        let keys = Keys::new(queue);
-        let (state, place) = match group {
-            Some(group) => (TaskState::Aggregating, keys.group(group)),
-            None if state == TaskState::Aggregating => return self.list_grouped(queue, page, most).await,
-            None => (state, keys.state(state)),
-        };
-        self.list_slices(queue, state, page, |first, last| self.list_place(&keys, &place, state, (first, last), most))
-            .await
-    }
-
     /// Returns a page over all groups. The walk begins with the first group, and skips the tasks before the page by the
     /// sizes of the groups.
-    async fn list_grouped(
+    pub(super) async fn list_grouped(
         &self,
         queue: &QueueName,
         page: Page,
@@ -69,13 +50,25 @@ impl RedisBroker {
         Ok(tasks)
     }
 
-    async fn list_slices(
+    /// Returns a page of the tasks that lie in `place`, the key of a state or a group.
+    pub(super) async fn list_slices(
         &self,
         queue: &QueueName,
         state: TaskState,
+        place: &str,
         page: Page,
-        call: impl Fn(usize, usize) -> Call,
+        most: Option<usize>,
     ) -> Result<Vec<TaskBrief>, BrokerError> {
+        let keys = Keys::new(queue);
+        let call = |first: usize, last: usize| {
+            LIST.on(&[place.to_owned(), keys.lease(), keys.due()])
+                .arg(self.clock.argument())
+                .arg(keys.task_prefix())
+                .arg(state.as_str())
+                .arg(first)
+                .arg(last)
+                .arg(argument(most))
+        };
         let (mut first, end) = (page.offset(), page.offset().saturating_add(page.size).min(END));
         let mut tasks = Vec::new();
         while first < end {
@@ -103,23 +96,6 @@ impl RedisBroker {
             first = next;
         }
         Ok(tasks)
-    }
-
-    fn list_place(
-        &self,
-        keys: &Keys,
-        place: &str,
-        state: TaskState,
-        (first, last): (usize, usize),
-        most: Option<usize>,
-    ) -> Call {
-        LIST.on(&[place.to_owned(), keys.lease(), keys.due()])
-            .arg(self.clock.argument())
-            .arg(keys.task_prefix())
-            .arg(state.as_str())
-            .arg(first)
-            .arg(last)
-            .arg(argument(most))
     }
 
     pub(super) async fn find(&self, queue: &QueueName, id: &TaskId) -> Result<Option<TaskInfo>, BrokerError> {

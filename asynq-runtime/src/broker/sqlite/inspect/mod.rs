@@ -15,7 +15,6 @@ use super::{
     SqliteBroker,
     command::{Priority, WriteCommand},
     position, sql,
-    tx::View,
 };
 
 #[async_trait::async_trait]
@@ -29,24 +28,16 @@ impl Inspect for SqliteBroker {
         self.store.read(move |view| queues::stats(view, &queue)).await
     }
 
-    async fn tasks(&self, queue: &QueueName, state: TaskState, page: Page) -> Result<Vec<TaskInfo>, BrokerError> {
-        let queue = queue.clone();
-        self.store.read(move |view| tasks::page(view, &queue, state, page, |task| task)).await
-    }
-
-    async fn briefs(
+    async fn list(
         &self,
         queue: &QueueName,
         state: TaskState,
         group: Option<&GroupName>,
         page: Page,
+        most: Option<usize>,
     ) -> Result<Vec<TaskBrief>, BrokerError> {
         let (queue, group) = (queue.clone(), group.cloned());
-        let read = move |view: &View<'_>| match &group {
-            Some(group) => tasks::group_page(view, &queue, group, page, TaskBrief::of),
-            None => tasks::page(view, &queue, state, page, TaskBrief::of),
-        };
-        self.store.read(read).await
+        self.store.read(move |view| tasks::page(view, &queue, state, group.as_ref(), page, most)).await
     }
 
     async fn task(&self, queue: &QueueName, id: &TaskId) -> Result<Option<TaskInfo>, BrokerError> {
@@ -83,16 +74,6 @@ impl Inspect for SqliteBroker {
             Ok(changed == 1)
         });
         self.store.write(command).await
-    }
-
-    async fn group_tasks(
-        &self,
-        queue: &QueueName,
-        group: &GroupName,
-        page: Page,
-    ) -> Result<Vec<TaskInfo>, BrokerError> {
-        let (queue, group) = (queue.clone(), group.clone());
-        self.store.read(move |view| tasks::group_page(view, &queue, &group, page, |task| task)).await
     }
 
     async fn locks(&self, queue: &QueueName, after: Option<&str>) -> Result<LockPage, BrokerError> {

@@ -3,7 +3,7 @@
 use rusqlite::params;
 
 use crate::{
-    broker::{Failure, Page},
+    broker::{Failure, Page, TaskBrief},
     task::{GroupName, QueueName, TaskId, TaskInfo, TaskState},
 };
 
@@ -16,33 +16,38 @@ use super::{
     queues::counts,
 };
 
-/// Returns one page of the tasks in one state.
-pub(super) fn page<T>(
+/// Returns one page of the tasks in one state, or of one group, with at most `most` bytes of each payload and result.
+pub(super) fn page(
     view: &View<'_>,
     queue: &QueueName,
     state: TaskState,
+    group: Option<&GroupName>,
     page: Page,
-    show: impl Fn(TaskInfo) -> T,
-) -> rusqlite::Result<Vec<T>> {
+    most: Option<usize>,
+) -> rusqlite::Result<Vec<TaskBrief>> {
     let Some(q) = view.queue(queue)? else { return Ok(Vec::new()) };
     let (size, offset) = (number(page.size), number(page.offset()));
-    let read = reader(view, queue, show);
-    let rows = match state {
-        TaskState::Active => view.list(&sql::inspect::PAGE_ACTIVE, [q, size, offset], read)?,
-        TaskState::Aggregating => page_of_groups(view, q, size, offset, read)?,
-        _ => page_of_state(view, q, state, (size, offset), read)?,
+    let read = reader(view, queue, most);
+    let rows = match (group, state) {
+        (Some(group), _) => page_of_group(view, q, group, (size, offset), read)?,
+        (None, TaskState::Active) => view.list(&sql::inspect::PAGE_ACTIVE, [q, size, offset], read)?,
+        (None, TaskState::Aggregating) => page_of_groups(view, q, size, offset, read)?,
+        (None, _) => page_of_state(view, q, state, (size, offset), read)?,
     };
     Ok(rows.into_iter().flatten().collect())
 }
 
-/// Returns a function that reads a row and shows its task before the next row is read; `None` for a message that cannot be
+/// Returns a function that reads a row and cuts its task before the next row is read; `None` for a message that cannot be
 /// read.
-fn reader<'a, T>(
+fn reader<'a>(
     view: &'a View<'_>,
     queue: &'a QueueName,
-    show: impl Fn(TaskInfo) -> T + 'a,
-) -> impl FnMut(&rusqlite::Row<'_>) -> rusqlite::Result<Option<T>> + 'a {
-    move |row| Ok(TaskRow::read(view, row)?.into_info(queue, view.now).map(&show))
+    most: Option<usize>,
+) -> impl FnMut(&rusqlite::Row<'_>) -> rusqlite::Result<Option<TaskBrief>> + 'a {
+    move |row| {
+        let task = TaskRow::read(view, row)?.into_info(queue, view.now);
+        Ok(task.map(|task| TaskBrief::within(task, most)))
+    }
 }
 
 /// Looks up where the page begins first, so that no message before the page is read, and the index only from the nearer end.
@@ -113,24 +118,22 @@ fn way(offset: i64, count: i64) -> Way {
     }
 }
 
-/// Returns one page of one group. The tasks of a group are not counted anywhere, so the start is looked up from the front.
-pub(super) fn group_page<T>(
+/// Reads a page of the tasks of one group. The tasks of a group are not counted anywhere, so the start is looked up from the
+/// front.
+fn page_of_group<T>(
     view: &View<'_>,
-    queue: &QueueName,
+    q: i64,
     group: &GroupName,
-    page: Page,
-    show: impl Fn(TaskInfo) -> T,
+    (size, offset): (i64, i64),
+    read: impl FnMut(&rusqlite::Row<'_>) -> rusqlite::Result<T>,
 ) -> rusqlite::Result<Vec<T>> {
-    let Some(q) = view.queue(queue)? else { return Ok(Vec::new()) };
-    let (size, offset, group) = (number(page.size), number(page.offset()), group.as_str());
+    let group = group.as_str();
     let start = match offset {
         ..=0 => FIRST,
         _ => view.find(&sql::inspect::PAGE_GROUP_START, params![q, group, offset], key)?,
     };
     let Some((at, seq)) = start else { return Ok(Vec::new()) };
-    let read = reader(view, queue, show);
-    let rows = view.list(&sql::inspect::PAGE_GROUP, params![q, group, size, at, seq], read)?;
-    Ok(rows.into_iter().flatten().collect())
+    view.list(&sql::inspect::PAGE_GROUP, params![q, group, size, at, seq], read)
 }
 
 /// Returns how the last attempts of a task failed. The last error of the task may come from a program that kept no failures, or
