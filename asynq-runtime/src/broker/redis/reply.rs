@@ -194,22 +194,6 @@ pub(super) fn error_code(value: &Value) -> Option<&str> {
 
 /// Returns the error's code. Redis before 7 hides the code of an error inside a script in the text.
 fn code<'e>(code: &'e str, details: &'e str) -> &'e str {
-    const HIDDEN: [&str; 14] = [
-        "OOM",
-        "READONLY",
-        "MISCONF",
-        "NOREPLICAS",
-        "NOPERM",
-        "WRONGTYPE",
-        "MASTERDOWN",
-        "CLUSTERDOWN",
-        "TRYAGAIN",
-        "LOADING",
-        "BUSY",
-        "MOVED",
-        "ASK",
-        "CROSSSLOT",
-    ];
     // An error that a script of Redis 6.2 has caught begins with the place in the script.
     if code != "ERR" && !code.starts_with("@user_script") {
         return code;
@@ -226,7 +210,7 @@ fn code<'e>(code: &'e str, details: &'e str) -> &'e str {
         return "MAXCLIENTS";
     }
     let mut words = details.split(|c: char| !c.is_ascii_uppercase());
-    words.find_map(|word| HIDDEN.into_iter().find(|hidden| *hidden == word)).unwrap_or(code)
+    words.find(|word| meaning(word).0 != BrokerErrorKind::Unexpected).unwrap_or(code)
 }
 
 fn meaning(code: &str) -> (BrokerErrorKind, &'static str) {
