@@ -3,7 +3,7 @@
 use tokio::sync::Notify;
 
 /// Calls `look` now and after each notification until it returns a value, and returns that. Code that changes the result of `look`
-/// must call [`Notify::notify_waiters`] after the change.
+/// must call [`Notify::notify_waiters`] after the change, or [`Notify::notify_one`] where one task waits.
 pub(crate) async fn until<T>(changed: &Notify, look: impl Fn() -> Option<T>) -> T {
     loop {
         // `notified` is created before `look` runs, so that a change in between ends the wait.

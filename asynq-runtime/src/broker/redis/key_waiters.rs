@@ -6,6 +6,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::seen;
+use crate::until::until;
 
 /// The waiters of changes, by key. A push notifies only the waiters of its keys: with a broadcast, 10,000 waiters would
 /// wake up for each of 10,000 ends.
@@ -82,12 +83,7 @@ impl Listening {
 
     /// Waits for the first change since [`clear`](Self::clear).
     pub(super) async fn changed(&self) -> Change {
-        loop {
-            if let Some(change) = self.waiter.first.lock().take() {
-                return change;
-            }
-            self.waiter.changed.notified().await;
-        }
+        until(&self.waiter.changed, || self.waiter.first.lock().take()).await
     }
 }
 

@@ -28,6 +28,7 @@ use crate::{
         task_end::{EndSource, Retries, has_ended, wait_for_end},
     },
     task::{Extra, QueueName, TaskId, TaskInfo, TaskState},
+    until::until,
 };
 
 use super::{SqliteBroker, inspect::is_idle, sql, store::Store, tx::View, wake::notifier::Listener};
@@ -221,12 +222,7 @@ impl Waiter {
 
     /// Waits until the task may have ended since the last look, and returns when it first did.
     async fn notified(&self) -> Instant {
-        loop {
-            if let Some(at) = *self.notified_at.lock() {
-                return at;
-            }
-            self.notification.notified().await;
-        }
+        until(&self.notification, || *self.notified_at.lock()).await
     }
 }
 
