@@ -82,10 +82,6 @@ impl EndSource for OneWait<'_> {
             _ => Ok(None),
         }
     }
-
-    fn name(&self) -> String {
-        format!("task {} of queue {}", self.id, self.queue)
-    }
 }
 
 impl RedisBroker {
@@ -99,7 +95,7 @@ impl RedisBroker {
         let key = Keys::new(queue).task(id.as_str());
         let listening = self.wake().waiters.listen(vec![key.clone()]);
         let wait = OneWait { broker: self, queue, id, key, listening, tracking: Tracking::Off, is_announced: false };
-        wait_for_end(wait, limit).await
+        wait_for_end(wait, queue, id, limit).await
     }
 
     /// See [`Inspect::wait_until_idle`](crate::broker::Inspect::wait_until_idle).

@@ -24,7 +24,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
     broker::{
-        BrokerError, TaskEnd,
+        BrokerError, Inspect as _, TaskEnd,
         task_end::{EndSource, Retries, has_ended, wait_for_end},
     },
     task::{Extra, QueueName, TaskId, TaskInfo, TaskState},
@@ -96,15 +96,11 @@ impl EndSource for OneWait<'_> {
     }
 
     async fn read(&self) -> Result<Option<TaskInfo>, BrokerError> {
-        self.broker.task_now(&self.guard.waiter.queue, &self.guard.waiter.id).await
+        self.broker.task(&self.guard.waiter.queue, &self.guard.waiter.id).await
     }
 
     async fn changed(&mut self) -> Result<Option<Instant>, BrokerError> {
         Ok(Some(self.guard.waiter.notified().await))
-    }
-
-    fn name(&self) -> String {
-        format!("task {} of queue {}", self.guard.waiter.id, self.guard.waiter.queue)
     }
 }
 
@@ -117,7 +113,7 @@ impl SqliteBroker {
         limit: Duration,
     ) -> Result<TaskEnd, BrokerError> {
         let guard = self.ends.join(&self.store, queue, id);
-        wait_for_end(OneWait { broker: self, guard }, limit).await
+        wait_for_end(OneWait { broker: self, guard }, queue, id, limit).await
     }
 
     /// See [`Inspect::wait_until_idle`](crate::broker::Inspect::wait_until_idle).

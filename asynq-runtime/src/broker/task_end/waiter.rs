@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use super::{Retries, TaskEnd, has_ended};
 use crate::{
     broker::{BrokerError, BrokerErrorKind},
-    task::{Extra, TaskInfo, TaskState},
+    task::{Extra, QueueName, TaskId, TaskInfo, TaskState},
 };
 
 /// How many times a task may be seen ended without being found as a whole, because other programs run it again.
@@ -27,14 +27,13 @@ pub(in super::super) trait EndSource {
 
     /// Waits until the task may have changed; returns the time of the first change, if that is known.
     fn changed(&mut self) -> impl Future<Output = Result<Option<Instant>, BrokerError>> + Send;
-
-    /// Returns the name of the task for an error text.
-    fn name(&self) -> String;
 }
 
 /// Waits for the end of the task; see [`Inspect::wait_for_end`](crate::broker::Inspect::wait_for_end).
 pub(in super::super) async fn wait_for_end(
     mut source: impl EndSource,
+    queue: &QueueName,
+    id: &TaskId,
     limit: Duration,
 ) -> Result<TaskEnd, BrokerError> {
     let (mut watch, mut retries, mut unread) = (EndWatch::default(), Retries::within(limit), 0);
@@ -56,7 +55,8 @@ pub(in super::super) async fn wait_for_end(
                     // The task was run again or removed since the look, or its message cannot be read.
                     Some(Ok(_)) if unread < LOOKS => unread += 1,
                     Some(Ok(_)) => {
-                        let text = format!("{} has ended, but what is stored of it is not a task", source.name());
+                        let text =
+                            format!("task {id} of queue {queue} has ended, but what is stored of it is not a task");
                         return Err(BrokerError::new(BrokerErrorKind::Corrupt, text));
                     }
                     Some(Err(error)) => retries.after(error).await?,
@@ -156,15 +156,13 @@ mod tests {
         async fn changed(&mut self) -> Result<Option<Instant>, BrokerError> {
             Ok(None)
         }
-
-        fn name(&self) -> String {
-            "a task".to_owned()
-        }
     }
 
     #[tokio::test]
     async fn a_wait_is_over_at_its_limit_although_the_broker_does_not_answer() {
-        let end = |looks: &[TaskState]| wait_for_end(StandsStill(looks.to_vec()), Duration::from_millis(1));
+        let (queue, id) = (QueueName::from_wire("q"), TaskId::from_wire("t"));
+        let end =
+            |looks: &[TaskState]| wait_for_end(StandsStill(looks.to_vec()), &queue, &id, Duration::from_millis(1));
         let (nothing, pending, completed) =
             soon(async { tokio::join!(end(&[]), end(&[TaskState::Pending]), end(&[TaskState::Completed])) }).await;
         assert_eq!(pending.unwrap(), TaskEnd::NotYet(TaskState::Pending));

@@ -41,7 +41,8 @@ impl Inspect for SqliteBroker {
     }
 
     async fn task(&self, queue: &QueueName, id: &TaskId) -> Result<Option<TaskInfo>, BrokerError> {
-        self.task_now(queue, id).await
+        let (queue, id) = (queue.clone(), id.clone());
+        self.store.read(move |view| tasks::one(view, &queue, &id)).await
     }
 
     async fn queues_of(&self, id: &TaskId) -> Result<Vec<QueueName>, BrokerError> {
@@ -95,12 +96,5 @@ impl Inspect for SqliteBroker {
     async fn memory_usage(&self, queue: &QueueName) -> Result<u64, BrokerError> {
         let queue = queue.clone();
         self.store.read(move |view| queues::weight(view, &queue)).await
-    }
-}
-
-impl SqliteBroker {
-    pub(super) async fn task_now(&self, queue: &QueueName, id: &TaskId) -> Result<Option<TaskInfo>, BrokerError> {
-        let (queue, id) = (queue.clone(), id.clone());
-        self.store.read(move |view| tasks::one(view, &queue, &id)).await
     }
 }
