@@ -77,6 +77,12 @@ pub trait Consume {
         older: Duration,
     ) -> Result<Vec<(QueueName, TaskId)>, BrokerError>;
 
+    /// Returns whether an earlier call of this member on one of the `wanted` queues may have taken tasks that it did not return. Such
+    /// tasks are active, so no wait for pending tasks ends for them. Default: `false`.
+    fn has_unanswered(&self, _member: &Member, _wanted: &[Wanted]) -> bool {
+        false
+    }
+
     /// Returns those of `queues` that are not paused and have a pending task now, in one round trip, for a server with more
     /// queues than one dequeue should ask. With [`Quarantined::None`] a queue with only quarantined tasks is left out as soon as
     /// the broker knows its content, at the latest after a dequeue that found it.
@@ -119,6 +125,9 @@ pub trait Consume {
         limit: Duration,
         stop: &CancellationToken,
     ) -> Result<Vec<Run>, BrokerError> {
+        if self.has_unanswered(member, wanted) {
+            return self.dequeue_sparing(member, wanted, quarantined).await;
+        }
         let queues: Vec<QueueName> = wanted.iter().map(|wanted| wanted.queue.clone()).collect();
         let open = tokio::select! {
             biased;

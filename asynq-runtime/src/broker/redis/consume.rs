@@ -5,8 +5,6 @@ mod lost;
 
 use std::time::{Duration, Instant};
 
-use tokio_util::sync::CancellationToken;
-
 pub(super) use self::answer::read_message;
 use self::{
     answer::{TakenTasks, read_answer},
@@ -110,6 +108,10 @@ impl Consume for RedisBroker {
         self.release_lost(member, older).await
     }
 
+    fn has_unanswered(&self, member: &Member, wanted: &[Wanted]) -> bool {
+        self.unanswered.has(member, wanted)
+    }
+
     async fn ready(&self, queues: &[QueueName], quarantined: Quarantined) -> Result<Vec<QueueName>, BrokerError> {
         if queues.is_empty() {
             return Ok(Vec::new());
@@ -141,30 +143,6 @@ impl Consume for RedisBroker {
         limit: Duration,
     ) -> Result<Vec<QueueName>, BrokerError> {
         self.wait_for_pending(queues, quarantined, limit).await
-    }
-
-    async fn wait_and_dequeue(
-        &self,
-        member: &Member,
-        wanted: &[Wanted],
-        quarantined: Quarantined,
-        limit: Duration,
-        stop: &CancellationToken,
-    ) -> Result<Vec<Run>, BrokerError> {
-        // The tasks of a lost answer are active, so no wait for pending tasks would end for them.
-        if self.unanswered.has(member, wanted) {
-            return self.dequeue_sparing(member, wanted, quarantined).await;
-        }
-        let queues: Vec<QueueName> = wanted.iter().map(|wanted| wanted.queue.clone()).collect();
-        let open = tokio::select! {
-            biased;
-            () = stop.cancelled() => return Ok(Vec::new()),
-            open = self.wait_for_pending(&queues, quarantined, limit) => open?,
-        };
-        if open.is_empty() {
-            return Ok(Vec::new());
-        }
-        self.dequeue_sparing(member, &Wanted::only(wanted, &open), quarantined).await
     }
 }
 
