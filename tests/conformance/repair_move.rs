@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use asynq_runtime::{
-    broker::{Broker, Changed, EditError, HeldLock, MoveError, Page, PayloadEdit, RetryOrder, Settled, Wanted},
+    broker::{Broker, Changed, EditError, HeldLock, Page, PayloadEdit, Refused, RetryOrder, Settled, Wanted},
     task::{Extra, QueueName, TaskState},
 };
 use asynq_tests::{
@@ -16,7 +16,7 @@ use super::Fixture;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-async fn to_low(t: &Fixture, id: &str) -> Result<Changed, MoveError> {
+async fn to_low(t: &Fixture, id: &str) -> Result<Changed, Refused> {
     t.broker().move_task(&default_queue(), &task_id(id), &queue("low")).await
 }
 
@@ -176,9 +176,9 @@ async fn a_move_that_is_refused_changes_nothing() {
     t.seed_pending(&["first", "taken"]).await;
     t.enqueue(task("unique").locked(&lock_key("a"), 600)).await;
     let before = t.store.dump();
-    assert!(matches!(to_low(&t, "taken").await, Err(MoveError::IdConflict)));
+    assert!(matches!(to_low(&t, "taken").await, Err(Refused::IdConflict)));
     match to_low(&t, "unique").await {
-        Err(MoveError::Duplicate { holder }) => assert_eq!(holder, Some(task_id("holder"))),
+        Err(Refused::Duplicate { holder }) => assert_eq!(holder, Some(task_id("holder"))),
         other => panic!("{other:?}"),
     }
     assert_eq!(t.store.dump(), before);

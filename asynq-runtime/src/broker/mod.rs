@@ -57,7 +57,7 @@ pub use self::{
     inspect::{DayStats, Failure, LockInfo, LockPage, Page, QueueStats, TaskBrief},
     presence::{ServerName, ServerState},
     produce::Refused,
-    repair::{BulkAction, Changed, Chosen, EditError, MoveError, QueueDeleted},
+    repair::{BulkAction, Changed, Chosen, EditError, QueueDeleted},
     schedule::{EntryId, EntryState, Overlap},
 };
 // The contracts, between the brokers and the crates of this project: they change with any version.

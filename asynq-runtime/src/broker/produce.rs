@@ -107,7 +107,7 @@ pub struct Placed {
     pub replaced: Option<TaskId>,
 }
 
-/// The reason why a task was not accepted. Nothing of it is stored.
+/// The reason why a queue did not accept a task that was enqueued or moved there. Nothing of it is stored in that queue.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refused {

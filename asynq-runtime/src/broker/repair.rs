@@ -5,7 +5,7 @@
 
 use bytes::Bytes;
 
-use super::BrokerError;
+use super::{BrokerError, Refused};
 use crate::task::{GroupName, QueueName, TaskId, TaskState};
 
 /// Changes tasks and queues from outside of a worker.
@@ -87,8 +87,8 @@ pub trait Repair {
     ///
     /// # Errors
     ///
-    /// [`MoveError`]; nothing was changed, except if the broker failed: then the task may be held or moved.
-    async fn move_task(&self, queue: &QueueName, id: &TaskId, to: &QueueName) -> Result<Changed, MoveError>;
+    /// [`Refused`]; nothing was changed, except if the broker failed: then the task may be held or moved.
+    async fn move_task(&self, queue: &QueueName, id: &TaskId, to: &QueueName) -> Result<Changed, Refused>;
 
     /// Replaces the payload of a pending, scheduled, retry, archived or aggregating task, and its unique lock if the task holds
     /// one.
@@ -235,24 +235,6 @@ pub enum EditError {
     Changed,
     /// Another task holds the lock of the new payload.
     #[error("a task with the same unique key is already waiting or running")]
-    Duplicate {
-        /// The task that holds the lock, if the broker could tell.
-        holder: Option<TaskId>,
-    },
-    /// The broker failed.
-    #[error(transparent)]
-    Broker(#[from] BrokerError),
-}
-
-/// The reason why a task was not moved.
-#[derive(Debug, Clone, thiserror::Error)]
-#[non_exhaustive]
-pub enum MoveError {
-    /// The id of the task is taken in the other queue.
-    #[error("the task id is taken in the other queue")]
-    IdConflict,
-    /// An equal task holds the unique lock in the other queue.
-    #[error("a task with the same unique key is already waiting or running in the other queue")]
     Duplicate {
         /// The task that holds the lock, if the broker could tell.
         holder: Option<TaskId>,

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::BulkReport;
 use crate::{
-    broker::{BrokerError, BulkAction, EditError, MoveError},
+    broker::{BrokerError, BulkAction, EditError, Refused},
     job::{CodecError, PayloadError},
     task::{GroupName, InvalidName, QueueName, TaskId, TaskState},
 };
@@ -232,11 +232,11 @@ impl InspectError {
         Self::Request { what, reason: "it must not be blank".into() }
     }
 
-    pub(super) fn not_moved(error: MoveError, to: &QueueName, id: &TaskId) -> Self {
+    pub(super) fn not_moved(error: Refused, to: &QueueName, id: &TaskId) -> Self {
         match error {
-            MoveError::IdConflict => Self::IdConflict { queue: to.clone(), id: id.clone() },
-            MoveError::Duplicate { holder } => Self::Duplicate { holder },
-            MoveError::Broker(error) => Self::Broker(error),
+            Refused::IdConflict => Self::IdConflict { queue: to.clone(), id: id.clone() },
+            Refused::Duplicate { holder } => Self::Duplicate { holder },
+            Refused::Broker(error) => Self::Broker(error),
         }
     }
 

@@ -69,7 +69,7 @@ macro_rules! delegate_unchanged {
             }
             Repair {
                 change_task(queue: &QueueName, id: &TaskId, only: Option<TaskState>, action: BulkAction) -> Result<Changed, BrokerError>;
-                move_task(queue: &QueueName, id: &TaskId, to: &QueueName) -> Result<Changed, MoveError>;
+                move_task(queue: &QueueName, id: &TaskId, to: &QueueName) -> Result<Changed, Refused>;
                 edit_payload(queue: &QueueName, id: &TaskId, edit: &PayloadEdit) -> Result<Changed, EditError>;
                 end_orphan(queue: &QueueName, id: &TaskId, error: &str) -> Result<Changed, BrokerError>;
                 change_some(queue: &QueueName, chosen: &Chosen, action: BulkAction, n: usize) -> Result<BulkSlice, BrokerError>;

@@ -10,7 +10,7 @@ use rusqlite::params;
 
 use crate::{
     broker::{
-        BrokerError, BulkAction, BulkSlice, Changed, Chosen, EditError, MoveError, PayloadEdit, QueueDeleted, Repair,
+        BrokerError, BulkAction, BulkSlice, Changed, Chosen, EditError, PayloadEdit, QueueDeleted, Refused, Repair,
     },
     task::{Extra, QueueName, TaskId, TaskMessage, TaskState},
 };
@@ -44,7 +44,7 @@ impl Repair for SqliteBroker {
         self.store.write(command).await
     }
 
-    async fn move_task(&self, queue: &QueueName, id: &TaskId, to: &QueueName) -> Result<Changed, MoveError> {
+    async fn move_task(&self, queue: &QueueName, id: &TaskId, to: &QueueName) -> Result<Changed, Refused> {
         let (queue, id, to) = (queue.clone(), id.clone(), to.clone());
         let command = WriteCommand::new(Priority::Settle, 1, move |tx| travel::move_task(tx, &queue, &id, &to));
         self.store.write(command).await?

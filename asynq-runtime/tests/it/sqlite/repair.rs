@@ -3,8 +3,8 @@
 
 use asynq_runtime::{
     broker::{
-        BulkAction, BulkSlice, Changed, Chosen, EditError, GroupRules, Groups as _, Inspect as _, Maintain as _,
-        MoveError, Page, PayloadEdit, QueueDeleted, Repair as _, RetryOrder,
+        BulkAction, BulkSlice, Changed, Chosen, EditError, GroupRules, Groups as _, Inspect as _, Maintain as _, Page,
+        PayloadEdit, QueueDeleted, Refused, Repair as _, RetryOrder,
     },
     clock::ManualClock,
     task::{GroupName, TaskState, UniqueUntil},
@@ -210,13 +210,13 @@ async fn a_move_that_is_refused_changes_nothing() {
     (same.queue, same.message.queue) = (other(), "other".into());
     enqueue(&t.broker, same.clone()).await.unwrap();
     let refused = t.broker.move_task(&queue(), &id("a"), &other()).await.unwrap_err();
-    assert!(matches!(&refused, MoveError::Duplicate { holder: Some(holder) } if *holder == "b"), "{refused:?}");
+    assert!(matches!(&refused, Refused::Duplicate { holder: Some(holder) } if *holder == "b"), "{refused:?}");
     same.unique = None;
     same.id = id("a");
     same.message.id = "a".into();
     enqueue(&t.broker, same).await.unwrap();
     let refused = t.broker.move_task(&queue(), &id("a"), &other()).await.unwrap_err();
-    assert!(matches!(refused, MoveError::IdConflict), "{refused:?}");
+    assert!(matches!(refused, Refused::IdConflict), "{refused:?}");
     assert_eq!(t.state("a").await, Some(TaskState::Pending));
     assert_eq!(t.number("SELECT count(*) FROM ulock JOIN queue USING(q) WHERE name = 'default'"), 1);
     assert_eq!(t.broker.move_task(&queue(), &id("a"), &queue()).await.unwrap(), Changed::Done, "where it is");

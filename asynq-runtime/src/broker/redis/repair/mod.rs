@@ -17,8 +17,8 @@ use super::{
 };
 use crate::{
     broker::{
-        BrokerError, BrokerErrorKind, BulkAction, BulkSlice, Changed, Chosen, EditError, MoveError, PayloadEdit,
-        QueueDeleted, Repair,
+        BrokerError, BrokerErrorKind, BulkAction, BulkSlice, Changed, Chosen, EditError, PayloadEdit, QueueDeleted,
+        Refused, Repair,
     },
     task::{QueueName, TaskId, TaskState},
 };
@@ -47,7 +47,7 @@ impl Repair for RedisBroker {
         read_changed(self.router.send_one(call).await?)?.ok_or_else(|| reply::unexpected("an unknown word"))
     }
 
-    async fn move_task(&self, queue: &QueueName, id: &TaskId, to: &QueueName) -> Result<Changed, MoveError> {
+    async fn move_task(&self, queue: &QueueName, id: &TaskId, to: &QueueName) -> Result<Changed, Refused> {
         self.move_between(queue, id, to).await
     }
 

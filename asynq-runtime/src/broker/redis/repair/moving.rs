@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     broker::{
-        BrokerError, Changed, MoveError,
+        BrokerError, Changed, Refused,
         redis::{
             RedisBroker,
             keys::Keys,
@@ -55,7 +55,7 @@ impl RedisBroker {
         queue: &QueueName,
         id: &TaskId,
         to: &QueueName,
-    ) -> Result<Changed, MoveError> {
+    ) -> Result<Changed, Refused> {
         for _ in 0..TRIES {
             let Some(found) = self.look(queue, id).await? else { return self.arrive(queue, id, to).await };
             if let Some(state) = found.untouchable {
@@ -104,7 +104,7 @@ impl RedisBroker {
     }
 
     /// Ends the move of a task that has left its queue: it may not have been released in the other one yet.
-    async fn arrive(&self, queue: &QueueName, id: &TaskId, to: &QueueName) -> Result<Changed, MoveError> {
+    async fn arrive(&self, queue: &QueueName, id: &TaskId, to: &QueueName) -> Result<Changed, Refused> {
         let moving = self.look(to, id).await?.and_then(|found| found.on_its_way());
         let moving = moving.filter(|moving| moving.from == queue.as_str() && moving.to == to.as_str());
         let Some(moving) = moving else { return Ok(Changed::NotFound) };
@@ -120,13 +120,13 @@ impl RedisBroker {
 
     /// Carries a held task to the other queue. `None` if another program changed the task, so that the caller must look
     /// again.
-    async fn carry(&self, id: &TaskId, moving: &Move, found: &Found) -> Result<Option<Changed>, MoveError> {
+    async fn carry(&self, id: &TaskId, moving: &Move, found: &Found) -> Result<Option<Changed>, Refused> {
         match self.place(id, moving, found).await {
             Ok(true) => {}
             // Another mover was faster, and the task may have run and gone since.
             Ok(false) => return Ok(Some(Changed::Done)),
             Err(refused) => {
-                let unanswered = matches!(refused, MoveError::Broker(_));
+                let unanswered = matches!(refused, Refused::Broker(_));
                 // If the task has left this queue meanwhile, the obstacle in the other queue is the task itself.
                 if unanswered || self.release(id, moving, End::Source).await? {
                     return Err(refused);
@@ -155,7 +155,7 @@ impl RedisBroker {
     }
 
     /// Checks, before anything is changed, that no task or lock in the other queue is in the way.
-    async fn check_room(&self, id: &TaskId, moving: &Move, found: &Found) -> Result<(), MoveError> {
+    async fn check_room(&self, id: &TaskId, moving: &Move, found: &Found) -> Result<(), Refused> {
         if let Some(there) = self.look(&moving.queue(End::Target), id).await? {
             match there.on_its_way().filter(|stale| stale.from == moving.from) {
                 // A move has left this copy behind, and its task is still here. The task is read again, because another
@@ -167,7 +167,7 @@ impl RedisBroker {
                     }
                     _ => {}
                 },
-                None => return Err(MoveError::IdConflict),
+                None => return Err(Refused::IdConflict),
             }
         }
         let lock = moving.lock(&found.lock(), End::Target);
@@ -183,7 +183,7 @@ impl RedisBroker {
         if holder == id.as_str() || !holder_exists {
             return Ok(());
         }
-        Err(MoveError::Duplicate { holder: Some(TaskId::from_wire(&holder)) })
+        Err(Refused::Duplicate { holder: Some(TaskId::from_wire(&holder)) })
     }
 
     async fn hold(&self, id: &TaskId, moving: &Move, state: TaskState) -> Result<(), BrokerError> {
@@ -201,7 +201,7 @@ impl RedisBroker {
     }
 
     /// Places the copy in the other queue. Returns `false` if this move has ended.
-    async fn place(&self, id: &TaskId, moving: &Move, found: &Found) -> Result<bool, MoveError> {
+    async fn place(&self, id: &TaskId, moving: &Move, found: &Found) -> Result<bool, Refused> {
         let keys = Keys::new(&moving.queue(End::Target));
         let lock = moving.lock(&found.lock(), End::Target);
         let mut names = vec![keys.task(id.as_str()), keys.scheduled(), keys.moved(id.as_str())];
@@ -233,10 +233,10 @@ impl RedisBroker {
         match word.as_str() {
             "done" => Ok(true),
             "over" => Ok(false),
-            "conflict" => Err(MoveError::IdConflict),
+            "conflict" => Err(Refused::IdConflict),
             "duplicate" => {
                 let holder = holder.filter(|holder| !holder.is_empty()).map(|holder| TaskId::from_wire(&holder));
-                Err(MoveError::Duplicate { holder })
+                Err(Refused::Duplicate { holder })
             }
             _ => Err(reply::unexpected("an unknown word").into()),
         }

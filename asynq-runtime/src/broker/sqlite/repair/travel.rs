@@ -3,7 +3,7 @@
 use rusqlite::params;
 
 use crate::{
-    broker::{Changed, MoveError},
+    broker::{Changed, Refused},
     task::{QueueName, TaskId, TaskMessage, TaskState},
 };
 
@@ -19,7 +19,7 @@ pub(super) fn move_task(
     from: &QueueName,
     id: &TaskId,
     to: &QueueName,
-) -> rusqlite::Result<Result<Changed, MoveError>> {
+) -> rusqlite::Result<Result<Changed, Refused>> {
     let Some(task) = Subject::find(&tx.view, from, id)? else { return Ok(Ok(Changed::NotFound)) };
     if !TaskChange::Move.fits(task.state, task.staged) {
         return Ok(Ok(Changed::Unfit(task.state)));
@@ -32,14 +32,14 @@ pub(super) fn move_task(
     if let Some(q) = tx.view.queue(to)?
         && tx.view.find(&sql::repair::FIND, params![q, task.id], |_| Ok(()))?.is_some()
     {
-        return Ok(Err(MoveError::IdConflict));
+        return Ok(Err(Refused::IdConflict));
     }
     // A queue that becomes known here has no locks, so that the move is refused below only if nothing was written.
     let q = tx.queue_or_new(to)?;
     if let (Some(key), Some((_, until))) = (&key, old_lock)
         && let Err(holder) = take_lock(&tx.view, q, key, &task.id, until)?
     {
-        return Ok(Err(MoveError::Duplicate { holder }));
+        return Ok(Err(Refused::Duplicate { holder }));
     }
     // The row of a lock that has ended goes, too: no later step deletes it, because the task is in another queue by then.
     tx.free_lock(task.q, task.lock.as_deref(), &task.id)?;
