@@ -92,10 +92,15 @@ const CHECKPOINT: &str = "checkpoint";
 
 /// Reads the letter of a script that writes for one run.
 fn written(value: Value) -> Result<Settled, BrokerError> {
-    match reply::text(value).as_deref() {
-        Some("o") => Ok(Settled::Ok),
-        Some("f") => Ok(Settled::Fenced),
-        Some("g") => Ok(Settled::Gone),
+    read_settled(Ok(value), 1).remove(0)
+}
+
+/// Returns the meaning of a letter that every script gives for a run.
+fn settled(letter: u8) -> Result<Settled, BrokerError> {
+    match letter {
+        b'o' => Ok(Settled::Ok),
+        b'f' => Ok(Settled::Fenced),
+        b'g' => Ok(Settled::Gone),
         _ => Err(reply::unexpected("an unknown letter")),
     }
 }
@@ -170,14 +175,11 @@ fn read_letters(answer: Result<Value, BrokerError>, size: usize) -> Vec<Result<u
 
 fn meaning(letter: u8, settlement: &Settlement) -> Result<Settled, BrokerError> {
     match letter {
-        b'o' => Ok(Settled::Ok),
         b'b' if settlement.resend => Ok(Settled::Ok),
         // The run ended before, and this outcome was not sent before: another outcome has ended the run.
         b'b' => Ok(Settled::Fenced),
         // A first send that succeeded has deleted the task, so no receipt of it is left.
         b'g' if settlement.resend && settlement.action == Action::Done => Ok(Settled::Ok),
-        b'g' => Ok(Settled::Gone),
-        b'f' => Ok(Settled::Fenced),
         b'e' => Err(BrokerError::new(
             BrokerErrorKind::Corrupt,
             format!("the key of task {} holds something else than a task", settlement.run.id),
@@ -190,19 +192,13 @@ fn meaning(letter: u8, settlement: &Settlement) -> Result<Settled, BrokerError> 
                 settlement.run.queue, settlement.run.id
             ),
         )),
-        _ => Err(reply::unexpected("an unknown letter")),
+        _ => settled(letter),
     }
 }
 
 /// Reads the letters of a script that extends runs; they mean the same as those of one that writes for a run.
 pub(super) fn read_settled(answer: Result<Value, BrokerError>, size: usize) -> Vec<Result<Settled, BrokerError>> {
-    let read = |letter: Result<u8, BrokerError>| match letter? {
-        b'o' => Ok(Settled::Ok),
-        b'f' => Ok(Settled::Fenced),
-        b'g' => Ok(Settled::Gone),
-        _ => Err(reply::unexpected("an unknown letter")),
-    };
-    read_letters(answer, size).into_iter().map(read).collect()
+    read_letters(answer, size).into_iter().map(|letter| settled(letter?)).collect()
 }
 
 /// Returns hash field `progress`: the fraction, a space, the note.
