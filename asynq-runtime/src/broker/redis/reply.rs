@@ -61,6 +61,14 @@ pub(super) fn number(value: &Value) -> Option<i64> {
     }
 }
 
+/// Reads an answer to `SCAN`: the cursor of the next step, and the keys of this one.
+pub(super) fn scanned(answer: Value) -> Result<(String, Vec<String>), BrokerError> {
+    let mut parts = array(answer)?.into_iter();
+    let cursor = parts.next().and_then(text).ok_or_else(|| unexpected("no cursor"))?;
+    let found = parts.next().map(array).transpose()?.unwrap_or_default();
+    Ok((cursor, found.into_iter().filter_map(text).collect()))
+}
+
 /// Returns the score of the only member of a `ZRANGE key 0 0 WITHSCORES`.
 pub(super) fn only_score(value: Value) -> Option<i64> {
     let mut values = array(value).ok()?;

@@ -65,12 +65,10 @@ impl RedisBroker {
         let mut restored = 0;
         for _ in 0..SCANS {
             let scan = Call::plain("SCAN").arg(&cursor).arg("MATCH").arg(GROUPS_AND_WAITING).arg("COUNT").arg(PER_SCAN);
-            let mut parts = reply::array(self.router.send_one(scan.beside(beside.to_owned())).await?)?.into_iter();
-            cursor = parts.next().and_then(reply::text).ok_or_else(|| reply::unexpected("no cursor"))?;
+            let (next, keys) = reply::scanned(self.router.send_one(scan.beside(beside.to_owned())).await?)?;
+            cursor = next;
             let mut found: HashMap<&str, Vec<String>> = HashMap::new();
-            for key in
-                parts.next().map(reply::array).transpose()?.unwrap_or_default().into_iter().filter_map(reply::text)
-            {
+            for key in keys {
                 waiting.extend(queue_with_waiting(&key).map(|queue| (QueueName::from_wire(queue), key.clone())));
                 let its_own = prefixes(&key).find_map(|prefix| served.get_key_value(prefix));
                 if let Some((prefix, _)) = its_own {

@@ -102,11 +102,7 @@ impl Inspect for RedisBroker {
             return Err(LockPage::nowhere());
         }
         let scan = Call::plain("SCAN").arg(cursor).arg("MATCH").arg(keys.pattern("unique:")).arg("COUNT").arg(KEYS);
-        let answer = self.looking().send_one(scan.beside(keys.pending())).await?;
-        let mut parts = reply::array(answer)?.into_iter();
-        let next = parts.next().and_then(reply::text).ok_or_else(|| reply::unexpected("no cursor"))?;
-        let found = parts.next().map(reply::array).transpose()?.unwrap_or_default();
-        let found: Vec<String> = found.into_iter().filter_map(reply::text).collect();
+        let (next, found) = reply::scanned(self.looking().send_one(scan.beside(keys.pending())).await?)?;
         let reads = found.iter().flat_map(|key| [Call::plain("GET").arg(key), Call::plain("PTTL").arg(key)]);
         let answers = if found.is_empty() { Vec::new() } else { self.looking().send(reads.collect()).await? };
         let mut locked: Vec<(String, String, Option<i64>)> = Vec::with_capacity(found.len());

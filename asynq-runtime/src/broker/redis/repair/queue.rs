@@ -49,11 +49,9 @@ impl RedisBroker {
         loop {
             let scan = Call::plain("SCAN").arg(&cursor).arg("MATCH").arg(&pattern).arg("COUNT").arg(1000);
             let scan = scan.beside(keys.pending());
-            let mut parts = reply::array(self.router.send_one(scan).await?)?.into_iter();
-            cursor = parts.next().and_then(reply::text).ok_or_else(|| reply::unexpected("no cursor"))?;
-            let found = parts.next().map(reply::array).transpose()?.unwrap_or_default();
-            let found: Vec<String> =
-                found.into_iter().filter_map(reply::text).filter(|key| is_its_own(keys, key)).collect();
+            let (next, mut found) = reply::scanned(self.router.send_one(scan).await?)?;
+            cursor = next;
+            found.retain(|key| is_its_own(keys, key));
             for slice in found.chunks(SLICE) {
                 if !self.step(keys, slice, step).await? {
                     return Ok(false);
