@@ -122,8 +122,8 @@ pub(super) fn read_outcomes(value: Value) -> Result<Vec<Outcome>, BrokerError> {
             b'c' => Err(Refused::IdConflict),
             b'w' => Err(Refused::Broker(foreign_group())),
             b'd' => {
-                let holder = parts.next().and_then(reply::text).filter(|id| !id.is_empty());
-                Err(Refused::Duplicate { holder: holder.map(|id| TaskId::from_wire(&id)) })
+                let holder = parts.next().and_then(reply::text).and_then(reply::id);
+                Err(Refused::Duplicate { holder })
             }
             _ => Err(Refused::Broker(reply::unexpected("an unknown outcome"))),
         });

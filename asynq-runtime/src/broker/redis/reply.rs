@@ -10,6 +10,7 @@ use super::{
     missing_command::missing_command,
     tls,
 };
+use crate::task::TaskId;
 
 /// Returns the error of an answer that no version of the scripts gives.
 pub(super) fn unexpected(detail: &str) -> BrokerError {
@@ -46,6 +47,11 @@ pub(super) fn bytes(value: Value) -> Option<Vec<u8>> {
 pub(super) fn text(value: Value) -> Option<String> {
     let bytes = bytes(value)?;
     Some(String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
+}
+
+/// Returns the id of a task that a script wrote; `None` for an empty text, which a script writes where there is no task.
+pub(super) fn id(text: String) -> Option<TaskId> {
+    (!text.is_empty()).then(|| TaskId::from_wire(&text))
 }
 
 /// Returns a number, written as one or as text; fractions are cut off.

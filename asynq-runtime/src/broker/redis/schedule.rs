@@ -22,7 +22,7 @@ use crate::{
         BrokerError, Candidate, EntryId, EntryPlan, EntryState, Lead, Page, PlanChange, Planned, Schedules, Tick,
         Ticked,
     },
-    task::{QueueName, SchedulerEnqueueEvent, SchedulerEntry, TaskId},
+    task::{QueueName, SchedulerEnqueueEvent, SchedulerEntry},
 };
 
 /// Time to keep the history of an entry after its last enqueue; Go keeps it for ever.
@@ -166,14 +166,13 @@ fn read_state(parts: Vec<Value>) -> Result<Option<EntryState>, BrokerError> {
         at.ok_or_else(|| reply::unexpected("no time of an entry"))
     };
     let text = |value| reply::text(value).unwrap_or_default();
-    let previous = text(previous);
     Ok(Some(EntryState {
         now: instant(&now)?,
         last: instant(&last)?,
         spec: text(spec),
         zone: text(zone),
         revision: text(revision).parse().unwrap_or_default(),
-        previous: (!previous.is_empty()).then(|| TaskId::from_wire(&previous)),
+        previous: reply::text(previous).and_then(reply::id),
         paused: reply::number(&paused) == Some(1),
     }))
 }

@@ -113,10 +113,7 @@ fn read_end(value: Value, set: &TaskSet) -> Result<(), SetError> {
         "o" => Ok(()),
         "l" => Err(SetError::Lost),
         "c" => Err(Refused::IdConflict.into()),
-        "d" => {
-            let holder = (!detail.is_empty()).then(|| TaskId::from_wire(&detail));
-            Err(Refused::Duplicate { holder }.into())
-        }
+        "d" => Err(Refused::Duplicate { holder: reply::id(detail) }.into()),
         "w" => Err(BrokerError::new(
             BrokerErrorKind::Corrupt,
             format!(

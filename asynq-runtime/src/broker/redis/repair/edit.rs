@@ -47,8 +47,7 @@ impl RedisBroker {
             let (word, holder) = (answer.next(), answer.next().and_then(reply::text));
             let word = word.ok_or_else(|| reply::unexpected("no word"))?;
             if word == redis::Value::BulkString(b"duplicate".to_vec()) {
-                let holder = holder.filter(|holder| !holder.is_empty()).map(|holder| TaskId::from_wire(&holder));
-                return Err(EditError::Duplicate { holder });
+                return Err(EditError::Duplicate { holder: holder.and_then(reply::id) });
             }
             if let Some(changed) = read_changed(word)? {
                 return Ok(changed);

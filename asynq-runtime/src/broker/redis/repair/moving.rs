@@ -234,10 +234,7 @@ impl RedisBroker {
             "done" => Ok(true),
             "over" => Ok(false),
             "conflict" => Err(Refused::IdConflict),
-            "duplicate" => {
-                let holder = holder.filter(|holder| !holder.is_empty()).map(|holder| TaskId::from_wire(&holder));
-                Err(Refused::Duplicate { holder })
-            }
+            "duplicate" => Err(Refused::Duplicate { holder: holder.and_then(reply::id) }),
             _ => Err(reply::unexpected("an unknown word").into()),
         }
     }

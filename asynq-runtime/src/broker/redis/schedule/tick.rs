@@ -19,7 +19,7 @@ use crate::{
             span::whole_seconds,
         },
     },
-    task::{TaskId, TaskState},
+    task::TaskState,
 };
 
 impl RedisBroker {
@@ -84,7 +84,6 @@ fn read_ticked(answer: Value, tick: &Tick) -> Result<Ticked, BrokerError> {
     let mut parts = reply::array(answer)?.into_iter();
     let mut next = || parts.next().and_then(reply::text).unwrap_or_default();
     let (code, detail) = (next(), next());
-    let id = |id: &str| (!id.is_empty()).then(|| TaskId::from_wire(id));
     match code.as_str() {
         "o" => {
             let state = match detail.as_str() {
@@ -110,9 +109,9 @@ fn read_ticked(answer: Value, tick: &Tick) -> Result<Ticked, BrokerError> {
             }
             Ok(Ticked::Duplicate)
         }
-        "k" => id(&detail).map(Ticked::Skipped).ok_or_else(|| reply::unexpected("no id")),
+        "k" => reply::id(detail).map(Ticked::Skipped).ok_or_else(|| reply::unexpected("no id")),
         "c" => Ok(Ticked::Refused(Refused::IdConflict)),
-        "u" => Ok(Ticked::Refused(Refused::Duplicate { holder: id(&detail) })),
+        "u" => Ok(Ticked::Refused(Refused::Duplicate { holder: reply::id(detail) })),
         "w" => Err(BrokerError::new(
             BrokerErrorKind::Corrupt,
             format!(
