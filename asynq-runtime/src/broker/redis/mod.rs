@@ -82,6 +82,7 @@ use self::{
     dequeue_room::DequeueRoom,
     evictions::Evictions,
     hold::Hold,
+    identity::info_field,
     io::Io,
     last_look::LastLooks,
     maintain::Sweeps,
@@ -386,7 +387,7 @@ async fn check_eviction(router: &Router, allowed: bool) -> Result<(), BrokerErro
         // A server that does not tell its policy is used: the warning below leaves the check to the operator.
         let info = info.map_err(|error| refused = refused.take().or(Some(error)));
         let info = info.ok().and_then(reply::text).unwrap_or_default();
-        let policy = info.lines().find_map(|line| line.strip_prefix("maxmemory_policy:")).unwrap_or_default().trim();
+        let policy = info_field(&info, "maxmemory_policy").unwrap_or_default();
         if !matches!(policy, "" | "noeviction") {
             return Err(BrokerError::new(
                 BrokerErrorKind::Config,
