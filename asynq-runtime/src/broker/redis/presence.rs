@@ -93,9 +93,7 @@ impl Presence for RedisBroker {
             };
             servers.push(ServerState { info, workers, clock_ahead });
         }
-        servers.sort_by(|a, b| {
-            (&a.info.host, a.info.pid, &a.info.server_id).cmp(&(&b.info.host, b.info.pid, &b.info.server_id))
-        });
+        ServerState::sort(&mut servers);
         Ok(servers)
     }
 

@@ -112,9 +112,7 @@ impl Presence for SqliteBroker {
                 ServerState::new(info, unpack(&workers.unwrap_or_default()))
             })
             .collect::<Vec<_>>();
-        servers.sort_by(|a, b| {
-            (&a.info.host, a.info.pid, &a.info.server_id).cmp(&(&b.info.host, b.info.pid, &b.info.server_id))
-        });
+        ServerState::sort(&mut servers);
         Ok(servers)
     }
 
