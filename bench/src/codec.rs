@@ -4,6 +4,8 @@ use std::{hint::black_box, time::Instant};
 
 use asynq_runtime::{prelude::*, testing};
 
+use crate::median::Median;
+
 /// How often both ways are measured, in turns, and the round trips of each measurement.
 const EXTENT: (usize, u32) = (21, 1_000);
 /// The extent of a quick run.
@@ -50,19 +52,16 @@ async fn line<J: Job + Clone>(job: J, (rounds, trips): (usize, u32)) -> Result<(
         for _ in 0..trips {
             black_box(testing::run_in(&ctx, job.clone()).await);
         }
-        ours.push(begun.elapsed() / trips);
+        ours.push(begun.elapsed().as_nanos() as f64 / f64::from(trips));
         let begun = Instant::now();
         for _ in 0..trips {
             let payload = bytes::Bytes::from(postcard::to_allocvec(&black_box(job.clone()))?);
             black_box(postcard::from_bytes::<J>(&payload)?.run(&ctx).await);
         }
-        plain.push(begun.elapsed() / trips);
+        plain.push(begun.elapsed().as_nanos() as f64 / f64::from(trips));
     }
     let bytes = postcard::to_allocvec(&job)?.len();
-    let [ours, plain] = [ours, plain].map(|mut times| {
-        times.sort();
-        times[rounds / 2].as_nanos()
-    });
+    let [ours, plain] = [ours, plain].map(|times| Median::of(times).map_or(0, |median| median.figure as u64));
     let percent = ours * 100 / plain.max(1);
     println!("{:<16}{bytes:>8}{ours:>10}{plain:>14}{:>9}%{:>16}", J::NAME, percent, ours.saturating_sub(plain));
     Ok(())

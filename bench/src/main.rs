@@ -4,6 +4,7 @@ mod codec;
 mod cost;
 mod limit;
 mod measured;
+mod median;
 mod meter;
 mod order;
 mod page;

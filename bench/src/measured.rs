@@ -6,7 +6,10 @@ use asynq_runtime::prelude::BoxError;
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-use crate::order::Order;
+use crate::{median::Median, order::Order};
+
+/// The name of the earliest start after its time. No run may begin a task too early, so that the least of several runs stands for all.
+pub(crate) const EARLIEST: &str = "earliest ms";
 
 /// The figures of one run; `None` for a figure that the run does not have.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -62,12 +65,10 @@ impl Measured {
     /// There is no run.
     pub(crate) fn median(runs: &[Self]) -> Result<Self, BoxError> {
         let middle = |figure: &dyn Fn(&Self) -> Option<f64>| {
-            let mut figures: Vec<f64> = runs.iter().filter_map(figure).collect();
-            figures.sort_by(f64::total_cmp);
-            figures.get(figures.len() / 2).copied()
+            Median::of(runs.iter().filter_map(figure)).map(|median| median.figure)
         };
         let first = runs.first().ok_or("nothing was measured")?;
-        let more = first.more.keys().map(|name| (name, middle(&|run| run.more.get(name).copied())));
+        let more = first.more.keys().map(|name| (name, Self::median_of(runs, name)));
         Ok(Self {
             order: first.order.clone(),
             rate: middle(&|run| run.rate),
@@ -79,8 +80,14 @@ impl Measured {
             broker_commands: middle(&|run| run.broker_commands),
             own_cpu_us: middle(&|run| run.own_cpu_us),
             peak_rss_mib: middle(&|run| run.peak_rss_mib),
-            more: more.filter_map(|(name, figure)| Some((name.clone(), figure?))).collect(),
+            more: more.filter_map(|(name, median)| Some((name.clone(), median?.figure))).collect(),
         })
+    }
+
+    /// Returns the median of a figure that only this workload has.
+    fn median_of(runs: &[Self], name: &str) -> Option<Median> {
+        let figures = runs.iter().filter_map(|run| run.more.get(name).copied());
+        if name == EARLIEST { Median::least_of(figures) } else { Median::of(figures) }
     }
 
     /// Returns the cells of its row, under [`HEAD`].
@@ -123,7 +130,7 @@ pub(crate) enum Figure {
 
 impl Figure {
     /// Returns this figure of a run.
-    pub(crate) fn of(self, run: &Measured) -> Option<f64> {
+    fn of(self, run: &Measured) -> Option<f64> {
         match self {
             Self::Rate => run.rate,
             Self::Time => run.rate.map(|rate| 1e6 / rate),
@@ -133,6 +140,14 @@ impl Figure {
             Self::OwnCpu => run.own_cpu_us,
             Self::Rss => run.peak_rss_mib,
             Self::More(name) => run.more.get(name).copied(),
+        }
+    }
+
+    /// Returns the median of this figure over the runs of one order, and the least of [`EARLIEST`].
+    pub(crate) fn median(self, runs: &[Measured]) -> Option<Median> {
+        match self {
+            Self::More(name) => Measured::median_of(runs, name),
+            _ => Median::of(runs.iter().filter_map(|run| self.of(run))),
         }
     }
 }
@@ -181,4 +196,16 @@ pub(crate) fn table(runs: &[Measured]) -> String {
         text.push('\n');
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_run_that_began_too_early_is_seen_beside_two_that_did_not() {
+        let runs = [0.4, -0.1, 0.7].map(|earliest| Measured::default().with(EARLIEST, earliest));
+        assert_eq!(Figure::More(EARLIEST).median(&runs).map(|median| median.figure), Some(-0.1));
+        assert_eq!(Measured::median(&runs).unwrap().more[EARLIEST], -0.1);
+    }
 }

@@ -1,36 +1,11 @@
 //! The table of the comparison.
 
 use super::{
-    Extent, Found, OURS, Table,
+    Extent, OURS, Table,
     plan::{ROWS, Row},
     program::{ASYNQ, Program},
 };
-use crate::{
-    measured::{Figure, short},
-    suite,
-};
-
-/// Median and spread of a figure over the runs.
-#[derive(Debug, Clone, Copy)]
-struct Median {
-    figure: f64,
-    /// Half of the distance from the least to the greatest, as a share of the median.
-    spread: f64,
-}
-
-impl Median {
-    fn of(found: Option<&Found>, figure: Figure) -> Option<Self> {
-        let mut figures: Vec<f64> = found?.runs.iter().filter_map(|run| figure.of(run)).collect();
-        figures.sort_by(f64::total_cmp);
-        let (least, greatest) = (figures.first()?, figures.last()?);
-        let middle = figures[figures.len() / 2];
-        Some(Self { figure: middle, spread: if middle == 0.0 { 0.0 } else { (greatest - least) / 2.0 / middle } })
-    }
-
-    fn formatted(self) -> String {
-        format!("{} ±{:.0} %", short(self.figure), self.spread * 100.0)
-    }
-}
+use crate::{median::Median, suite};
 
 /// Returns the section of RESULTS.md without its heading.
 pub(super) fn section(extent: &Extent, facts: &str, programs: &[Program], skipped: &[String], table: &Table) -> String {
@@ -69,12 +44,12 @@ pub(super) fn section(extent: &Extent, facts: &str, programs: &[Program], skippe
 }
 
 fn cells(row: &Row, programs: &[Program], table: &Table, notes: &mut Vec<String>) -> Vec<String> {
-    let ours = Median::of(table.get(&(OURS, row.key)), row.figure);
+    let ours = table.get(&(OURS, row.key)).and_then(|found| row.figure.median(&found.runs));
     let mut cells = vec![row.title.to_owned(), ours.map(Median::formatted).unwrap_or_default()];
     let mut beside_asynq = None;
     for program in programs {
         let found = table.get(&(program.name, row.key));
-        let theirs = Median::of(found, row.figure);
+        let theirs = found.and_then(|found| row.figure.median(&found.runs));
         let missing = found.and_then(|found| found.missing.as_ref());
         let times = ours.zip(theirs).map(|(ours, theirs)| row.figure.times(ours.figure, theirs.figure));
         // A quotient of zeros is left out.

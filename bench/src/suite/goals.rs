@@ -1,9 +1,13 @@
 //! The figures to reach, and whether they are reached.
 
 use super::Found;
-use crate::measured::{
-    Figure::{self, BrokerCpu, More, OwnCpu, P50, P99, Rate, Rss, Time},
-    short,
+use crate::{
+    measured::{
+        EARLIEST,
+        Figure::{self, BrokerCpu, More, OwnCpu, P50, P99, Rate, Rss, Time},
+        short,
+    },
+    median::Median,
 };
 
 /// The goal for a figure: the figure itself, or its share of the same figure of another run.
@@ -34,7 +38,7 @@ struct Goal {
 #[derive(Debug)]
 pub(super) struct Judged {
     pub(super) row: &'static str,
-    pub(super) measured: Option<f64>,
+    pub(super) measured: Option<Median>,
     pub(super) beside: Option<f64>,
     pub(super) share: Option<f64>,
     pub(super) to_reach: String,
@@ -91,9 +95,9 @@ const GOALS: &[Goal] = &[
     goal("wait, Redis, same process, p99, ms", "redis wait same", P99, AtMost(2.0)),
     goal("wait, SQLite, worked by another process, p99, ms", "sqlite wait process", P99, AtMost(3.0)),
     goal("wait, SQLite, same process, p99, ms", "sqlite wait same", P99, AtMost(3.0)),
-    goal("delayed, Redis, earliest start after due, ms", "redis delayed", More("earliest ms"), AtLeast(0.0)),
+    goal("delayed, Redis, earliest start after due, ms", "redis delayed", More(EARLIEST), AtLeast(0.0)),
     goal("delayed, Redis, p99 late, ms", "redis delayed", P99, AtMost(5.0)).reach_for(2.0),
-    goal("delayed, SQLite, earliest start after due, ms", "sqlite delayed", More("earliest ms"), AtLeast(0.0)),
+    goal("delayed, SQLite, earliest start after due, ms", "sqlite delayed", More(EARLIEST), AtLeast(0.0)),
     goal("delayed, SQLite, p99 late, ms", "sqlite delayed", P99, AtMost(5.0)),
     goal("idle, Redis, broker commands per second", "redis idle", More("commands per second"), AtMost(3.0)).reach_for(1.0),
     goal("idle, Redis, CPU of the worker, %", "redis idle", More("CPU %"), AtMost(0.1)),
@@ -123,9 +127,10 @@ pub(super) fn judge(found: &Found) -> Vec<Judged> {
 }
 
 fn judge_one(goal: &Goal, found: &Found) -> Judged {
-    let figure = |key: &str| found.get(key).and_then(|run| goal.figure.of(run));
-    let (measured, beside) = (figure(goal.key), figure(goal.beside));
-    let share = measured.zip(beside).map(|(measured, beside)| measured / beside);
+    let median = |key: &str| found.get(key).and_then(|runs| goal.figure.median(runs));
+    let (measured, beside) = (median(goal.key), median(goal.beside).map(|median| median.figure));
+    let figure = measured.map(|median| median.figure);
+    let share = figure.zip(beside).map(|(figure, beside)| figure / beside);
     let (at_least, of_share, bound) = match goal.rule {
         AtLeast(bound) => (true, false, bound),
         AtMost(bound) => (false, false, bound),
@@ -143,7 +148,7 @@ fn judge_one(goal: &Goal, found: &Found) -> Judged {
         share,
         to_reach: formatted(bound),
         reach_for: goal.reach_for.map(formatted).unwrap_or_default(),
-        reached: if of_share { share } else { measured }
+        reached: if of_share { share } else { figure }
             .map(|figure| if at_least { figure >= bound } else { figure <= bound }),
     }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use asynq_runtime::prelude::BoxError;
 
 use super::{Extent, Found, plan::Planned, plot};
-use crate::order::Order;
+use crate::{measured::Figure, order::Order};
 
 /// A size that grows, step by step.
 pub(super) struct Axis {
@@ -93,8 +93,8 @@ pub(super) fn draw(found: &Found, folder: &Path) -> Result<(), BoxError> {
     for axis in AXES {
         let lines = BROKERS.map(|broker| {
             let points = axis.steps.iter().filter_map(|(value, _)| {
-                let rate = found.get(&key(broker, axis, *value))?.rate?;
-                Some((*value as f64, 1e6 / rate))
+                let time = Figure::Time.median(found.get(&key(broker, axis, *value))?)?;
+                Some((*value as f64, time.figure))
             });
             (broker, points.collect::<Vec<_>>())
         });

@@ -45,8 +45,8 @@ impl Extent {
     }
 }
 
-/// The medians, by the plan's keys.
-pub(crate) type Found = BTreeMap<String, Measured>;
+/// The runs, by the plan's keys.
+pub(crate) type Found = BTreeMap<String, Vec<Measured>>;
 
 /// Runs the plan and writes the page.
 ///
@@ -60,21 +60,17 @@ pub(crate) async fn all(extent: &Extent) -> Result<(), BoxError> {
     let rounds = (0..extent.runs).flat_map(once_more);
 
     let progress = Progress::new(rounds.clone().count());
-    let (mut runner, mut runs, mut failures) = (Runner::default(), BTreeMap::<_, Vec<_>>::new(), Vec::new());
+    let (mut runner, mut found, mut failures) = (Runner::default(), Found::new(), Vec::new());
     for planned in rounds {
         progress.show(planned);
         match runner.once(&planned.order).await {
-            Ok(measured) => runs.entry(planned.key.clone()).or_default().push(measured),
+            Ok(measured) => found.entry(planned.key.clone()).or_default().push(measured),
             Err(error) => failures.push(error.to_string()),
         }
     }
     runner.end().await?;
     progress.bar.finish_and_clear();
 
-    let mut found = Found::new();
-    for (key, runs) in &runs {
-        found.insert(key.clone(), Measured::median(runs)?);
-    }
     fs::create_dir_all(&extent.folder)?;
     growth::draw(&found, &extent.folder)?;
     let mut page = report::page(extent, &facts, &plan, &found, &failures, began.elapsed());

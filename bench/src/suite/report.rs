@@ -8,7 +8,10 @@ use super::{
     growth::{self, AXES, BROKERS, LIMIT},
     plan::Planned,
 };
-use crate::measured::{HEAD, short};
+use crate::{
+    measured::{Figure, HEAD, Measured, short},
+    median::Median,
+};
 
 /// Written by hand: the reasons why figures fall short.
 const NOTES: &str = "NOTES.md";
@@ -32,11 +35,13 @@ pub(super) fn page(
     }
 
     page += "\n## Figures to reach\n\n";
-    page += "*Beside* is the limit of the broker for the same tasks, or the same run without the million or with one queue; *share* is of that.\n\n";
+    page += "*Beside* is the limit of the broker for the same tasks, or the same run without the million or with one queue; *share* is of that. \
+             *Spread* is half of the range of the runs; there is none of one run. Latencies and waits are of 100 tasks a run, so that p99 is the second longest. \
+             The earliest start is that of all runs.\n\n";
     let judged = goals::judge(found);
     let reached = judged.iter().filter(|judged| judged.reached == Some(true)).count();
     page += &format!("Reached: {reached} of {}.\n\n", judged.len());
-    let head = ["figure", "measured", "beside", "share", "to reach", "reach for", "reached"];
+    let head = ["figure", "measured", "beside", "share", "to reach", "reach for", "reached", "spread"];
     page += &table(&head, judged.iter().map(cells));
 
     if let Ok(notes) = fs::read_to_string(super::folder().join(NOTES)) {
@@ -55,27 +60,33 @@ pub(super) fn page(
         page += &table(
             &head,
             axis.steps.iter().map(|(value, _)| {
-                let run = |name| found.get(&growth::key(name, axis, *value));
-                let runs = [run(BROKERS[0]), run(BROKERS[1]), run(LIMIT)];
-                let time = |at: usize| formatted(runs[at].and_then(|run| run.rate).map(|rate| 1e6 / rate));
-                let cpu = |at: usize| {
-                    formatted(runs[at].and_then(|run| Some(run.own_cpu_us? + run.broker_cpu_us.unwrap_or(0.0))))
+                let median = |name, figure: Figure| {
+                    let runs = found.get(&growth::key(name, axis, *value))?;
+                    figure.median(runs).map(|median| median.figure)
                 };
-                let tasks = runs[0].map(|run| run.order.n.to_string()).unwrap_or_default();
-                [value.to_string(), tasks, time(0), cpu(0), time(2), time(1), cpu(1)]
+                let time = |name| formatted(median(name, Figure::Time));
+                let cpu = |name| {
+                    let broker = median(name, Figure::BrokerCpu).unwrap_or(0.0);
+                    formatted(median(name, Figure::OwnCpu).map(|own| own + broker))
+                };
+                let [redis, sqlite] = BROKERS;
+                let tasks = found.get(&growth::key(redis, axis, *value)).and_then(|runs| runs.first());
+                let tasks = tasks.map(|run| run.order.n.to_string()).unwrap_or_default();
+                [value.to_string(), tasks, time(redis), cpu(redis), time(LIMIT), time(sqlite), cpu(sqlite)]
             }),
         );
     }
 
     page += "\n## Every run\n\n`broker us`, `commands` and `own us` are per task: CPU of Redis, its commands, and CPU of the measured process.\n\n";
-    page += &table(&HEAD, plan.iter().filter_map(|planned| Some(found.get(&planned.key)?.cells())));
+    page +=
+        &table(&HEAD, plan.iter().filter_map(|planned| Some(Measured::median(found.get(&planned.key)?).ok()?.cells())));
     page
 }
 
-fn cells(judged: &Judged) -> [String; 7] {
+fn cells(judged: &Judged) -> [String; 8] {
     [
         judged.row.to_owned(),
-        formatted(judged.measured),
+        formatted(judged.measured.map(|median| median.figure)),
         formatted(judged.beside),
         judged.share.map(|share| format!("{:.0} %", share * 100.0)).unwrap_or_default(),
         judged.to_reach.clone(),
@@ -86,6 +97,7 @@ fn cells(judged: &Judged) -> [String; 7] {
             None => "not measured",
         }
         .to_owned(),
+        judged.measured.map(Median::spread).unwrap_or_default(),
     ]
 }
 

@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 
 use super::Workload;
 use crate::{
-    measured::Measured,
+    measured::{EARLIEST, Measured},
     meter,
     order::Order,
     queue,
@@ -56,7 +56,7 @@ impl Workload for Delayed {
         }
         running.shutdown().await?;
         let measured = Measured { peak_rss_mib: meter::peak_rss_mib(), ..Measured::of(order) };
-        Ok(measured.spread(&micros).with("earliest ms", earliest as f64 / 1e6))
+        Ok(measured.spread(&micros).with(EARLIEST, earliest as f64 / 1e6))
     }
 }
 
