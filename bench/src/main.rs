@@ -93,7 +93,6 @@ fn cost_command() -> Command {
             "What one call costs while queues, groups, tasks, workers or bytes grow; puts its tables into RESULTS.md",
         )
         .arg(size("max", "No size is larger").default_value("100000"))
-        .arg(size("seconds", "How long an idle worker is looked at").default_value("10"))
         .arg(
             Arg::new("only")
                 .long("only")
@@ -221,7 +220,6 @@ fn growth(matches: &ArgMatches) -> Result<cost::Extent, BoxError> {
     Ok(cost::Extent {
         max: number("max")?,
         only: matches.get_many("only").unwrap_or_default().cloned().collect(),
-        seconds: number("seconds")?,
         json: matches.get_flag("json"),
         folder: matches.get_one("out").cloned().unwrap_or_else(|| suite::folder().to_owned()),
     })

@@ -38,8 +38,6 @@ pub(crate) struct Extent {
     pub(crate) max: u64,
     /// Parts of the names of the rows to measure; all of them if empty.
     pub(crate) only: Vec<String>,
-    /// Seconds for which an idle worker is watched.
-    pub(crate) seconds: u64,
     /// Prints a line of JSON per size instead of tables.
     pub(crate) json: bool,
     /// Folder of RESULTS.md.
@@ -118,7 +116,6 @@ const ROWS: &[Row] = &[
 struct Stage {
     order: Order,
     client: Client,
-    seconds: u64,
 }
 
 impl Stage {
@@ -173,7 +170,7 @@ pub(crate) async fn grow(extent: &Extent) -> Result<(), BoxError> {
             let broker = RunBroker::start(row.broker)?;
             let order = broker.order(&Order { payload_bytes: 100, n: size, concurrency: 10, ..Order::default() });
             let client = Client::connect(&order.url).await?;
-            let stage = Stage { order, client, seconds: extent.seconds };
+            let stage = Stage { order, client };
             let spent = match (row.measure)(&stage, size).await {
                 Ok(spent) => spent,
                 Err(error) => {

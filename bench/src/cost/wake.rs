@@ -14,14 +14,13 @@ use crate::{
     order::Order,
     queue,
     task::{Seen, Starts, next_start, note, stamp, task, unix_nanos},
+    workload::{CYCLE, SETTLES},
 };
 
 /// Enqueues that are counted, and as many before them.
 const TASKS: u64 = 20;
 /// Tasks that come at once.
 const MANY: u64 = 20_000;
-/// Within this time after its start a worker has asked everything once.
-const SETTLES: Duration = Duration::from_secs(4);
 
 /// Measures one enqueue, up to the run, beside `workers` idle workers that each serve all of `queues` queues.
 pub(super) async fn beside(stage: &Stage, workers: u64, queues: u64) -> Result<Spent, BoxError> {
@@ -64,9 +63,9 @@ pub(super) async fn without_tasks(stage: &Stage, worker: ServerBuilder) -> Resul
     let running = worker.build().await?.start().await?;
     tokio::time::sleep(SETTLES).await;
     let (meter, counter) = (Meter::start(&stage.order)?, stage.count()?);
-    tokio::time::sleep(Duration::from_secs(stage.seconds)).await;
-    let spent = counter.stop(stage.seconds)?;
-    let cpu_ms = meter.stop()?.own_cpu_us / 1e3 / stage.seconds as f64;
+    tokio::time::sleep(Duration::from_secs(CYCLE)).await;
+    let spent = counter.stop(CYCLE)?;
+    let cpu_ms = meter.stop()?.own_cpu_us / 1e3 / CYCLE as f64;
     running.shutdown().await?;
     Ok(Spent { ms: cpu_ms, ..spent })
 }

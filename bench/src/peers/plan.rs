@@ -4,6 +4,7 @@ use super::Extent;
 use crate::{
     measured::Figure::{self, BrokerCpu, More, OwnCpu, P50, P99, Rate},
     order::Order,
+    workload::CYCLE,
 };
 
 /// A run that every library makes.
@@ -71,8 +72,6 @@ impl Figure {
 /// Bytes of a large payload.
 const LARGE: usize = 100_000;
 const MANY_QUEUES: u64 = 1_000;
-/// Seconds for which an idle worker is watched.
-const IDLE: u64 = 10;
 /// Queues, tasks and seconds of a quick run.
 const FEW_QUEUES: u64 = 20;
 const FEW: u64 = 200;
@@ -90,7 +89,7 @@ pub(super) fn plan(extent: &Extent) -> Vec<Planned> {
     let plain = |_: &mut Order| {};
     let large = |order: &mut Order| order.payload_bytes = LARGE;
     let queues = |order: &mut Order| order.queues = Some(if extent.quick { FEW_QUEUES } else { MANY_QUEUES });
-    let seconds = Some(if extent.quick { 1 } else { IDLE });
+    let seconds = Some(if extent.quick { 1 } else { CYCLE });
 
     add("enqueue", "enqueue", 20_000, 1, &plain);
     add("enqueue 64", "enqueue-concurrent", 100_000, 64, &plain);
@@ -113,9 +112,23 @@ pub(super) fn plan(extent: &Extent) -> Vec<Planned> {
     add("drain 100, backlog", "drain", 100_000, 100, &|order| {
         order.among = Some(if extent.quick { 5 * FEW } else { extent.waiting });
     });
-    // The backlog takes longer to fill than all the rest.
-    for planned in plan.iter_mut().filter(|planned| planned.order.among.is_some()) {
+    // The backlog takes longer to fill than all the rest, and a whole cycle of an idle worker differs little from the next.
+    for planned in plan.iter_mut().filter(|planned| planned.order.among.is_some() || planned.order.workload == "idle") {
         planned.times = 1;
     }
     plan
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn idle_workers_are_watched_once_and_for_a_whole_cycle() {
+        let only = Vec::new();
+        let plan = plan(&Extent { runs: 3, quick: false, waiting: 1, only, json: true, folder: "bench".into() });
+        let idle: Vec<_> = plan.iter().filter(|planned| planned.order.workload == "idle").collect();
+        assert_eq!(idle.len(), 2, "{idle:?}");
+        assert!(idle.iter().all(|planned| planned.times == 1 && planned.order.seconds == Some(CYCLE)), "{idle:?}");
+    }
 }

@@ -16,6 +16,7 @@ use crate::{
     meter::{Meter, Usage},
     order::Order,
     suite,
+    workload::{CYCLE, SETTLES},
 };
 
 /// A library to compare with: its program is in `bench/peers`.
@@ -117,8 +118,6 @@ impl Default for Answer {
     }
 }
 
-/// Within this time after its start an idle worker has done everything once.
-const SETTLES: Duration = Duration::from_secs(2);
 /// A program that takes longer has failed.
 const PATIENCE: Duration = Duration::from_secs(1_800);
 
@@ -237,7 +236,7 @@ impl Program {
         let looked = async {
             tokio::time::sleep(SETTLES).await;
             let meter = Meter::start(order)?;
-            tokio::time::sleep(Duration::from_secs(order.seconds.unwrap_or(1))).await;
+            tokio::time::sleep(Duration::from_secs(order.seconds.unwrap_or(CYCLE))).await;
             meter.stop()
         };
         tokio::select! {

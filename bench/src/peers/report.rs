@@ -5,14 +5,14 @@ use super::{
     plan::{ROWS, Row},
     program::{ASYNQ, Program},
 };
-use crate::{median::Median, suite};
+use crate::{median::Median, suite, workload::CYCLE};
 
 /// Returns the section of RESULTS.md without its heading.
 pub(super) fn section(extent: &Extent, facts: &str, programs: &[Program], skipped: &[String], table: &Table) -> String {
     let mut text = facts.to_owned();
     text += &format!("- load of the machine at the end: {}\n", suite::load());
     text += &format!(
-        "- medians of {} runs in turns on one redis-server (the backlog of {} tasks: one run); ± is half of the range\n",
+        "- medians of {} runs in turns on one redis-server (the backlog of {} tasks and the idle workers, which are watched for {CYCLE} s: one run); ± is half of the range\n",
         extent.runs, extent.waiting
     );
     text += "- the profile `plain` is that of `cargo build --release` in a new program\n";

@@ -1,7 +1,10 @@
 //! The runs of the page, in the order of one round: runs that are compared stand side by side.
 
 use super::Extent;
-use crate::order::{Order, Source};
+use crate::{
+    order::{Order, Source},
+    workload::CYCLE,
+};
 
 /// One run, and the key by which goals name it.
 #[derive(Debug, Clone)]
@@ -19,8 +22,7 @@ const BESIDE: u64 = 40_000;
 /// Bytes of a large payload, and how many tasks have one.
 const LARGE: usize = 100_000;
 const LARGE_TASKS: u64 = 4_000;
-/// Seconds of an idle worker, of four busy processes, and of jobs that only compute: these outlast a lease.
-const IDLE: u64 = 10;
+/// Seconds of four busy processes, and of jobs that only compute: these outlast a lease.
 const BUSY: u64 = 4;
 const COMPUTE: u64 = 36;
 
@@ -93,13 +95,27 @@ pub(super) fn plan(extent: &Extent) -> Vec<Planned> {
         add(&format!("{broker} wait process"), "wait", 100, 10, &from(Source::Process));
         add(&format!("{broker} wait same"), "wait", 100, 10, &from(Source::Same));
         add(&format!("{broker} delayed"), "delayed", 100, 10, &plain);
-        add(&format!("{broker} idle"), "idle", 0, 10, &|order| order.seconds = seconds(IDLE));
+        add(&format!("{broker} idle"), "idle", 0, 10, &|order| order.seconds = seconds(CYCLE));
         add(&format!("{broker} blocking"), "blocking", 0, 16, &|order| {
             (order.n, order.seconds) = (16, seconds(COMPUTE));
         });
     }
-    for planned in plan.iter_mut().filter(|planned| planned.order.workload == "blocking") {
+    // These take as long as all others, and differ little from run to run.
+    for planned in plan.iter_mut().filter(|planned| ["idle", "blocking"].contains(&planned.order.workload.as_str())) {
         planned.times = 1;
     }
     plan
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn idle_workers_are_watched_once_and_for_a_whole_cycle() {
+        let plan = plan(&Extent { runs: 3, quick: false, folder: "bench".into() });
+        let idle: Vec<_> = plan.iter().filter(|planned| planned.order.workload == "idle").collect();
+        assert_eq!(idle.len(), 2, "{idle:?}");
+        assert!(idle.iter().all(|planned| planned.times == 1 && planned.order.seconds == Some(CYCLE)), "{idle:?}");
+    }
 }
