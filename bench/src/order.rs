@@ -2,6 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+/// The length of a task's JSON unless a run is about others.
+const PAYLOAD: u64 = 100;
+
 /// One run of one workload on one broker.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Order {
@@ -18,7 +21,7 @@ pub(crate) struct Order {
     pub(crate) concurrency: usize,
     /// The length of a task's JSON.
     pub(crate) payload_bytes: usize,
-    /// Tasks per call, where one call takes several.
+    /// Tasks per call, or per script or commit of a limit, where these are several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) batch: Option<usize>,
     /// The process that enqueues.
@@ -87,11 +90,13 @@ impl Order {
                 Source::Script => " plain script",
             };
         }
+        let batch = if self.workload.starts_with("limit-") { "per group" } else { "per call" };
         let figures = [
-            (self.batch.map(|n| n as u64), "per call"),
+            (self.batch.map(|n| n as u64), batch),
             (self.present, "present"),
             (self.among, "waiting"),
             (self.queues, "queues"),
+            (Some(self.payload_bytes as u64).filter(|bytes| *bytes != PAYLOAD), "bytes"),
         ];
         for (figure, name) in figures {
             label += &figure.map(|figure| format!(", {figure} {name}")).unwrap_or_default();

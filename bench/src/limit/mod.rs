@@ -1,9 +1,11 @@
 //! Measures the limit of a broker for the same tasks: throwaway scripts that do asynq's data-structure work and nothing else,
-//! sent by a lean blocking client; and on a SQLite file the least that a queue has to do there. No receipts, no typed jobs.
+//! sent by a lean blocking client, so that Redis always has one to run; and on a SQLite file the least that a queue has to do
+//! there. No receipts, no typed jobs.
 
 mod file;
 mod resp;
 mod scripts;
+mod turns;
 
 use std::time::Instant;
 
@@ -12,21 +14,20 @@ use asynq_runtime::prelude::*;
 use hdrhistogram::Histogram;
 
 pub(crate) use self::scripts::Script;
-use self::{
-    file::File,
-    scripts::{Task, Tasks},
-};
+use self::{file::File, scripts::Tasks, turns::Turns};
 use crate::{
     measured::Measured,
-    meter::Meter,
+    meter::{Meter, Usage},
     order::Order,
     queue,
     workload::{self, Workload},
 };
 
-/// Tasks that a bulk call has; its scripts go out in one write.
+/// Tasks of a bulk call.
 const BULK: usize = 1_000;
-/// Tasks of a bulk call that one commit stores.
+/// Tasks of a script or a commit that prepares a drain.
+const GROUP: usize = 64;
+/// Tasks that one commit of a bulk call stores on a file.
 const COMMIT: usize = 256;
 
 /// The work of a limit.
@@ -34,9 +35,9 @@ const COMMIT: usize = 256;
 enum Work {
     /// One task per script, one script per round trip.
     Enqueue,
-    /// A group per script, one script per round trip: the best merge of many concurrent calls.
+    /// A group per script or commit: the best merge of many concurrent calls. Redis gets the same scripts as from bulk calls.
     EnqueueConcurrent,
-    /// A group per script, [`BULK`] tasks per round trip; on a file [`COMMIT`] tasks per commit.
+    /// A group per script, a thousand tasks per write; on a file [`COMMIT`] tasks per commit.
     EnqueueBulk,
     /// One script settles a group and fetches the next.
     Drain,
@@ -61,13 +62,13 @@ pub(crate) static ALL: &[&dyn Workload] = &[
     &Limit { name: "limit-enqueue", about: "One task per script and round trip", n: 20_000, work: Work::Enqueue },
     &Limit {
         name: "limit-enqueue-concurrent",
-        about: "One group per script and round trip",
+        about: "One group per script or commit",
         n: 100_000,
         work: Work::EnqueueConcurrent,
     },
     &Limit {
         name: "limit-enqueue-bulk",
-        about: "One group per script, 1,000 tasks per call",
+        about: "One group per script, 1,000 tasks per write; on a file 256 tasks per commit",
         n: 100_000,
         work: Work::EnqueueBulk,
     },
@@ -122,80 +123,39 @@ impl Workload for Limit {
     }
 
     async fn prepare(&self, order: &Order, client: &Client) -> Result<(), BoxError> {
-        if order.has_queues() {
-            queue::fill(client, order).await?;
-        } else if self.work == Work::Drain {
-            let mut broker = Raw::connect(order)?;
-            for group in Tasks::new(order).groups(64) {
-                broker.enqueue(group)?;
+        match self.work {
+            Work::Drain if order.has_queues() => queue::fill(client, order).await,
+            Work::Drain if order.on_redis() => {
+                let mut redis = Script::connect(&order.url)?;
+                Ok(Tasks::new(order).groups(GROUP).try_for_each(|group| redis.enqueue(group))?)
             }
-            broker.end()?;
+            Work::Drain => {
+                let mut file = File::open(&order.url)?;
+                Tasks::new(order).groups(GROUP).try_for_each(|group| file.enqueue(group))?;
+                file.sync()
+            }
+            Work::Get => Ok(Script::connect(&order.url)?.set(&Tasks::new(order))?),
+            _ => Ok(()),
         }
-        if self.work == Work::Get {
-            Script::connect(&order.url)?.set(&Tasks::new(order))?;
-        }
-        Ok(())
     }
 
     async fn measure(&self, order: &Order) -> Result<Measured, BoxError> {
-        let (mut broker, group) = (Raw::connect(order)?, order.group());
         // The tasks are made before the clock starts: a generator of ids must not be the limit.
         let has_tasks = !matches!(self.work, Work::Drain | Work::Get);
         let tasks = if has_tasks { Tasks::new(order) } else { Tasks::default() };
         let mut calls = Histogram::new(3)?;
-        let mut timed = |began: Instant| calls.record(began.elapsed().as_micros() as u64);
-
-        let meter = Meter::start(order)?;
-        match self.work {
-            Work::Enqueue | Work::EnqueueConcurrent => {
-                for group in tasks.groups(if self.work == Work::Enqueue { 1 } else { group }) {
-                    let began = Instant::now();
-                    broker.enqueue(group)?;
-                    if self.work == Work::Enqueue {
-                        broker.end()?;
-                    }
-                    timed(began)?;
-                }
-            }
-            Work::Latency => {
-                for task in tasks.groups(1) {
-                    tokio::time::sleep(workload::EVERY).await;
-                    let began = Instant::now();
-                    broker.enqueue(task)?;
-                    broker.fetch(1)?;
-                    timed(began)?;
-                    broker.settle()?;
-                    broker.end()?;
-                }
-            }
-            Work::EnqueueBulk => {
-                let group = if order.on_redis() { group } else { COMMIT };
-                for call in tasks.groups(BULK) {
-                    let began = Instant::now();
-                    broker.enqueue_all(call.chunks(group))?;
-                    timed(began)?;
-                }
-            }
-            Work::Drain => {
-                for queue in queue::names(order) {
-                    broker.turn_to(&queue);
-                    while broker.settle_and_fetch(group)? > 0 {}
-                }
-            }
-            Work::Get => broker.get(order.n, group)?,
-            Work::EndToEnd => {
-                for group in tasks.groups(group) {
-                    broker.enqueue(group)?;
-                    broker.fetch(group.len())?;
-                    broker.settle()?;
-                }
-            }
-        }
-        broker.end()?;
-        let measured = match self.work {
+        let usage = if order.on_redis() {
+            self.on_redis(order, &tasks, &mut calls).await?
+        } else {
+            self.on_file(order, &tasks, &mut calls).await?
+        };
+        let shown = self.shown(order);
+        let measured = match (self.work, usage.redis) {
             // The process sleeps most of its time, so its CPU says nothing.
-            Work::Latency => Measured::of(order),
-            _ => meter.stop()?.per_task(order),
+            (Work::Latency, _) => Measured::of(&shown),
+            // A limit of Redis is one where Redis has no time left.
+            (_, Some(redis)) => usage.per_task(&shown).with("broker CPU %", redis.cpu_us / usage.seconds / 1e4),
+            (_, None) => usage.per_task(&shown),
         };
         Ok(if calls.is_empty() { measured } else { measured.spread(&calls) })
     }
@@ -224,76 +184,102 @@ impl Workload for Limit {
     }
 }
 
-/// A connection to a broker without the framework.
-enum Raw {
-    Redis(Box<Script>),
-    Sqlite(File),
+impl Limit {
+    /// Returns the order with the numbers of connections and of tasks per group that the limit has.
+    fn shown(&self, order: &Order) -> Order {
+        let connections = if order.on_redis() { Turns::CONNECTIONS } else { 1 };
+        let group = if self.work == Work::EnqueueBulk && !order.on_redis() { COMMIT } else { order.group() };
+        match self.work {
+            Work::Enqueue | Work::Latency => Order { concurrency: 1, ..order.clone() },
+            Work::Get => Order { concurrency: 1, batch: Some(group), ..order.clone() },
+            _ => Order { concurrency: connections, batch: Some(group), ..order.clone() },
+        }
+    }
+
+    async fn on_redis(&self, order: &Order, tasks: &Tasks, calls: &mut Histogram<u64>) -> Result<Usage, BoxError> {
+        let (mut redis, mut turns) = (Script::connect(&order.url)?, Turns::connect(&order.url)?);
+        let meter = Meter::start(order)?;
+        match self.work {
+            // One caller that awaits each call: Redis waits for the caller, too.
+            Work::Enqueue => {
+                for task in tasks.groups(1) {
+                    let began = Instant::now();
+                    redis.enqueue(task)?;
+                    note(calls, began)?;
+                }
+            }
+            Work::Latency => {
+                for task in tasks.groups(1) {
+                    tokio::time::sleep(workload::EVERY).await;
+                    let began = Instant::now();
+                    redis.enqueue(task)?;
+                    redis.fetch(1)?;
+                    note(calls, began)?;
+                    redis.settle()?;
+                }
+            }
+            Work::Get => redis.get(order.n, order.group())?,
+            Work::EnqueueConcurrent | Work::EnqueueBulk => turns.enqueue(tasks, order.group())?,
+            Work::Drain => turns.drain(queue::names(order), order.group())?,
+            Work::EndToEnd => turns.end_to_end(tasks, order.group())?,
+        }
+        meter.stop()
+    }
+
+    async fn on_file(&self, order: &Order, tasks: &Tasks, calls: &mut Histogram<u64>) -> Result<Usage, BoxError> {
+        let mut file = File::open(&order.url)?;
+        let meter = Meter::start(order)?;
+        match self.work {
+            Work::Enqueue => {
+                for task in tasks.groups(1) {
+                    let began = Instant::now();
+                    file.enqueue(task)?;
+                    file.sync()?;
+                    note(calls, began)?;
+                }
+            }
+            Work::EnqueueConcurrent => {
+                for group in tasks.groups(order.group()) {
+                    let began = Instant::now();
+                    file.enqueue(group)?;
+                    note(calls, began)?;
+                }
+            }
+            Work::EnqueueBulk => {
+                for call in tasks.groups(BULK) {
+                    let began = Instant::now();
+                    call.chunks(COMMIT).try_for_each(|group| file.enqueue(group))?;
+                    note(calls, began)?;
+                }
+            }
+            Work::Drain => while file.settle_and_fetch(order.group())? > 0 {},
+            Work::EndToEnd => {
+                for group in tasks.groups(order.group()) {
+                    file.enqueue(group)?;
+                    file.fetch(group.len())?;
+                    file.settle()?;
+                }
+            }
+            Work::Latency => {
+                for task in tasks.groups(1) {
+                    tokio::time::sleep(workload::EVERY).await;
+                    let began = Instant::now();
+                    file.enqueue(task)?;
+                    file.fetch(1)?;
+                    note(calls, began)?;
+                    file.settle()?;
+                    file.sync()?;
+                }
+            }
+            Work::Get => return Err("limit-get is about Redis: a file has no GET".into()),
+        }
+        // The last commits are on the disk when the clock stops, as it was promised.
+        file.sync()?;
+        meter.stop()
+    }
 }
 
-impl Raw {
-    fn connect(order: &Order) -> Result<Self, BoxError> {
-        Ok(if order.on_redis() {
-            Self::Redis(Box::new(Script::connect(&order.url)?))
-        } else {
-            Self::Sqlite(File::open(&order.url)?)
-        })
-    }
-
-    fn enqueue(&mut self, group: &[Task]) -> Result<(), BoxError> {
-        match self {
-            Self::Redis(redis) => Ok(redis.enqueue(group)?),
-            Self::Sqlite(file) => file.enqueue(group),
-        }
-    }
-
-    /// Enqueues the groups of one call: a script or a commit each.
-    fn enqueue_all<'a>(&mut self, mut groups: impl Iterator<Item = &'a [Task]>) -> Result<(), BoxError> {
-        match self {
-            Self::Redis(redis) => Ok(redis.enqueue_all(groups)?),
-            Self::Sqlite(file) => groups.try_for_each(|group| file.enqueue(group)),
-        }
-    }
-
-    fn fetch(&mut self, n: usize) -> Result<usize, BoxError> {
-        match self {
-            Self::Redis(redis) => Ok(redis.fetch(n)?),
-            Self::Sqlite(file) => file.fetch(n),
-        }
-    }
-
-    /// Waits until all work is as durable as it was promised.
-    fn end(&mut self) -> Result<(), BoxError> {
-        match self {
-            Self::Redis(_) => Ok(()),
-            Self::Sqlite(file) => file.sync(),
-        }
-    }
-
-    /// Works on another queue from now on; a file has one alone.
-    fn turn_to(&mut self, queue: &str) {
-        if let Self::Redis(redis) = self {
-            redis.turn_to(queue);
-        }
-    }
-
-    fn get(&mut self, n: u64, group: usize) -> Result<(), BoxError> {
-        match self {
-            Self::Redis(redis) => Ok(redis.get(n, group)?),
-            Self::Sqlite(_) => Err("limit-get is about Redis: a file has no GET".into()),
-        }
-    }
-
-    fn settle(&mut self) -> Result<(), BoxError> {
-        match self {
-            Self::Redis(redis) => Ok(redis.settle()?),
-            Self::Sqlite(file) => file.settle(),
-        }
-    }
-
-    fn settle_and_fetch(&mut self, n: usize) -> Result<usize, BoxError> {
-        match self {
-            Self::Redis(redis) => Ok(redis.settle_and_fetch(n)?),
-            Self::Sqlite(file) => file.settle_and_fetch(n),
-        }
-    }
+/// Notes the time of a call since it began.
+fn note(calls: &mut Histogram<u64>, began: Instant) -> Result<(), BoxError> {
+    Ok(calls.record(u64::try_from(began.elapsed().as_micros())?)?)
 }

@@ -50,6 +50,10 @@ pub(crate) struct Script {
     taken: Vec<u8>,
     /// The keys of the queue that it works on.
     keys: Keys,
+    /// Answers that are not read yet.
+    open: usize,
+    /// The number of tasks that the last cycle asked for.
+    asked: usize,
 }
 
 #[derive(Debug)]
@@ -86,12 +90,7 @@ impl Script {
         redis.command(&[b"SADD", b"asynq:queues", QUEUE.as_bytes()]);
         redis.send()?;
         redis.reply(|_| {})?;
-        Ok(Self { redis, enqueue, cycle, taken: Vec::new(), keys: Keys::of(QUEUE) })
-    }
-
-    /// Works on another queue from now on. All tasks that were taken must be settled.
-    pub(super) fn turn_to(&mut self, queue: &str) {
-        self.keys = Keys::of(queue);
+        Ok(Self { redis, enqueue, cycle, taken: Vec::new(), keys: Keys::of(QUEUE), open: 0, asked: 0 })
     }
 
     /// Enqueues one task, as a program would that knows nothing but asynq's keys.
@@ -109,17 +108,17 @@ impl Script {
     ///
     /// Redis refused it.
     pub(super) fn enqueue(&mut self, group: &[Task]) -> io::Result<()> {
-        self.enqueue_all(std::iter::once(group))
+        self.send_enqueue(std::iter::once(group))?;
+        self.receive()
     }
 
-    /// Enqueues groups, a script each, in one write.
+    /// Sends enqueues of groups, a script each, in one write.
     ///
     /// # Errors
     ///
-    /// Redis refused one.
-    pub(super) fn enqueue_all<'a>(&mut self, groups: impl Iterator<Item = &'a [Task]>) -> io::Result<()> {
+    /// The connection is gone.
+    pub(super) fn send_enqueue<'a>(&mut self, groups: impl Iterator<Item = &'a [Task]>) -> io::Result<()> {
         let now = since_epoch().as_nanos().to_string();
-        let mut sent = 0;
         for group in groups {
             self.redis.begin(6 + 2 * group.len());
             let (pending, tasks) = (&self.keys.of_cycle[0], &self.keys.tasks);
@@ -132,10 +131,9 @@ impl Script {
                 self.redis.word(id.as_bytes());
                 self.redis.word(message);
             }
-            sent += 1;
+            self.open += 1;
         }
-        self.redis.send()?;
-        (0..sent).try_for_each(|_| self.redis.reply(|_| {}))
+        self.redis.send()
     }
 
     /// Takes up to `n` tasks.
@@ -143,8 +141,9 @@ impl Script {
     /// # Errors
     ///
     /// Redis refused it.
-    pub(super) fn fetch(&mut self, n: usize) -> io::Result<usize> {
-        self.run(n, false)
+    pub(super) fn fetch(&mut self, n: usize) -> io::Result<()> {
+        self.send_cycle(n)?;
+        self.receive()
     }
 
     /// Settles the tasks that were taken.
@@ -153,16 +152,67 @@ impl Script {
     ///
     /// Redis refused it.
     pub(super) fn settle(&mut self) -> io::Result<()> {
-        self.run(0, true).map(drop)
+        self.send_cycle(0)?;
+        self.receive()
     }
 
-    /// Settles the tasks that were taken and takes up to `n` more, in one script; returns how many.
+    /// Sends a script that settles the tasks that were taken and takes up to `n` more.
     ///
     /// # Errors
     ///
-    /// Redis refused it.
-    pub(super) fn settle_and_fetch(&mut self, n: usize) -> io::Result<usize> {
-        self.run(n, true)
+    /// The connection is gone.
+    pub(super) fn send_cycle(&mut self, n: usize) -> io::Result<()> {
+        self.cycle(n);
+        self.redis.send()
+    }
+
+    /// Sends the next scripts of a drain: the tasks that were taken are settled, and up to `n` more are taken. A queue whose fetch gave
+    /// less than it asked for is empty, and the fetch in the same write goes to the next queue. Nothing is sent at the end.
+    ///
+    /// # Errors
+    ///
+    /// The connection is gone.
+    pub(super) fn send_drain(&mut self, n: usize, queues: &mut impl Iterator<Item = String>) -> io::Result<()> {
+        if self.asked > 0 && self.taken() == self.asked {
+            self.cycle(n);
+        } else {
+            if self.taken() > 0 {
+                self.cycle(0);
+            }
+            if let Some(queue) = queues.next() {
+                self.keys = Keys::of(&queue);
+                self.cycle(n);
+            }
+        }
+        self.redis.send()
+    }
+
+    /// Returns the number of tasks that were taken and not settled.
+    pub(super) fn taken(&self) -> usize {
+        self.taken.len() / ID
+    }
+
+    /// Returns whether there are answers to read.
+    pub(super) fn is_under_way(&self) -> bool {
+        self.open > 0
+    }
+
+    /// Reads the answers to all that was sent.
+    ///
+    /// # Errors
+    ///
+    /// Redis refused a script, or the connection is gone.
+    pub(super) fn receive(&mut self) -> io::Result<()> {
+        for _ in 0..std::mem::take(&mut self.open) {
+            let (taken, mut is_id) = (&mut self.taken, false);
+            self.redis.reply(|text| {
+                is_id = !is_id;
+                if is_id {
+                    taken.extend_from_slice(text);
+                }
+            })?;
+        }
+        Ok(())
     }
 
     /// Stores the messages of tasks as plain values.
@@ -211,25 +261,18 @@ impl Script {
         Ok(())
     }
 
-    fn run(&mut self, n: usize, settles: bool) -> io::Result<usize> {
+    /// Writes a script that settles the tasks that were taken and takes up to `n` more.
+    fn cycle(&mut self, n: usize) {
+        self.asked = n;
+        self.open += 1;
         let (n, now) = (n.to_string(), since_epoch().as_secs());
         let (lease, day_ends) = ((now + 30).to_string(), (now + 90 * 86_400).to_string());
-        let settled = if settles { self.taken.len() / ID } else { 0 };
-        self.redis.begin(13 + settled);
+        self.redis.begin(13 + self.taken());
         [b"EVALSHA".as_slice(), &self.cycle, b"6"].into_iter().for_each(|word| self.redis.word(word));
         let Keys { tasks, of_cycle } = &self.keys;
         of_cycle.iter().chain([tasks, &n, &lease, &day_ends]).for_each(|word| self.redis.word(word.as_bytes()));
-        self.taken[..settled * ID].chunks(ID).for_each(|id| self.redis.word(id));
-        self.redis.send()?;
+        self.taken.chunks(ID).for_each(|id| self.redis.word(id));
         self.taken.clear();
-        let (taken, mut is_id) = (&mut self.taken, false);
-        self.redis.reply(|text| {
-            is_id = !is_id;
-            if is_id {
-                taken.extend_from_slice(text);
-            }
-        })?;
-        Ok(self.taken.len() / ID)
     }
 }
 

@@ -55,8 +55,8 @@ pub(crate) type Found = BTreeMap<String, Vec<Measured>>;
 /// The page cannot be written, or a run failed; the page then names the failure.
 pub(crate) async fn all(extent: &Extent) -> Result<(), BoxError> {
     let (began, facts) = (Instant::now(), facts());
-    let (plan, growth) = (plan::plan(extent), growth::plan(extent));
-    let once_more = |round: usize| plan.iter().chain(&growth).filter(move |planned| round < planned.times);
+    let plan: Vec<Planned> = plan::plan(extent).into_iter().chain(growth::plan(extent)).collect();
+    let once_more = |round: usize| plan.iter().filter(move |planned| round < planned.times);
     let rounds = (0..extent.runs).flat_map(once_more);
 
     let progress = Progress::new(rounds.clone().count());

@@ -63,7 +63,6 @@ pub(super) fn plan(extent: &Extent) -> Vec<Planned> {
     add("redis enqueue", "enqueue", 20_000, 1, &plain);
     add("redis limit-enqueue", "limit-enqueue", 20_000, 100, &plain);
     add("redis enqueue-concurrent", "enqueue-concurrent", 100_000, 64, &plain);
-    add("redis limit-enqueue-concurrent", "limit-enqueue-concurrent", 100_000, 100, &plain);
     add("redis enqueue crowded", "scheduled-million", BESIDE, 64, &crowded("enqueue-concurrent"));
     add("redis enqueue-bulk 1000", "enqueue-bulk", 100_000, 1, &|order| order.batch = Some(1_000));
     add("redis limit-enqueue-bulk", "limit-enqueue-bulk", 100_000, 100, &plain);

@@ -36,6 +36,7 @@ pub(super) fn page(
 
     page += "\n## Figures to reach\n\n";
     page += "*Beside* is the limit of the broker for the same tasks, or the same run without the million or with one queue; *share* is of that. \
+             The limit of Redis is that of bare scripts on two connections in turns, which always have one for Redis to run; that of one awaiting producer, of a GET and of latencies is one connection. \
              *Spread* is half of the range of the runs; there is none of one run. Latencies and waits are of 100 tasks a run, so that p99 is the second longest. \
              The earliest start is that of all runs.\n\n";
     let judged = goals::judge(found);
