@@ -15,7 +15,7 @@ pub(super) struct Planned {
     pub(super) times: usize,
 }
 
-/// Scheduled tasks that are there in `… crowded`. With the tasks that run beside them they are fewer than 2^20, at which Redis
+/// Scheduled tasks that are there in `… crowded`, beside which stands the same run without them, `… empty`. With the tasks that run beside them they are fewer than 2^20, at which Redis
 /// doubles its table of keys and for a while moves some with each command.
 const CROWD: u64 = 1_000_000;
 const BESIDE: u64 = 40_000;
@@ -39,11 +39,10 @@ pub(super) fn plan(extent: &Extent) -> Vec<Planned> {
         plan.push(Planned { key: key.to_owned(), order, times: extent.runs });
     };
     let plain = |_: &mut Order| {};
-    let crowded = |of: &'static str| {
-        move |order: &mut Order| {
-            (order.of, order.present) = (Some(of.to_owned()), Some(extent.tasks(CROWD)));
-        }
+    let beside = |of: &'static str, present: Option<u64>| {
+        move |order: &mut Order| (order.of, order.present) = (Some(of.to_owned()), present)
     };
+    let (empty, crowd) = (None, Some(extent.tasks(CROWD)));
     let from = |source| move |order: &mut Order| order.from = Some(source);
 
     for concurrency in [10, 100, 1_000] {
@@ -57,13 +56,15 @@ pub(super) fn plan(extent: &Extent) -> Vec<Planned> {
         let large = |order: &mut Order| order.payload_bytes = LARGE;
         add(&format!("redis {workload} large"), workload, LARGE_TASKS, 100, &large);
     }
-    add("redis drain crowded", "scheduled-million", BESIDE, 100, &crowded("drain"));
+    add("redis drain empty", "scheduled-million", BESIDE, 100, &beside("drain", empty));
+    add("redis drain crowded", "scheduled-million", BESIDE, 100, &beside("drain", crowd));
     add("redis end-to-end", "end-to-end", 60_000, 100, &plain);
     add("redis limit-end-to-end", "limit-end-to-end", 60_000, 100, &plain);
     add("redis enqueue", "enqueue", 20_000, 1, &plain);
     add("redis limit-enqueue", "limit-enqueue", 20_000, 100, &plain);
     add("redis enqueue-concurrent", "enqueue-concurrent", 100_000, 64, &plain);
-    add("redis enqueue crowded", "scheduled-million", BESIDE, 64, &crowded("enqueue-concurrent"));
+    add("redis enqueue empty", "scheduled-million", BESIDE, 64, &beside("enqueue-concurrent", empty));
+    add("redis enqueue crowded", "scheduled-million", BESIDE, 64, &beside("enqueue-concurrent", crowd));
     add("redis enqueue-bulk 1000", "enqueue-bulk", 100_000, 1, &|order| order.batch = Some(1_000));
     add("redis limit-enqueue-bulk", "limit-enqueue-bulk", 100_000, 100, &plain);
     add("redis enqueue-bulk 100", "enqueue-bulk", 100_000, 1, &|order| order.batch = Some(100));
@@ -72,7 +73,8 @@ pub(super) fn plan(extent: &Extent) -> Vec<Planned> {
     add("sqlite limit-enqueue", "limit-enqueue", 10_000, 100, &plain);
     add("sqlite enqueue-concurrent", "enqueue-concurrent", 100_000, 64, &plain);
     add("sqlite limit-enqueue-concurrent", "limit-enqueue-concurrent", 100_000, 100, &plain);
-    add("sqlite enqueue crowded", "scheduled-million", BESIDE, 64, &crowded("enqueue-concurrent"));
+    add("sqlite enqueue empty", "scheduled-million", BESIDE, 64, &beside("enqueue-concurrent", empty));
+    add("sqlite enqueue crowded", "scheduled-million", BESIDE, 64, &beside("enqueue-concurrent", crowd));
     add("sqlite enqueue-bulk 1000", "enqueue-bulk", 100_000, 1, &|order| order.batch = Some(1_000));
     add("sqlite limit-enqueue-bulk", "limit-enqueue-bulk", 100_000, 100, &plain);
     add("sqlite enqueue-bulk 100", "enqueue-bulk", 100_000, 1, &|order| order.batch = Some(100));
@@ -80,7 +82,8 @@ pub(super) fn plan(extent: &Extent) -> Vec<Planned> {
         add(&format!("sqlite drain {concurrency}"), "drain", 100_000, concurrency, &plain);
         add(&format!("sqlite limit-drain {concurrency}"), "limit-drain", 100_000, concurrency, &plain);
     }
-    add("sqlite drain crowded", "scheduled-million", BESIDE, 100, &crowded("drain"));
+    add("sqlite drain empty", "scheduled-million", BESIDE, 100, &beside("drain", empty));
+    add("sqlite drain crowded", "scheduled-million", BESIDE, 100, &beside("drain", crowd));
     add("sqlite end-to-end", "end-to-end", 60_000, 100, &plain);
     add("sqlite processes", "processes", 0, 64, &|order| order.seconds = seconds(BUSY));
 
@@ -116,5 +119,18 @@ mod tests {
         let idle: Vec<_> = plan.iter().filter(|planned| planned.order.workload == "idle").collect();
         assert_eq!(idle.len(), 2, "{idle:?}");
         assert!(idle.iter().all(|planned| planned.times == 1 && planned.order.seconds == Some(CYCLE)), "{idle:?}");
+    }
+
+    #[test]
+    fn runs_beside_a_million_tasks_are_compared_with_the_same_runs_without() {
+        let plan = plan(&Extent { runs: 3, quick: false, folder: "bench".into() });
+        let crowded: Vec<_> = plan.iter().filter(|planned| planned.order.present.is_some()).collect();
+        assert_eq!(crowded.len(), 4, "{crowded:?}");
+        for crowded in crowded {
+            let key = crowded.key.replace("crowded", "empty");
+            let empty = plan.iter().find(|planned| planned.key == key).unwrap_or_else(|| panic!("no {key}"));
+            assert_eq!(empty.order, Order { present: None, ..crowded.order.clone() });
+            assert!(super::super::goals::compares(&crowded.key, &key), "{key}");
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! The page that a whole run ends with.
 
-use std::{fmt::Write as _, fs, time::Duration};
+use std::{fmt::Write as _, time::Duration};
 
 use super::{
     Extent, Found,
@@ -12,9 +12,6 @@ use crate::{
     measured::{Figure, HEAD, Measured, short},
     median::Median,
 };
-
-/// Written by hand: the reasons why figures fall short.
-const NOTES: &str = "NOTES.md";
 
 /// Returns the whole page, as Markdown.
 pub(super) fn page(
@@ -44,10 +41,6 @@ pub(super) fn page(
     page += &format!("Reached: {reached} of {}.\n\n", judged.len());
     let head = ["figure", "measured", "beside", "share", "to reach", "reach for", "reached", "spread"];
     page += &table(&head, judged.iter().map(cells));
-
-    if let Ok(notes) = fs::read_to_string(super::folder().join(NOTES)) {
-        page += &format!("\n{}\n", notes.trim());
-    }
 
     page += "\n## How cost grows\n\nDrain at concurrency 100, from the start of the worker. \
              µs: time per task; CPU: of worker and broker per task.\n";
