@@ -70,20 +70,10 @@ fn peers_command() -> Command {
         .about("Ours beside Go asynq and other libraries on one redis-server, in turns; puts its table into RESULTS.md")
         .arg(size("runs", "How often").default_value("5"))
         .arg(size("waiting", "Tasks that wait in the row of the large backlog").default_value("5000000"))
-        .arg(
-            Arg::new("only")
-                .long("only")
-                .value_delimiter(',')
-                .help("Folders of bench/peers, separated by commas; all unless said"),
-        )
+        .arg(only("Folders of bench/peers, separated by commas; all unless said"))
         .arg(out())
         .arg(quick())
-        .arg(
-            Arg::new("json")
-                .long("json")
-                .action(ArgAction::SetTrue)
-                .help("One line of JSON per run instead of a table"),
-        )
+        .arg(json("One line of JSON per run instead of a table"))
 }
 
 /// Returns the options of [`COST`].
@@ -92,27 +82,25 @@ fn cost_command() -> Command {
         .about(
             "What one call costs while queues, groups, tasks, workers or bytes grow; puts its tables into RESULTS.md",
         )
-        .arg(size("max", "No size is larger").default_value("100000"))
-        .arg(
-            Arg::new("only")
-                .long("only")
-                .value_delimiter(',')
-                .help("Parts of the names of the tables, separated by commas; all unless said"),
-        )
+        .arg(size("max", "No size is larger; a smaller one leaves rows out").default_value("1000000"))
+        .arg(only("Parts of the names of the tables, separated by commas; all unless said"))
         .arg(out())
-        .arg(
-            Arg::new("json")
-                .long("json")
-                .action(ArgAction::SetTrue)
-                .help("One line of JSON per size instead of tables"),
-        )
+        .arg(json("One line of JSON per size instead of tables"))
+}
+
+fn only(help: &'static str) -> Arg {
+    Arg::new("only").long("only").value_delimiter(',').help(help)
+}
+
+fn json(help: &'static str) -> Arg {
+    Arg::new("json").long("json").action(ArgAction::SetTrue).help(help)
 }
 
 fn out() -> Arg {
     Arg::new("out")
         .long("out")
         .value_parser(value_parser!(PathBuf))
-        .help("Folder of the page; bench/, and with --quick target/bench/")
+        .help("Folder of the page; bench/, and with --quick target/bench/; some rows of a section change no page unless it is named")
 }
 
 fn quick() -> Arg {
@@ -143,12 +131,7 @@ fn options(command: Command) -> Command {
         .arg(size("payload-bytes", "Length of a task's JSON").default_value("100"))
         .arg(size("queues", "How many queues the tasks are spread over; one unless said"))
         .arg(size("runs", "How often; the table shows medians").default_value("1"))
-        .arg(
-            Arg::new("json")
-                .long("json")
-                .action(ArgAction::SetTrue)
-                .help("One line of JSON per run instead of a table"),
-        )
+        .arg(json("One line of JSON per run instead of a table"))
         .arg(
             Arg::new("plan")
                 .long("plan")
@@ -201,7 +184,11 @@ async fn run(matches: &ArgMatches) -> Result<(), BoxError> {
 }
 
 fn extent(matches: &ArgMatches) -> Result<Extent, BoxError> {
-    Ok(Extent { runs: runs(matches)?, quick: matches.get_flag("quick"), folder: folder(matches) })
+    Ok(Extent {
+        runs: runs(matches)?,
+        quick: matches.get_flag("quick"),
+        folder: named(matches).unwrap_or_else(|| suite::folder().to_owned()),
+    })
 }
 
 fn comparison(matches: &ArgMatches) -> Result<peers::Extent, BoxError> {
@@ -211,7 +198,7 @@ fn comparison(matches: &ArgMatches) -> Result<peers::Extent, BoxError> {
         waiting: *matches.get_one::<u64>("waiting").ok_or("how many?")?,
         only: matches.get_many("only").unwrap_or_default().cloned().collect(),
         json: matches.get_flag("json"),
-        folder: folder(matches),
+        out: named(matches),
     })
 }
 
@@ -221,7 +208,7 @@ fn growth(matches: &ArgMatches) -> Result<cost::Extent, BoxError> {
         max: number("max")?,
         only: matches.get_many("only").unwrap_or_default().cloned().collect(),
         json: matches.get_flag("json"),
-        folder: matches.get_one("out").cloned().unwrap_or_else(|| suite::folder().to_owned()),
+        out: matches.get_one("out").cloned(),
     })
 }
 
@@ -231,10 +218,10 @@ fn runs(matches: &ArgMatches) -> Result<usize, BoxError> {
     Ok(if matches.get_flag("quick") { 1 } else { usize::try_from(runs)? })
 }
 
-/// Returns the folder of the page.
-fn folder(matches: &ArgMatches) -> PathBuf {
+/// Returns the folder of the page, if one is named or the run is quick.
+fn named(matches: &ArgMatches) -> Option<PathBuf> {
     let quick = matches.get_flag("quick").then(|| suite::folder().join("../target/bench"));
-    matches.get_one("out").cloned().or(quick).unwrap_or_else(|| suite::folder().to_owned())
+    matches.get_one("out").cloned().or(quick)
 }
 
 /// Runs these workloads on each broker, in turns, and prints the results.

@@ -40,8 +40,8 @@ pub(crate) struct Extent {
     pub(crate) only: Vec<String>,
     /// Prints a line of JSON per size instead of tables.
     pub(crate) json: bool,
-    /// Folder of RESULTS.md.
-    pub(crate) folder: PathBuf,
+    /// The folder of RESULTS.md that the user named.
+    pub(crate) out: Option<PathBuf>,
 }
 
 /// The future of a row's measurement.
@@ -147,13 +147,30 @@ struct Line<'a> {
     spent: Spent,
 }
 
+impl Extent {
+    /// Returns the rows to measure.
+    fn rows(&self) -> Result<Vec<&'static Row>, BoxError> {
+        if let Some(part) = self.only.iter().find(|part| !ROWS.iter().any(|row| row.name.contains(part.as_str()))) {
+            return Err(format!("no table has {part:?} in its name").into());
+        }
+        let chosen = |row: &&Row| self.only.is_empty() || self.only.iter().any(|part| row.name.contains(part.as_str()));
+        Ok(ROWS.iter().filter(chosen).collect())
+    }
+
+    /// Returns whether every size of every row is measured.
+    fn is_whole(&self) -> bool {
+        let most = ROWS.iter().flat_map(|row| row.sizes).max();
+        cfg!(feature = "dashboard") && self.only.is_empty() && most.is_none_or(|most| *most <= self.max)
+    }
+}
+
 /// Measures every row, prints the tables and puts them into RESULTS.md.
 ///
 /// # Errors
 ///
-/// The page cannot be written, or a measurement failed; the page then names the failure.
+/// A table is not there, the page cannot be written, or a measurement failed; the page then names the failure.
 pub(crate) async fn grow(extent: &Extent) -> Result<(), BoxError> {
-    let chosen = |row: &&Row| extent.only.is_empty() || extent.only.iter().any(|part| row.name.contains(part.as_str()));
+    let rows = extent.rows()?;
     let mut section = suite::facts();
     section += &format!(
         "- load of the machine at the beginning: {}\n\nMilliseconds, commands of Redis (those in scripts included) and bytes are \
@@ -163,7 +180,7 @@ pub(crate) async fn grow(extent: &Extent) -> Result<(), BoxError> {
         suite::load()
     );
     let mut failures = Vec::new();
-    for row in ROWS.iter().filter(chosen) {
+    for row in rows {
         let mut found = Vec::new();
         for size in row.sizes.iter().copied().filter(|size| *size <= extent.max) {
             eprintln!("{}: {size} {}", row.name, row.size);
@@ -188,7 +205,8 @@ pub(crate) async fn grow(extent: &Extent) -> Result<(), BoxError> {
     for failure in &failures {
         section += &format!("\n**failed: {failure}**\n");
     }
-    page::put(&extent.folder.join("RESULTS.md"), page::COST, &section)?;
+    let folder = page::folder(extent.out.as_deref(), extent.is_whole());
+    page::put(folder.as_deref(), page::COST, &section)?;
     if !extent.json {
         println!("## {}\n\n{section}", page::COST);
     }
@@ -221,4 +239,30 @@ fn table(row: &Row, found: &[(u64, Spent)]) -> String {
         slope(|spent| spent.longest_ms),
     ]);
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn extent(only: &[&str], max: u64) -> Extent {
+        let only = only.iter().map(ToString::to_string).collect();
+        Extent { max, only, json: true, out: None }
+    }
+
+    #[test]
+    fn a_part_that_no_table_has_in_its_name_is_an_error() {
+        let names =
+            |only: &[&str]| extent(only, 10).rows().map(|rows| rows.iter().map(|row| row.name).collect::<Vec<_>>());
+        assert_eq!(names(&["a tick"]).unwrap(), ["a tick"]);
+        assert_eq!(names(&[]).unwrap().len(), ROWS.len());
+        assert!(names(&["a tick", "a tikc"]).is_err_and(|error| error.to_string().contains("a tikc")));
+    }
+
+    #[test]
+    fn some_tables_or_small_sizes_are_not_the_whole_section() {
+        assert_eq!(extent(&[], 1_000_000).is_whole(), cfg!(feature = "dashboard"));
+        assert!(!extent(&["a tick"], 1_000_000).is_whole());
+        assert!(!extent(&[], 100_000).is_whole());
+    }
 }

@@ -28,8 +28,8 @@ pub(crate) struct Extent {
     pub(crate) only: Vec<String>,
     /// Prints a line of JSON per run instead of the table.
     pub(crate) json: bool,
-    /// Folder of RESULTS.md.
-    pub(crate) folder: PathBuf,
+    /// The folder of RESULTS.md that the user named.
+    pub(crate) out: Option<PathBuf>,
 }
 
 /// The results of one planned run of one library.
@@ -57,10 +57,11 @@ struct Line<'a> {
 ///
 /// # Errors
 ///
-/// Redis or our own program failed. A library that cannot be built or fails is named in the table.
+/// Redis failed, `only` names a library that is not there, or a run of ours failed, which the table names. A library that cannot be
+/// built or fails is named in the table alone.
 pub(crate) async fn compare(extent: &Extent) -> Result<(), BoxError> {
     let (facts, mut programs, mut skipped) = (suite::facts(), Vec::new(), Vec::new());
-    for library in program::ALL.iter().filter(|library| library.is_in(&extent.only)) {
+    for library in program::chosen(&extent.only)? {
         match library.build() {
             Ok(program) => programs.push(program),
             Err(error) => skipped.push(format!("{} was skipped: {error}", library.name)),
@@ -73,19 +74,21 @@ pub(crate) async fn compare(extent: &Extent) -> Result<(), BoxError> {
         for planned in plan.iter().filter(|planned| round < planned.times) {
             eprintln!("round {} of {}: {}", round + 1, extent.runs, planned.key);
             let order = broker.order(&planned.order);
-            let measured = ours(&order).await?;
-            let found = table.entry((OURS, planned.key)).or_default();
-            print_row(extent, OURS, env!("CARGO_PKG_VERSION"), planned, &measured)?;
-            found.runs.push(measured);
-            for program in &programs {
-                let found = table.entry((program.name, planned.key)).or_default();
+            for program in turned(&programs, round) {
+                let (name, version) = program
+                    .map_or((OURS, env!("CARGO_PKG_VERSION")), |program| (program.name, program.version.as_str()));
+                let found = table.entry((name, planned.key)).or_default();
                 // One failure is enough: a library without the workload fails every time.
                 if found.missing.is_some() {
                     continue;
                 }
-                match program.run(&order).await {
+                let ran = match program {
+                    None => ours(&order).await,
+                    Some(program) => program.run(&order).await,
+                };
+                match ran {
                     Ok(Outcome::Measured(measured)) => {
-                        print_row(extent, program.name, &program.version, planned, &measured)?;
+                        print_row(extent, name, version, planned, &measured)?;
                         found.runs.push(*measured);
                     }
                     Ok(Outcome::Cannot(reason)) => found.missing = Some(reason),
@@ -96,19 +99,34 @@ pub(crate) async fn compare(extent: &Extent) -> Result<(), BoxError> {
         }
     }
     let section = report::section(extent, &facts, &programs, &skipped, &table);
-    page::put(&extent.folder.join("RESULTS.md"), page::PEERS, &section)?;
+    let is_whole = extent.only.is_empty() && skipped.is_empty();
+    page::put(page::folder(extent.out.as_deref(), is_whole).as_deref(), page::PEERS, &section)?;
     if !extent.json {
         println!("## {}\n\n{section}", page::PEERS);
     }
-    Ok(())
+    let failures = failures_of_ours(&table);
+    if failures.is_empty() { Ok(()) } else { Err(failures.join("\n").into()) }
+}
+
+/// Returns ours, which is `None`, and the others in the order of a round: each round begins with another one, so that a library does not
+/// always run behind the same other.
+fn turned<T>(others: &[T], round: usize) -> Vec<Option<&T>> {
+    let mut all: Vec<_> = std::iter::once(None).chain(others.iter().map(Some)).collect();
+    let first = round % all.len();
+    all.rotate_left(first);
+    all
 }
 
 /// Runs one order of ours, by the workload of its name.
-async fn ours(order: &Order) -> Result<Measured, BoxError> {
+async fn ours(order: &Order) -> Result<Outcome, BoxError> {
     let client = Client::connect(&order.url).await?;
-    let measured = run::measured(order, &client).await;
-    forget(order)?;
-    measured.map_err(|error| format!("{}: {error}", order.label()).into())
+    Ok(Outcome::Measured(Box::new(run::measured(order, &client).await?)))
+}
+
+/// Returns the rows of ours that have failed, with their reasons.
+fn failures_of_ours(table: &Table) -> Vec<String> {
+    let ours = table.iter().filter(|((library, _), _)| *library == OURS);
+    ours.filter_map(|((_, row), found)| Some(format!("{row}: {}", found.missing.as_ref()?))).collect()
 }
 
 /// Removes all that a run left.
@@ -129,4 +147,33 @@ fn print_row(
         println!("{}", serde_json::to_string(&Line { library, version, row: planned.key, measured })?);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_round_begins_with_another_library() {
+        let others = ["asynq", "BullMQ"];
+        let names = |round| -> Vec<_> {
+            turned(&others, round).into_iter().map(|other| other.copied().unwrap_or(OURS)).collect()
+        };
+        assert_eq!(names(0), [OURS, "asynq", "BullMQ"]);
+        assert_eq!(names(1), ["asynq", "BullMQ", OURS]);
+        assert_eq!(names(2), ["BullMQ", OURS, "asynq"]);
+        assert_eq!(names(3), names(0));
+        assert_eq!(turned::<&str>(&[], 5), [None]);
+    }
+
+    #[test]
+    fn a_failed_run_of_ours_is_told_beside_the_runs_of_the_others() {
+        let failed = |reason: &str| Found { runs: Vec::new(), missing: Some(reason.to_owned()) };
+        let table = Table::from([
+            ((OURS, "drain 10"), Found::default()),
+            ((OURS, "drain 100"), failed("failed: no memory")),
+            (("BullMQ", "drain 10"), failed("failed: its own fault")),
+        ]);
+        assert_eq!(failures_of_ours(&table), ["drain 100: failed: no memory"]);
+    }
 }

@@ -126,7 +126,7 @@ mod tests {
     #[test]
     fn idle_workers_are_watched_once_and_for_a_whole_cycle() {
         let only = Vec::new();
-        let plan = plan(&Extent { runs: 3, quick: false, waiting: 1, only, json: true, folder: "bench".into() });
+        let plan = plan(&Extent { runs: 3, quick: false, waiting: 1, only, json: true, out: None });
         let idle: Vec<_> = plan.iter().filter(|planned| planned.order.workload == "idle").collect();
         assert_eq!(idle.len(), 2, "{idle:?}");
         assert!(idle.iter().all(|planned| planned.times == 1 && planned.order.seconds == Some(CYCLE)), "{idle:?}");

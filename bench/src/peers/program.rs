@@ -45,7 +45,7 @@ enum Kind {
 pub(super) const ASYNQ: &str = "asynq (Go)";
 
 /// All libraries, the one whose protocol is ours first.
-pub(super) const ALL: &[Library] = &[
+const ALL: &[Library] = &[
     Library {
         name: ASYNQ,
         folder: "asynq",
@@ -121,12 +121,20 @@ impl Default for Answer {
 /// A program that takes longer has failed.
 const PATIENCE: Duration = Duration::from_secs(1_800);
 
-impl Library {
-    /// Returns whether `only` names the library; an empty list names all.
-    pub(super) fn is_in(&self, only: &[String]) -> bool {
-        only.is_empty() || only.iter().any(|name| name == self.folder)
+/// Returns the libraries of these folders; an empty list names all.
+///
+/// # Errors
+///
+/// A folder is that of none.
+pub(super) fn chosen(only: &[String]) -> Result<Vec<&'static Library>, BoxError> {
+    if let Some(name) = only.iter().find(|name| !ALL.iter().any(|library| library.folder == **name)) {
+        return Err(format!("bench/peers has no folder {name:?}").into());
     }
+    let is_chosen = |library: &&Library| only.is_empty() || only.iter().any(|name| library.folder == name);
+    Ok(ALL.iter().filter(is_chosen).collect())
+}
 
+impl Library {
     /// Builds its program in `target/peers`, as users of the library build theirs.
     ///
     /// # Errors
@@ -274,4 +282,20 @@ impl Program {
 
 fn expect(label: &str, found: u64, expected: u64) -> Result<(), BoxError> {
     if found == expected { Ok(()) } else { Err(format!("{found} tasks {label}, not {expected}").into()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_without_a_library_is_an_error() {
+        let names = |only: &[&str]| {
+            let only: Vec<_> = only.iter().map(ToString::to_string).collect();
+            chosen(&only).map(|libraries| libraries.iter().map(|library| library.name).collect::<Vec<_>>())
+        };
+        assert_eq!(names(&["asynq"]).unwrap(), [ASYNQ]);
+        assert_eq!(names(&[]).unwrap().len(), ALL.len());
+        assert!(names(&["asynq", "celery"]).is_err_and(|error| error.to_string().contains("celery")));
+    }
 }

@@ -1,7 +1,7 @@
 //! The table of the comparison.
 
 use super::{
-    Extent, OURS, Table,
+    Extent, Found, OURS, Table,
     plan::{ROWS, Row},
     program::{ASYNQ, Program},
 };
@@ -46,32 +46,38 @@ pub(super) fn section(extent: &Extent, facts: &str, programs: &[Program], skippe
 }
 
 fn cells(row: &Row, programs: &[Program], table: &Table, notes: &mut Vec<String>) -> Vec<String> {
-    let ours = table.get(&(OURS, row.key)).and_then(|found| row.figure.median(&found.runs));
-    let mut cells = vec![row.title.to_owned(), ours.map(Median::formatted).unwrap_or_default()];
+    let found = table.get(&(OURS, row.key));
+    let ours = found.and_then(|found| row.figure.median(&found.runs));
+    let mut cells = vec![row.title.to_owned(), cell(OURS, found, ours, notes)];
     let mut beside_asynq = None;
     for program in programs {
         let found = table.get(&(program.name, row.key));
         let theirs = found.and_then(|found| row.figure.median(&found.runs));
-        let missing = found.and_then(|found| found.missing.as_ref());
         let times = ours.zip(theirs).map(|(ours, theirs)| row.figure.times(ours.figure, theirs.figure));
         // A quotient of zeros is left out.
         let times = times.filter(|times| times.is_finite());
         if program.name == ASYNQ {
             beside_asynq = times;
         }
-        let mut cell = theirs.map_or_else(|| "–".to_owned(), Median::formatted);
-        if let Some(reason) = missing {
-            let note = format!("{}: {reason}", program.name);
-            let number = notes.iter().position(|known| *known == note).unwrap_or_else(|| {
-                notes.push(note);
-                notes.len() - 1
-            });
-            cell += &format!(" ({})", number + 1);
-        }
-        cells.extend([cell, times.map(|times| format!("{times:.1}")).unwrap_or_default()]);
+        cells.extend([
+            cell(program.name, found, theirs, notes),
+            times.map(|times| format!("{times:.1}")).unwrap_or_default(),
+        ]);
     }
     let goal = |figure: fn((f64, f64)) -> f64| row.goal.map(|goal| format!("≥ {}", figure(goal))).unwrap_or_default();
     let reached = row.goal.zip(beside_asynq).map(|((reach, _), times)| if times >= reach { "yes" } else { "**no**" });
     cells.extend([goal(|goal| goal.0), goal(|goal| goal.1), reached.unwrap_or_default().to_owned()]);
     cells
+}
+
+/// Returns the figure of a library, with the number of the note that says why there is none, or not one of every round.
+fn cell(library: &str, found: Option<&Found>, median: Option<Median>, notes: &mut Vec<String>) -> String {
+    let cell = median.map_or_else(|| "–".to_owned(), Median::formatted);
+    let Some(reason) = found.and_then(|found| found.missing.as_ref()) else { return cell };
+    let note = format!("{library}: {reason}");
+    let number = notes.iter().position(|known| *known == note).unwrap_or_else(|| {
+        notes.push(note);
+        notes.len() - 1
+    });
+    format!("{cell} ({})", number + 1)
 }
