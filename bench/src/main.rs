@@ -12,6 +12,7 @@ mod peers;
 mod queue;
 mod run;
 mod run_broker;
+mod signals;
 mod suite;
 mod task;
 mod workload;
@@ -25,6 +26,7 @@ use self::{
     measured::Measured,
     order::Order,
     run::{Role, Runner},
+    signals::unless_stopped,
     suite::Extent,
     workload::Workload,
 };
@@ -173,10 +175,10 @@ async fn play(role: Role, order: Result<Order, BoxError>) -> Result<(), BoxError
 
 async fn run(matches: &ArgMatches) -> Result<(), BoxError> {
     match matches.subcommand() {
-        Some((ALL, matches)) => suite::all(&extent(matches)?).await,
-        Some((PEERS, matches)) => peers::compare(&comparison(matches)?).await,
-        Some((CODEC, matches)) => codec::compare(matches.get_flag("quick")).await,
-        Some((COST, matches)) => cost::grow(&growth(matches)?).await,
+        Some((ALL, matches)) => unless_stopped(suite::all(&extent(matches)?)).await,
+        Some((PEERS, matches)) => unless_stopped(peers::compare(&comparison(matches)?)).await,
+        Some((CODEC, matches)) => unless_stopped(codec::compare(matches.get_flag("quick"))).await,
+        Some((COST, matches)) => unless_stopped(cost::grow(&growth(matches)?)).await,
         Some((LIMIT, matches)) => print(limit::ALL, matches).await,
         Some((name, matches)) => print(&[workload::named(name)?], matches).await,
         None => Err("a subcommand is needed".into()),
@@ -252,9 +254,30 @@ async fn print(workloads: &[&dyn Workload], matches: &ArgMatches) -> Result<(), 
         }
         return Ok(());
     }
-    let (as_json, mut runner, mut found) =
-        (matches.get_flag("json"), Runner::default(), vec![Vec::new(); orders.len()]);
-    for _ in 0..number("runs").unwrap_or(1) {
+    let (as_json, mut runner) = (matches.get_flag("json"), Runner::default());
+    let found = unless_stopped(repeat(&mut runner, &orders, number("runs").unwrap_or(1), as_json)).await;
+    // A broker of the caller is left as it was found, however the runs have ended.
+    let found = match (found, runner.end().await) {
+        (found, Ok(())) => found?,
+        (Ok(_), Err(left)) => return Err(left),
+        (Err(error), Err(left)) => return Err(format!("{error}; tasks are left: {left}").into()),
+    };
+    if !as_json {
+        let medians = found.iter().map(|runs| Measured::median(runs)).collect::<Result<Vec<_>, _>>()?;
+        print!("{}", measured::table(&medians));
+    }
+    Ok(())
+}
+
+/// Makes each run so many times, in turns; returns the runs of each order.
+async fn repeat(
+    runner: &mut Runner,
+    orders: &[Order],
+    runs: u64,
+    as_json: bool,
+) -> Result<Vec<Vec<Measured>>, BoxError> {
+    let mut found = vec![Vec::new(); orders.len()];
+    for _ in 0..runs {
         for (order, found) in orders.iter().zip(&mut found) {
             let measured = runner.once(order).await?;
             if as_json {
@@ -263,10 +286,5 @@ async fn print(workloads: &[&dyn Workload], matches: &ArgMatches) -> Result<(), 
             found.push(measured);
         }
     }
-    runner.end().await?;
-    if !as_json {
-        let medians = found.iter().map(|runs| Measured::median(runs)).collect::<Result<Vec<_>, _>>()?;
-        print!("{}", measured::table(&medians));
-    }
-    Ok(())
+    Ok(found)
 }

@@ -74,10 +74,12 @@ pub(crate) async fn answer(process: Child) -> Result<Measured, BoxError> {
 pub(crate) struct Runner {
     /// Brokers with tasks that are always there, by kind and number: to fill them takes longer than to measure.
     crowded: HashMap<(String, u64), RunBroker>,
+    /// The order whose queues are on a broker of the caller.
+    given: Option<Order>,
 }
 
 impl Runner {
-    /// Measures once. At a URL that the caller gave, all is left as it was found.
+    /// Measures once. At a URL that the caller gave, all is left as it was found, at the latest by [`end`](Self::end).
     ///
     /// # Errors
     ///
@@ -90,22 +92,16 @@ impl Runner {
     async fn measured(&mut self, order: &Order) -> Result<Measured, BoxError> {
         let Some(present) = order.present else {
             let broker = RunBroker::start(&order.broker)?;
-            let order = broker.order(order);
-            let client = Client::connect(&order.url).await?;
-            // Tasks of others would be run, or deleted below, so there must be none.
-            queue::expect(&client, &order, 0).await?;
+            let (order, client) = self.begin(&broker, order).await?;
             let measured = measured(&order, &client).await;
-            if matches!(broker, RunBroker::Given(_)) {
-                queue::forget(&client, &order).await?;
-            }
-            return measured;
+            let cleaned = self.clean().await;
+            // The reason why a run failed says more than that its tasks could not be deleted.
+            return measured.and_then(|measured| cleaned.map(|()| measured));
         };
         let key = (order.broker.clone(), present);
         if !self.crowded.contains_key(&key) {
             let broker = RunBroker::start(&order.broker)?;
-            let order = broker.order(order);
-            let client = Client::connect(&order.url).await?;
-            queue::expect(&client, &Order { present: None, ..order.clone() }, 0).await?;
+            let (order, client) = self.begin(&broker, order).await?;
             queue::crowd(&client, &order, present).await?;
             self.crowded.insert(key.clone(), broker);
         }
@@ -116,18 +112,35 @@ impl Runner {
         measured
     }
 
-    /// Deletes the queues of the brokers that were kept.
+    /// Connects to a broker on which no run of this order was made.
+    async fn begin(&mut self, broker: &RunBroker, order: &Order) -> Result<(Order, Client), BoxError> {
+        self.clean().await?;
+        let order = broker.order(order);
+        let client = Client::connect(&order.url).await?;
+        // Tasks of others would be run, or deleted in the end, so there must be none.
+        queue::expect(&client, &Order { present: None, ..order.clone() }, 0).await?;
+        if matches!(broker, RunBroker::Given(_)) {
+            self.given = Some(order.clone());
+        }
+        Ok((order, client))
+    }
+
+    /// Deletes the queues on a broker of the caller.
+    async fn clean(&mut self) -> Result<(), BoxError> {
+        if let Some(order) = self.given.take() {
+            self.crowded.retain(|_, broker| !matches!(broker, RunBroker::Given(_)));
+            queue::forget(&Client::connect(&order.url).await?, &order).await?;
+        }
+        Ok(())
+    }
+
+    /// Deletes all that the runs have left, also after one that failed.
     ///
     /// # Errors
     ///
     /// A broker failed.
-    pub(crate) async fn end(self) -> Result<(), BoxError> {
-        for broker in self.crowded.into_values() {
-            if let RunBroker::Given(url) = broker {
-                queue::forget(&Client::connect(&url).await?, &Order::default()).await?;
-            }
-        }
-        Ok(())
+    pub(crate) async fn end(mut self) -> Result<(), BoxError> {
+        self.clean().await
     }
 }
 

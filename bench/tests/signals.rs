@@ -1,0 +1,52 @@
+//! A run that is ended early leaves nothing behind.
+
+use std::{
+    fs,
+    path::Path,
+    process::{Command, Stdio},
+};
+
+use asynq_test_support::{Persistence, RedisServer, eventually_blocking};
+
+fn entries(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).unwrap();
+    entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect()
+}
+
+/// Starts a run, sends a signal once `is_under_way`, and returns what the run says at its end.
+fn ended_early(arguments: &[&str], temporary: &Path, signal: &str, is_under_way: impl Fn() -> bool) -> String {
+    let mut bench = Command::new(env!("CARGO_BIN_EXE_asynq-bench"));
+    let bench = bench.args(arguments).env("TMPDIR", temporary).stdout(Stdio::null()).stderr(Stdio::piped());
+    let bench = bench.spawn().unwrap();
+    eventually_blocking("the run is under way", || is_under_way().then_some(()));
+    let sent = Command::new("kill").args([format!("-{signal}"), bench.id().to_string()]).status().unwrap();
+    assert!(sent.success());
+    let output = bench.wait_with_output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    text
+}
+
+#[test]
+fn a_run_that_is_ended_by_a_signal_removes_its_servers_and_files() {
+    for (broker, file, signal) in [("redis", "redis.sock", "INT"), ("sqlite", "bench.db-wal", "TERM")] {
+        let temporary = tempfile::tempdir().unwrap();
+        let has_file = |folder: String| temporary.path().join(folder).join(file).exists();
+        let is_under_way = || entries(temporary.path()).into_iter().any(has_file);
+        let text = ended_early(&["idle", "--broker", broker], temporary.path(), signal, is_under_way);
+        assert!(text.contains(&format!("SIG{signal}")), "{text}");
+        assert_eq!(entries(temporary.path()), [""; 0], "{broker}");
+    }
+}
+
+#[test]
+fn a_run_that_is_ended_by_a_signal_leaves_no_task_on_the_broker_of_its_caller() {
+    let (server, temporary) = (RedisServer::start(Persistence::None), tempfile::tempdir().unwrap());
+    let scheduled =
+        || -> u64 { redis::cmd("ZCARD").arg("asynq:{bench}:scheduled").query(&mut server.connection()).unwrap() };
+    let url = server.url();
+    let arguments = ["scheduled-million", "--n", "10", "--url", &url];
+    let text = ended_early(&arguments, temporary.path(), "INT", || scheduled() > 1_000);
+    assert!(text.contains("SIGINT"), "{text}");
+    assert_eq!(scheduled(), 0);
+}
