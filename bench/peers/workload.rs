@@ -42,7 +42,8 @@ pub struct Answer {
     #[serde(skip_serializing_if = "str::is_empty")]
     pub cannot: &'static str,
     pub seconds: f64,
-    pub cpu_us: f64,
+    /// `None` where the system does not report it.
+    pub cpu_us: Option<f64>,
     pub ran: u64,
     pub again: u64,
     pub waiting: u64,
@@ -55,8 +56,13 @@ impl Answer {
     }
 }
 
-/// Returns the role, the order and the URL of this process.
+/// Returns the role, the order and the URL of this process, which ends with its standard input from now on: asynq-bench keeps it open,
+/// and so leaves no worker behind when it is killed.
 pub fn arguments() -> Result<(String, Order, String), Failure> {
+    std::thread::spawn(|| {
+        let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+        std::process::exit(1);
+    });
     let arguments: Vec<_> = std::env::args().skip(1).collect();
     let [role, order, url]: [String; 3] = arguments.try_into().map_err(|_| "usage: ROLE ORDER URL")?;
     Ok((role, serde_json::from_str(&order)?, url))
@@ -152,7 +158,7 @@ impl Seen {
 }
 
 /// Measures time and CPU from its start on.
-pub struct Clock(Instant, f64);
+pub struct Clock(Instant, Option<f64>);
 
 impl Clock {
     pub fn start() -> Self {
@@ -160,14 +166,16 @@ impl Clock {
     }
 
     pub fn stop(self) -> Answer {
-        Answer { seconds: self.0.elapsed().as_secs_f64(), cpu_us: cpu_us() - self.1, ..Answer::default() }
+        let cpu_us = cpu_us().zip(self.1).map(|(now, before)| now - before);
+        Answer { seconds: self.0.elapsed().as_secs_f64(), cpu_us, ..Answer::default() }
     }
 }
 
-/// Returns the CPU time of this process in microseconds, in steps of the kernel's clock tick of 10 ms.
-fn cpu_us() -> f64 {
-    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    let after_name = stat.rsplit_once(')').map_or("", |(_, after)| after);
+/// Returns the CPU time of this process in microseconds, in steps of the kernel's clock tick of 10 ms; `None` on systems without
+/// `/proc`.
+fn cpu_us() -> Option<f64> {
+    let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
+    let (_, after_name) = stat.rsplit_once(')')?;
     let ticks = after_name.split_whitespace().skip(11).take(2).filter_map(|ticks| ticks.parse::<f64>().ok());
-    ticks.sum::<f64>() * 10_000.0
+    Some(ticks.sum::<f64>() * 10_000.0)
 }

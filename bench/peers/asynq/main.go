@@ -1,13 +1,14 @@
 // Runs one workload of asynq-bench with hibiken/asynq: `peer ROLE ORDER URL`, one line of JSON on standard output.
 //
 // ROLE is "fill", which enqueues the tasks that a drain starts from, or "measure". ORDER is the JSON of an order of asynq-bench.
-// Every option that an order does not name keeps asynq's default.
+// Every option that an order does not name keeps asynq's default. The program ends with its standard input, which asynq-bench keeps open.
 package main
 
 import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"sync"
 	"time"
@@ -70,6 +71,10 @@ func main() {
 	if len(os.Args) != 4 {
 		fail("usage: peer ROLE ORDER URL")
 	}
+	go func() {
+		io.Copy(io.Discard, os.Stdin)
+		os.Exit(1)
+	}()
 	b := bench{}
 	if err := json.Unmarshal([]byte(os.Args[2]), &b.order); err != nil {
 		fail("order: %v", err)
@@ -110,7 +115,7 @@ func (b *bench) play(role string) answer {
 		return b.latency()
 	case "idle":
 		b.serve(func([]byte) {})
-		select {} // asynq-bench reads Redis's counters meanwhile, and ends this process.
+		select {} // asynq-bench reads Redis's counters meanwhile, and ends this process or its standard input.
 	}
 	return answer{Cannot: "asynq 0.26 has no call for it"}
 }
@@ -251,7 +256,7 @@ func (b *bench) count(list string) int {
 	return sum
 }
 
-// acknowledged waits until no task is pending or active, with a look every 200 µs, as asynq-bench does.
+// acknowledged waits until no task is pending or active, with a look every 200 µs.
 func (b *bench) acknowledged() {
 	for b.count("pending")+b.count("active") > 0 {
 		time.Sleep(200 * time.Microsecond)

@@ -2,7 +2,7 @@
 //
 // ROLE is "fill", which enqueues the jobs that a drain starts from, or "measure". ORDER is the JSON of an order of asynq-bench.
 // Every option that an order does not name keeps BullMQ's default, but for one: a job that ended is deleted, as the other
-// libraries do.
+// libraries do. The program ends with its standard input, which asynq-bench keeps open.
 import { Queue, Worker } from "bullmq";
 
 // How many calls are under way at once before a drain, and in the end-to-end workload, as asynq-bench has.
@@ -12,6 +12,8 @@ const FILL = 1000;
 // Milliseconds between two jobs of the latency workload, and how many of them are not measured.
 const BETWEEN = 137;
 const WARM_UP = 10;
+
+process.stdin.on("end", () => process.exit(1)).resume();
 
 const [role, text, url] = process.argv.slice(2);
 const order = JSON.parse(text);

@@ -95,7 +95,8 @@ pub(super) enum Outcome {
 struct Answer {
     cannot: String,
     seconds: f64,
-    cpu_us: f64,
+    /// `None` where the system does not report it.
+    cpu_us: Option<f64>,
     /// Different tasks that ran, and runs of tasks that had run.
     ran: u64,
     again: u64,
@@ -109,7 +110,7 @@ impl Default for Answer {
         Self {
             cannot: String::new(),
             seconds: f64::NAN,
-            cpu_us: f64::NAN,
+            cpu_us: None,
             ran: 0,
             again: 0,
             waiting: 0,
@@ -228,7 +229,11 @@ impl Program {
         }
         let measured = match order.workload.as_str() {
             "latency" => Measured::of(order),
-            _ => Usage { seconds: answer.seconds, own_cpu_us: answer.cpu_us, redis }.per_task(order),
+            _ => {
+                let own_cpu_us = answer.cpu_us.map(|cpu| cpu / order.n as f64);
+                let usage = Usage { seconds: answer.seconds, own_cpu_us: 0.0, redis };
+                Measured { own_cpu_us, ..usage.per_task(order) }
+            }
         };
         let mut micros = Histogram::<u64>::new(3)?;
         answer.micros.iter().try_for_each(|figure| micros.record(*figure))?;
@@ -239,7 +244,8 @@ impl Program {
 
     /// Measures the commands per second of a worker without tasks.
     async fn idle(&self, order: &Order) -> Result<Outcome, BoxError> {
-        let worker = self.command("measure", order)?.spawn()?;
+        let mut worker = self.command("measure", order)?.spawn()?;
+        let _input = worker.stdin.take();
         let ended = async { Ok::<_, BoxError>(worker.wait_with_output().await?.stdout) };
         let looked = async {
             tokio::time::sleep(SETTLES).await;
@@ -263,7 +269,9 @@ impl Program {
 
     /// Starts the program with a role and reads its output at its end.
     async fn answer(&self, role: &str, order: &Order) -> Result<Answer, BoxError> {
-        let ended = timeout(PATIENCE, self.command(role, order)?.output()).await;
+        let mut program = self.command(role, order)?.spawn()?;
+        let _input = program.stdin.take();
+        let ended = timeout(PATIENCE, program.wait_with_output()).await;
         let ended = ended.map_err(|_| format!("it did not end within {} s", PATIENCE.as_secs()))??;
         if !ended.status.success() {
             return Err(format!("{role} ended with {}: {}", ended.status, last_line(&ended.stderr)).into());
@@ -271,11 +279,13 @@ impl Program {
         Ok(serde_json::from_slice(&ended.stdout)?)
     }
 
+    /// Returns the program with its arguments. It ends with its standard input, so that none stays behind when this program is killed:
+    /// the input must be kept as long as the program shall run.
     fn command(&self, role: &str, order: &Order) -> Result<Command, BoxError> {
         let (program, arguments) = self.command.split_first().ok_or("no program")?;
         let mut command = Command::new(program);
         command.args(arguments).args([role, &serde_json::to_string(order)?, &order.url]);
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
         Ok(command)
     }
 }
