@@ -77,13 +77,24 @@ impl Keys {
 const ID: usize = 36;
 
 impl Script {
+    /// Connects with the user, the password and the database of the URL.
+    ///
     /// # Errors
     ///
-    /// The URL is not that of a Redis without a password, or it does not answer.
+    /// The URL is not that of one Redis without TLS, or it does not answer.
     pub(crate) fn connect(url: &str) -> Result<Self, BoxError> {
         let info = url.into_connection_info()?;
         let ConnectionAddr::Tcp(host, port) = info.addr() else { return Err("the limit needs a redis:// URL".into()) };
-        let mut redis = Resp::connect(&format!("{host}:{port}"))?;
+        let (mut redis, settings) = (Resp::connect(&format!("{host}:{port}"))?, info.redis_settings());
+        if let Some(password) = settings.password() {
+            let words = [Some("AUTH"), settings.username(), Some(password)].into_iter().flatten();
+            redis.command(&words.map(str::as_bytes).collect::<Vec<_>>());
+            redis.send()?;
+            redis.reply(|_| {})?;
+        }
+        redis.command(&[b"SELECT", settings.db().to_string().as_bytes()]);
+        redis.send()?;
+        redis.reply(|_| {})?;
         let enqueue = load(&mut redis, ENQUEUE)?;
         let cycle = format!("{SETTLE}\n{FETCH}\nsettle()\nreturn fetch(tonumber(ARGV[2]), ARGV[3])");
         let cycle = load(&mut redis, &cycle)?;
@@ -306,4 +317,25 @@ fn load(redis: &mut Resp, script: &str) -> io::Result<Vec<u8>> {
 
 fn since_epoch() -> std::time::Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use asynq_test_support::RedisServer;
+
+    use super::*;
+
+    #[test]
+    fn the_limit_works_in_the_database_of_its_url_with_the_password_there() {
+        let server = RedisServer::with_password("secret");
+        let url = server.url().replace("/0", "/3");
+        let order = Order { n: 1, payload_bytes: 100, ..Order::default() };
+        Script::connect(&url).unwrap().enqueue(&Tasks::new(&order).0).unwrap();
+        let mut redis = server.connection();
+        let mut waiting = |database: u64| -> u64 {
+            redis::cmd("SELECT").arg(database).exec(&mut redis).unwrap();
+            redis::cmd("LLEN").arg("asynq:{bench}:pending").query(&mut redis).unwrap()
+        };
+        assert_eq!((waiting(0), waiting(3)), (0, 1));
+    }
 }
