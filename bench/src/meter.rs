@@ -45,7 +45,7 @@ impl Meter {
     pub(crate) fn start(order: &Order) -> Result<Self, BoxError> {
         let mut redis = None;
         if order.on_redis() {
-            redis = Some(redis::Client::open(order.url.as_str())?.get_connection()?);
+            redis = Some(order.redis_connection()?);
         }
         let (mut before, answer) = redis.as_mut().map(RedisUsage::read).transpose()?.unwrap_or_default();
         // Redis sends this answer after it was counted.

@@ -1,5 +1,6 @@
 //! The order of one run. It travels to the measured process as JSON, and back with the figures.
 
+use asynq_runtime::prelude::BoxError;
 use serde::{Deserialize, Serialize};
 
 /// The length of a task's JSON unless a run is about others.
@@ -57,6 +58,15 @@ pub(crate) enum Source {
 }
 
 impl Order {
+    /// Connects to its Redis without the framework.
+    ///
+    /// # Errors
+    ///
+    /// Redis does not answer.
+    pub(crate) fn redis_connection(&self) -> Result<redis::Connection, BoxError> {
+        Ok(redis::Client::open(self.url.as_str())?.get_connection()?)
+    }
+
     /// Returns whether the run is on Redis and not on SQLite.
     pub(crate) fn on_redis(&self) -> bool {
         !self.broker.starts_with("sqlite")

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use asynq_runtime::{
     inspector::Force,
+    job::{BoxFuture, IntoTask},
     prelude::*,
     server::{Running, ServerBuilder},
 };
@@ -68,11 +69,23 @@ pub(crate) async fn fill(client: &Client, order: &Order) -> Result<(), BoxError>
     for first in (0..order.waiting()).step_by(at_once as usize) {
         let numbers = first..order.waiting().min(first + at_once);
         let tasks = numbers.map(|number| task(number, order.payload_bytes).into_job().queue(name(order, number)));
-        for outcome in client.enqueue_many(tasks).await? {
-            outcome?;
-        }
+        store(client, tasks).await?;
     }
     Ok(())
+}
+
+/// Enqueues tasks by one call; every one of them must be taken.
+pub(crate) fn store<T: IntoTask>(
+    client: &Client,
+    tasks: impl IntoIterator<Item = T>,
+) -> BoxFuture<'static, Result<(), BoxError>> {
+    let stored = client.enqueue_many(tasks);
+    Box::pin(async move {
+        for outcome in stored.await? {
+            outcome?;
+        }
+        Ok(())
+    })
 }
 
 /// Stores tasks that no run touches: `n` scheduled ones, and on SQLite as many that are archived.
@@ -87,9 +100,7 @@ pub(crate) async fn crowd(client: &Client, order: &Order, n: u64) -> Result<(), 
                 let later = FAR_AWAY + Duration::from_secs(number % 86_400);
                 task(number, order.payload_bytes).into_job().process_in(later)
             });
-            for outcome in client.enqueue_many(tasks).await? {
-                outcome?;
-            }
+            store(client, tasks).await?;
         }
         Ok(())
     };

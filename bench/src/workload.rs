@@ -15,6 +15,7 @@ use async_trait::async_trait;
 use asynq_runtime::prelude::{BoxError, Client};
 
 pub(crate) use self::{
+    blocking::jobs as blocking_jobs,
     idle::{CYCLE, SETTLES},
     latency::{EVERY, produce},
     wait::work,

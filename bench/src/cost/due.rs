@@ -5,7 +5,7 @@ use std::time::Duration;
 use asynq_runtime::prelude::*;
 
 use super::{Stage, spent::Spent};
-use crate::{queue::QUEUE, task::task};
+use crate::{queue, queue::QUEUE, task::task};
 
 /// Tasks of a part. Each part comes after the one before it is past.
 const PART: u64 = 1_000;
@@ -16,13 +16,11 @@ const SOON: Duration = Duration::from_millis(100);
 /// Schedules so many parts and takes each of them out of `scheduled`, as a Go forwarder does. The bytes are those of all due times
 /// that are left in the end: if they grow with the parts, the key never shrinks.
 pub(super) async fn beside_go(stage: &Stage, parts: u64) -> Result<Spent, BoxError> {
-    let mut redis = redis::Client::open(stage.order.url.as_str())?.get_connection()?;
+    let mut redis = stage.order.redis_connection()?;
     let counter = stage.count()?;
     for part in 0..parts {
         let tasks = (0..PART).map(|number| task(part * PART + number, 100).into_job().process_in(SOON));
-        for outcome in stage.client.enqueue_many(tasks).await? {
-            outcome?;
-        }
+        queue::store(&stage.client, tasks).await?;
         tokio::time::sleep(PAST).await;
         redis::cmd("UNLINK").arg(format!("asynq:{{{QUEUE}}}:scheduled")).exec(&mut redis)?;
     }

@@ -30,7 +30,7 @@ pub(super) async fn stored(stage: &Stage, failures: u64) -> Result<Spent, BoxErr
     tokio::time::timeout(PATIENCE, archived).await.map_err(|_| "the task was not archived")??;
     let spent = counter.stop(1)?;
     running.shutdown().await?;
-    let mut redis = redis::Client::open(stage.order.url.as_str())?.get_connection()?;
+    let mut redis = stage.order.redis_connection()?;
     let key = format!("asynq:{{{QUEUE}}}:t:{id}");
     let bytes: f64 = redis::cmd("MEMORY").arg("USAGE").arg(key).arg("SAMPLES").arg(0).query(&mut redis)?;
     // The commands are left out: the way to the archive is not measured, and they depend on how often the loop looked.

@@ -23,9 +23,7 @@ pub(super) async fn enqueue(stage: &Stage, n: u64) -> Result<Spent, BoxError> {
     let counter = stage.count()?;
     for first in (n..n + TASKS).step_by(BATCH as usize) {
         let tasks = (first..first + BATCH).map(|number| task(number, 100));
-        for outcome in stage.client.enqueue_many(tasks).await? {
-            outcome?;
-        }
+        queue::store(&stage.client, tasks).await?;
     }
     counter.stop(TASKS)
 }

@@ -19,9 +19,7 @@ pub(super) async fn fill(stage: &Stage, n: u64, groups: u64) -> Result<(), BoxEr
     for first in (0..n).step_by(BATCH as usize) {
         let numbers = first..n.min(first + BATCH);
         let tasks = numbers.map(|number| task(number, 100).into_job().group(format!("g{:07}", number % groups)));
-        for outcome in stage.client.enqueue_many(tasks).await? {
-            outcome?;
-        }
+        queue::store(&stage.client, tasks).await?;
     }
     Ok(())
 }

@@ -22,7 +22,7 @@ const SLICES: u64 = 10;
 /// as any that a sweep removes.
 pub(super) async fn sweep(stage: &Stage, n: u64, is_deep: bool) -> Result<Spent, BoxError> {
     queue::fill(&stage.client, &stage.order).await?;
-    let mut redis = redis::Client::open(stage.order.url.as_str())?.get_connection()?;
+    let mut redis = stage.order.redis_connection()?;
     let pending = format!("asynq:{{{QUEUE}}}:pending");
     let end = if is_deep { n.min(DEEPEST) } else { n.min(GHOSTS) }.cast_signed();
     let mut gone = redis::cmd("LRANGE");
@@ -50,7 +50,7 @@ pub(super) async fn sweep(stage: &Stage, n: u64, is_deep: bool) -> Result<Spent,
 /// Takes the set of a task that joined its group after `n` ids without a task.
 pub(super) async fn claim(stage: &Stage, n: u64) -> Result<Spent, BoxError> {
     let (queue, group): (QueueName, GroupName) = (QUEUE.parse()?, "g".parse()?);
-    let mut redis = redis::Client::open(stage.order.url.as_str())?.get_connection()?;
+    let mut redis = stage.order.redis_connection()?;
     let id = stage.client.enqueue(task(0, 100).into_job().group("g")).await?.id;
     let mut joined = redis::cmd("ZADD");
     joined.arg(format!("asynq:{{{QUEUE}}}:g:g")).arg(2).arg(id.as_str());

@@ -37,7 +37,7 @@ impl Counter {
         if !order.on_redis() {
             return Ok(Self { redis: None, written: written()?, meter: Meter::start(order)? });
         }
-        let mut redis = redis::Client::open(order.url.as_str())?.get_connection()?;
+        let mut redis = order.redis_connection()?;
         for (name, value) in [("slowlog-log-slower-than", SLOW), ("slowlog-max-len", 10_000)] {
             redis::cmd("CONFIG").arg("SET").arg(name).arg(value).exec(&mut redis)?;
         }

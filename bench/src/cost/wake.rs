@@ -43,9 +43,7 @@ pub(super) async fn busy(stage: &Stage, queues: u64) -> Result<Spent, BoxError> 
     tokio::time::sleep(SETTLES).await;
     let counter = stage.count()?;
     let tasks = (0..MANY).map(|number| task(number, 100).into_job().queue(queue::name(&order, 0)));
-    for outcome in stage.client.enqueue_many(tasks).await? {
-        outcome?;
-    }
+    queue::store(&stage.client, tasks).await?;
     seen.all().await?;
     let spent = counter.stop(MANY)?;
     end(vec![running]).await?;

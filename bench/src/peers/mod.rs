@@ -131,7 +131,7 @@ fn failures_of_ours(table: &Table) -> Vec<String> {
 
 /// Removes all that a run left.
 fn forget(order: &Order) -> Result<(), BoxError> {
-    let mut redis = redis::Client::open(order.url.as_str())?.get_connection()?;
+    let mut redis = order.redis_connection()?;
     redis::cmd("FLUSHALL").exec(&mut redis)?;
     Ok(())
 }

@@ -3,7 +3,7 @@
 use super::Extent;
 use crate::{
     order::{Order, Source},
-    workload::CYCLE,
+    workload::{CYCLE, blocking_jobs},
 };
 
 /// One run, and the key by which goals name it.
@@ -98,8 +98,8 @@ pub(super) fn plan(extent: &Extent) -> Vec<Planned> {
         add(&format!("{broker} wait same"), "wait", 100, 10, &from(Source::Same));
         add(&format!("{broker} delayed"), "delayed", 100, 10, &plain);
         add(&format!("{broker} idle"), "idle", 0, 10, &|order| order.seconds = seconds(CYCLE));
-        add(&format!("{broker} blocking"), "blocking", 0, 16, &|order| {
-            (order.n, order.seconds) = (16, seconds(COMPUTE));
+        add(&format!("{broker} blocking"), "blocking", 0, blocking_jobs(), &|order| {
+            (order.n, order.seconds) = (blocking_jobs() as u64, seconds(COMPUTE));
         });
     }
     // These take as long as all others, and differ little from run to run.

@@ -2,6 +2,7 @@
 
 use std::{
     hint::black_box,
+    thread::available_parallelism,
     time::{Duration, Instant},
 };
 
@@ -13,6 +14,11 @@ use crate::{measured::Measured, meter::Meter, order::Order, queue, task::Seen};
 
 /// Longer than a lease of 30 s, plus the time that other programs wait after a lease.
 const SECONDS: u64 = 36;
+
+/// Returns the number of jobs, two for each processor and at least 16: fewer would leave time to the worker.
+pub(crate) fn jobs() -> usize {
+    16_usize.max(2 * available_parallelism().map_or(1, usize::from))
+}
 
 /// Computes for so many seconds.
 #[job(queue = "bench", codec = "json")]
@@ -36,11 +42,11 @@ impl Workload for Blocking {
     }
 
     fn about(&self) -> &'static str {
-        "16 jobs at a time that only compute, for longer than a lease: how many leases are lost"
+        "16 jobs at a time, or two for each processor, that only compute, for longer than a lease: how many leases are lost"
     }
 
     fn sizes(&self) -> (u64, usize) {
-        (16, 16)
+        (jobs() as u64, jobs())
     }
 
     async fn measure(&self, order: &Order) -> Result<Measured, BoxError> {

@@ -20,7 +20,7 @@ use crate::{
 /// The time between two enqueues: long enough that the worker is idle again, and in step with no interval of ours or of Redis.
 pub(crate) const EVERY: Duration = Duration::from_millis(137);
 /// Tasks before the measurement, which open connections and warm caches.
-const WARM_UP: u64 = 10;
+pub(super) const WARM_UP: u64 = 10;
 
 pub(super) struct Latency;
 

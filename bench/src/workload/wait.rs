@@ -7,7 +7,7 @@ use asynq_runtime::prelude::*;
 use hdrhistogram::Histogram;
 use tokio::{process::Command, task::spawn_blocking, time::interval};
 
-use super::{EVERY, Workload};
+use super::{EVERY, Workload, latency::WARM_UP};
 use crate::{
     measured::Measured,
     meter,
@@ -15,9 +15,6 @@ use crate::{
     queue, run,
     task::{PATIENCE, finish, unix_nanos},
 };
-
-/// Tasks before the measurement, which open connections and warm caches.
-const WARM_UP: u64 = 10;
 
 pub(super) struct Wait;
 
