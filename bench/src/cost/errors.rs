@@ -33,6 +33,7 @@ pub(super) async fn stored(stage: &Stage, failures: u64) -> Result<Spent, BoxErr
     let mut redis = stage.order.redis_connection()?;
     let key = format!("asynq:{{{QUEUE}}}:t:{id}");
     let bytes: f64 = redis::cmd("MEMORY").arg("USAGE").arg(key).arg("SAMPLES").arg(0).query(&mut redis)?;
-    // The commands are left out: the way to the archive is not measured, and they depend on how often the loop looked.
-    Ok(Spent { bytes: Some(bytes), commands: None, ..spent })
+    // Time and commands are left out: the way to the archive is not measured, and they depend on the pauses between the attempts and
+    // on how often the loop looked.
+    Ok(Spent { bytes: Some(bytes), ms: None, cpu_ms: None, commands: None, ..spent })
 }

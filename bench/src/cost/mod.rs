@@ -29,7 +29,7 @@ use self::{
     slope::slope,
     spent::{Counter, Spent},
 };
-use crate::{measured::short, order::Order, page, queue, run_broker::RunBroker, suite, task::Seen};
+use crate::{measured::short, order::Order, page, queue, run_broker::RunBroker, suite, task::Seen, workload::CYCLE};
 
 /// The limits of a measurement.
 #[derive(Debug, Clone)]
@@ -173,10 +173,12 @@ pub(crate) async fn grow(extent: &Extent) -> Result<(), BoxError> {
     let rows = extent.rows()?;
     let mut section = suite::facts();
     section += &format!(
-        "- load of the machine at the beginning: {}\n\nMilliseconds, commands of Redis (those in scripts included) and bytes are \
-         those of what each heading names after *per*; bytes are those between Redis and its clients, and those that were \
-         written on SQLite. *Longest* is the longest command in Redis's slow log. The last line is the slope of each column: 0 \
-         where the cost does not depend on the size, 1 where it grows with it.\n",
+        "- load of the machine at the beginning: {}\n\nMilliseconds, those of CPU of this program, commands of Redis (those in scripts \
+         included) and bytes are those of what each heading names after *per*; bytes are those between Redis and its clients, and \
+         those that were written on SQLite. A cell is empty where the figure would be that of a pause. *Longest* is the longest \
+         command in Redis's slow log. The last lines are the slope of each column over all sizes, and over the last decade, which \
+         shows what begins to grow at the end: 0 where the cost does not depend on the size, 1 where it grows with it. Idle workers \
+         are watched for {CYCLE} s, a whole cycle of what they do without tasks.\n",
         suite::load()
     );
     let mut failures = Vec::new();
@@ -215,29 +217,35 @@ pub(crate) async fn grow(extent: &Extent) -> Result<(), BoxError> {
 
 fn table(row: &Row, found: &[(u64, Spent)]) -> String {
     let mut text = format!("\n### {}, per {}\n\n", row.name, row.per);
-    text += &suite::line(&[row.size, "ms", "commands", "bytes", "longest, ms"]);
-    text += &format!("|{}\n", "---|".repeat(5));
+    text += &suite::line(&[row.size, "ms", "CPU, ms", "commands", "bytes", "longest, ms"]);
+    text += &format!("|{}\n", "---|".repeat(6));
     let formatted = |figure: Option<f64>| figure.map(short).unwrap_or_default();
     for (size, spent) in found {
         text += &suite::line(&[
             size.to_string(),
-            formatted(Some(spent.ms)),
+            formatted(spent.ms),
+            formatted(spent.cpu_ms),
             formatted(spent.commands),
             formatted(spent.bytes),
             formatted(spent.longest_ms),
         ]);
     }
-    let slope = |figure: fn(&Spent) -> Option<f64>| {
-        let points = found.iter().filter_map(|(size, spent)| Some((*size as f64, figure(spent)?)));
-        slope(points).map(|slope| format!("{slope:.2}")).unwrap_or_default()
-    };
-    text += &suite::line(&[
-        "slope".to_owned(),
-        slope(|spent| Some(spent.ms)),
-        slope(|spent| spent.commands),
-        slope(|spent| spent.bytes),
-        slope(|spent| spent.longest_ms),
-    ]);
+    let most = found.iter().map(|(size, _)| *size).max().unwrap_or(0);
+    for (title, least) in [("slope", 0), ("slope of the last decade", most / 10)] {
+        let slope = |figure: fn(&Spent) -> Option<f64>| {
+            let sizes = found.iter().filter(|(size, _)| *size >= least);
+            let points = sizes.filter_map(|(size, spent)| Some((*size as f64, figure(spent)?)));
+            slope(points).map(|slope| format!("{slope:.2}")).unwrap_or_default()
+        };
+        text += &suite::line(&[
+            title.to_owned(),
+            slope(|spent| spent.ms),
+            slope(|spent| spent.cpu_ms),
+            slope(|spent| spent.commands),
+            slope(|spent| spent.bytes),
+            slope(|spent| spent.longest_ms),
+        ]);
+    }
     text
 }
 
@@ -257,6 +265,16 @@ mod tests {
         assert_eq!(names(&["a tick"]).unwrap(), ["a tick"]);
         assert_eq!(names(&[]).unwrap().len(), ROWS.len());
         assert!(names(&["a tick", "a tikc"]).is_err_and(|error| error.to_string().contains("a tikc")));
+    }
+
+    #[test]
+    fn growth_at_the_end_is_seen_where_most_sizes_cost_the_same() {
+        let spent =
+            |cpu_ms: f64| Spent { ms: None, cpu_ms: Some(cpu_ms), commands: None, bytes: None, longest_ms: None };
+        let found = [(10, spent(1.0)), (100, spent(1.0)), (1_000, spent(1.0)), (10_000, spent(10.0))];
+        let table = table(&ROWS[0], &found);
+        assert!(table.contains("| slope |  | 0.30 |"), "{table}");
+        assert!(table.contains("| slope of the last decade |  | 1.00 |"), "{table}");
     }
 
     #[test]

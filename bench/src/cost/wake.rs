@@ -10,7 +10,6 @@ use tokio::sync::mpsc;
 
 use super::{Stage, spent::Spent};
 use crate::{
-    meter::Meter,
     order::Order,
     queue,
     task::{Seen, Starts, next_start, note, stamp, task, unix_nanos},
@@ -56,16 +55,16 @@ pub(super) async fn idle(stage: &Stage, queues: u64) -> Result<Spent, BoxError> 
     without_tasks(stage, queue::worker::<note>(&order, Seen::none_of(0))).await
 }
 
-/// Measures one second of a worker that has no task to run; its time is the CPU time of this process.
+/// Measures one second of a worker that has no task to run.
 pub(super) async fn without_tasks(stage: &Stage, worker: ServerBuilder) -> Result<Spent, BoxError> {
     let running = worker.build().await?.start().await?;
     tokio::time::sleep(SETTLES).await;
-    let (meter, counter) = (Meter::start(&stage.order)?, stage.count()?);
+    let counter = stage.count()?;
     tokio::time::sleep(Duration::from_secs(CYCLE)).await;
     let spent = counter.stop(CYCLE)?;
-    let cpu_ms = meter.stop()?.own_cpu_us / 1e3 / CYCLE as f64;
     running.shutdown().await?;
-    Ok(Spent { ms: cpu_ms, ..spent })
+    // A second takes a second.
+    Ok(Spent { ms: None, ..spent })
 }
 
 async fn start(
