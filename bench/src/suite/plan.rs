@@ -15,8 +15,8 @@ pub(super) struct Planned {
     pub(super) times: usize,
 }
 
-/// Scheduled tasks that are there in `… crowded`, beside which stands the same run without them, `… empty`. With the tasks that run beside them they are fewer than 2^20, at which Redis
-/// doubles its table of keys and for a while moves some with each command.
+/// Scheduled tasks that are there in `… crowded`, beside which stands the same run without them, `… empty`. With the tasks that run
+/// beside them they are fewer than 2^20, at which Redis doubles its table of keys and for a while moves some with each command.
 const CROWD: u64 = 1_000_000;
 const BESIDE: u64 = 40_000;
 /// Bytes of a large payload, and how many tasks have one.
