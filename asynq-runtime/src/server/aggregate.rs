@@ -1,7 +1,8 @@
 //! Turns the tasks of a set into new tasks, by the functions and the typed aggregations of a server.
 //!
 //! A function that was given for the group's name decides alone. Without one, the tasks of each aggregated job become one task,
-//! and those of other jobs run by themselves. A set with a task that this server does not know is left to other servers.
+//! and those of other jobs run by themselves. A set of which nothing is aggregated here, or with a task that this server does not
+//! know, is left to other servers.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -13,6 +14,7 @@ use chrono::{DateTime, Utc};
 
 use super::{
     attempt_deadline::AttemptDeadline,
+    backed_off::Stranded,
     dispatcher::{Dispatcher, NotRun},
     handlers::wildcard_refusal,
     into_aggregated::IntoAggregated,
@@ -61,8 +63,8 @@ fn seconds(name: &'static str, span: impl IntoSpan) -> Result<Duration, WrongRul
 /// Why a set could not be aggregated; the set is released to its group.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Unaggregated {
-    /// All unknown types, with the first task of each.
-    #[error("this server has no job for its tasks of type {}; another server may", types(.0))]
+    /// All types that are left to other servers, with the first task of each.
+    #[error("this server has no aggregation for its tasks of type {}; another server may", types(.0))]
     Unknown(BTreeMap<String, TaskId>),
     #[error("its aggregation failed: {0}")]
     Failed(String),
@@ -171,21 +173,32 @@ impl Aggregations {
         self.functions.is_empty() && self.typed.is_empty()
     }
 
+    /// Returns whether tasks of this type are aggregated in this group.
+    pub(crate) fn takes(&self, group: &str, r#type: &str) -> bool {
+        self.function(group).is_some() || self.typed(r#type).is_some()
+    }
+
+    /// Returns the function that decides for the groups of this name.
+    fn function(&self, group: &str) -> Option<&Function> {
+        mux::find(self.functions.iter().map(|(pattern, function)| (pattern, function)), group)
+    }
+
     /// Returns the aggregation of the tasks of this type, which may be an alias of their job.
     fn typed(&self, r#type: &str) -> Option<&Aggregation> {
         let by_alias = || self.typed.values().find(|aggregation| aggregation.of_job.aliases.contains(&r#type));
         self.typed.get(r#type).or_else(by_alias)
     }
 
-    /// Returns the outcome of a set, where the dispatcher says which types can run here. Tasks of another type fail the set, so that
-    /// another server takes it; those of the types in `stranded`, for which that did not help, run alone, as unknown tasks. Runs
-    /// user code: the caller catches its panics and limits the time of that code and of the look-ups at the broker.
+    /// Returns the outcome of a set, where the dispatcher says which types can run here. Beside tasks that are aggregated here, those
+    /// of other types run alone if they can run here. Otherwise they fail the set, so that another server takes it; those of the types in
+    /// `stranded`, for which that did not help, run alone. Runs user code: the caller catches its panics and limits the time of that code
+    /// and of the look-ups at the broker.
     pub(crate) async fn aggregate(
         &self,
         set: &TaskSet,
         broker: &Arc<dyn Broker>,
         dispatcher: &Dispatcher,
-        stranded: &[String],
+        stranded: &Stranded,
     ) -> Result<SetOutcome, Unaggregated> {
         let now = broker.now();
         let Sorted { alone, sound } = sort(&set.members, now);
@@ -193,8 +206,7 @@ impl Aggregations {
         if sound.is_empty() {
             return Ok(outcome);
         }
-        let functions = self.functions.iter().map(|(pattern, function)| (pattern, function));
-        if let Some(function) = mux::find(functions, set.group.as_str()) {
+        if let Some(function) = self.function(set.group.as_str()) {
             let tasks = sound.into_iter().map(|(_, info)| info).collect();
             let made = function(set.group.clone(), tasks).await;
             let task = made.map_err(|error| Unaggregated::Failed(error.to_string()))?;
@@ -206,6 +218,8 @@ impl Aggregations {
             let r#type = &*task.1.r#type;
             by_type.entry(self.typed(r#type).map_or(r#type, |aggregation| aggregation.of)).or_default().push(task);
         }
+        // Where nothing of a set is aggregated here, another server mostly has the aggregation.
+        let aggregates_some = by_type.keys().any(|name| self.typed.contains_key(*name));
         let mut unknown = BTreeMap::new();
         for (name, tasks) in by_type {
             match self.typed.get(name) {
@@ -214,14 +228,14 @@ impl Aggregations {
                     add_typed(&mut outcome, set, aggregation, &tasks, &arguments, now)?;
                 }
                 None => {
-                    if !dispatcher.knows(name) {
+                    if !(aggregates_some && dispatcher.knows(name)) {
                         unknown.insert(name.to_owned(), tasks[0].0.clone());
                     }
                     outcome.alone.extend(tasks.into_iter().map(|(id, _)| id.clone()));
                 }
             }
         }
-        let all_are_stranded = unknown.keys().all(|name| stranded.contains(name));
+        let all_are_stranded = unknown.iter().all(|(name, first)| stranded.has(name, first));
         if all_are_stranded { Ok(outcome) } else { Err(Unaggregated::Unknown(unknown)) }
     }
 }

@@ -4,7 +4,13 @@
 //! group delays no other. The broker ends a set and stores its new tasks in one step. A server without aggregations runs no
 //! aggregator.
 
-use std::{collections::BTreeMap, iter, ops::Range, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    iter,
+    ops::Range,
+    sync::Arc,
+    time::Duration,
+};
 
 use fastrand::Rng;
 use futures_util::{FutureExt as _, StreamExt as _, stream::FuturesUnordered};
@@ -16,7 +22,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::{
     aggregate::Unaggregated,
-    backed_off::{self, BackedOff},
+    backed_off::{self, BackedOff, Stranded},
     config::ANSWER,
     retry_backoff::RetryBackoff,
     server_context::{self, ServerContext},
@@ -25,7 +31,7 @@ use crate::{
     broker::{BrokerError, Refused, SetError, SetOutcome, TaskSet},
     metrics,
     panics::Caught,
-    task::{GroupName, QueueName, TaskMessage},
+    task::{GroupName, QueueName},
 };
 
 /// The shortest and the longest pause between two passes; in between, the pause is a tenth of the grace period.
@@ -125,8 +131,8 @@ struct Taken {
     group: GroupName,
     /// Whether it is the first of its group in this pass, and the last set of the group failed: then it has the same tasks.
     had_failed: bool,
-    /// Whether it has tasks of stranded types.
-    has_stranded: bool,
+    /// The stranded types of which it has tasks.
+    stranded: BTreeSet<String>,
 }
 
 struct Aggregator {
@@ -235,10 +241,12 @@ impl Aggregator {
         let (queue, group) = (set.queue.clone(), set.group.clone());
         let is_full = set.is_full || set.members.len() >= context.aggregations.rules.enough().unwrap_or(TaskSet::MOST);
         let stranded = self.backed_off.stranded(&queue, &group, Instant::now());
-        let is_of = |message: &TaskMessage| stranded.contains(&message.r#type);
         let had_failed = is_first && self.backed_off.has(&queue, &group);
-        let has_stranded = set.members.iter().any(|member| member.message.as_ref().is_ok_and(is_of));
-        let taken = Taken { queue, group, had_failed, has_stranded };
+        let of_stranded = set.members.iter().filter_map(|member| {
+            let message = member.message.as_ref().ok()?;
+            stranded.has(&message.r#type, &member.id).then(|| message.r#type.clone())
+        });
+        let taken = Taken { queue, group, had_failed, stranded: of_stranded.collect() };
         self.sets.spawn(async move { (taken, end(&context, set, stranded).await) });
         is_full
     }
@@ -260,12 +268,12 @@ impl Aggregator {
     async fn ended(&mut self) -> bool {
         let Some(ended) = self.sets.join_next().await else { return false };
         // The panic hook has reported the panic of a set's task. The set returns to its group at its deadline.
-        let Ok((Taken { queue, group, had_failed, has_stranded }, outcome)) = ended else { return true };
+        let Ok((Taken { queue, group, had_failed, stranded }, outcome)) = ended else { return true };
         if let Some(word) = outcome.as_ref().map_or_else(Unfinished::outcome, |()| Some("done")) {
             metrics::aggregated(word);
         }
         match outcome {
-            Ok(()) if has_stranded => self.backed_off.go_on(&queue, &group, Instant::now()),
+            Ok(()) if !stranded.is_empty() => self.backed_off.go_on(&queue, &group, &stranded, Instant::now()),
             Ok(()) if had_failed => self.backed_off.forget(&queue, &group),
             Ok(()) | Err(Unfinished::Leaving) => {}
             // A set of the same look has failed before.
@@ -295,7 +303,7 @@ fn log_failure(queue: &QueueName, group: &GroupName, pause: Duration, why: &Unfi
 }
 
 /// Makes the new tasks of a set and ends the set, or releases it.
-async fn end(context: &Arc<ServerContext>, set: TaskSet, stranded: Vec<String>) -> Result<(), Unfinished> {
+async fn end(context: &Arc<ServerContext>, set: TaskSet, stranded: Stranded) -> Result<(), Unfinished> {
     let set = Arc::new(set);
     let outcome = match make(context, &set, stranded).await {
         Ok(outcome) => finish(context, &set, outcome).await,
@@ -313,11 +321,7 @@ async fn end(context: &Arc<ServerContext>, set: TaskSet, stranded: Vec<String>) 
 }
 
 /// Runs the aggregation on the runtime of the jobs, until the deadline of the set comes near or the server leaves.
-async fn make(
-    context: &Arc<ServerContext>,
-    set: &Arc<TaskSet>,
-    stranded: Vec<String>,
-) -> Result<SetOutcome, Unfinished> {
+async fn make(context: &Arc<ServerContext>, set: &Arc<TaskSet>, stranded: Stranded) -> Result<SetOutcome, Unfinished> {
     let work = {
         let (context, set) = (Arc::clone(context), Arc::clone(set));
         Caught::new(async move {

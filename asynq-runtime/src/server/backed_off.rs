@@ -1,7 +1,7 @@
-//! Groups that could not be aggregated, each backed off for a while that grows.
+//! Groups that could not be aggregated, each backed off for a while that grows, and the types that nothing seems to take out of them.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     time::Duration,
 };
 
@@ -15,7 +15,7 @@ use crate::{
 /// The first back-off of a group, and the longest; it doubles in between.
 pub(crate) const FIRST: Duration = Duration::from_secs(10);
 const LONGEST: Duration = Duration::from_secs(600);
-/// How long a task of an unknown type stays in its group for a server that knows it.
+/// How long a task of an unknown type stays in its group for a server that takes it.
 const STRANDED: Duration = Duration::from_secs(1_200);
 /// How many groups are remembered at most; beyond that the group whose back-off ends first is forgotten.
 const MOST: usize = 10_000;
@@ -28,8 +28,29 @@ pub(crate) struct BackedOff(HashMap<(QueueName, GroupName), Rest>);
 struct Rest {
     until: Instant,
     times: u32,
-    /// The unknown types among its tasks: the first task of each, and since when it is there.
-    unknown: BTreeMap<String, (TaskId, Instant)>,
+    /// The unknown types among its tasks.
+    unknown: BTreeMap<String, Seen>,
+}
+
+/// What the looks at a group have shown of one unknown type.
+#[derive(Debug, Clone)]
+enum Seen {
+    /// The first task of the type, and since when each look has found that task: no other server has taken it since.
+    First(TaskId, Instant),
+    /// The tasks of the type have left as stranded; until this moment those behind them follow at once.
+    Left(Instant),
+}
+
+/// The types of one group that are stranded: no other server seems to take their tasks, so they run alone. Each is there with the
+/// task that shows it, and holds only for a set with that task; with `None` such tasks have just left, and those behind them follow.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Stranded(BTreeMap<String, Option<TaskId>>);
+
+impl Stranded {
+    /// Returns whether tasks of this type are stranded in a set that has the task `id` of them.
+    pub(crate) fn has(&self, r#type: &str, id: &TaskId) -> bool {
+        self.0.get(r#type).is_some_and(|shown| shown.as_ref().is_none_or(|shown| shown == id))
+    }
 }
 
 impl BackedOff {
@@ -44,21 +65,19 @@ impl BackedOff {
     ) -> Duration {
         let key = (queue.clone(), group.clone());
         let (times, known) = self.0.remove(&key).map_or_else(Default::default, |rest| (rest.times, rest.unknown));
-        // The task of a type that is stranded may have left: those behind it are stranded as well.
-        let since = |r#type: &String, id: &TaskId| {
-            known
-                .get(r#type)
-                .filter(|(known, since)| known == id || is_stranded(*since, now))
-                .map_or(now, |known| known.1)
+        let seen = |r#type: &str, id: TaskId| match known.get(r#type) {
+            Some(Seen::Left(until)) if now < *until => Seen::Left(*until),
+            Some(Seen::First(first, since)) if *first == id => Seen::First(id, *since),
+            _ => Seen::First(id, now),
         };
-        let seen: BTreeMap<_, _> = unknown
+        let noted: BTreeMap<_, _> = unknown
             .into_iter()
             .map(|(r#type, id)| {
-                let since = since(&r#type, &id);
-                (r#type, (id, since))
+                let seen = seen(&r#type, id);
+                (r#type, seen)
             })
             .collect();
-        let unknown = if seen.is_empty() { known } else { seen };
+        let unknown = if noted.is_empty() { known } else { noted };
         let pause = doubled(FIRST, times, LONGEST);
         if self.0.len() >= MOST
             && !self.0.contains_key(&key)
@@ -75,17 +94,28 @@ impl BackedOff {
         !self.0.is_empty() && self.0.get(&(queue.clone(), group.clone())).is_some_and(|rest| now < rest.until)
     }
 
-    /// Returns the types that have been unknown in the group for so long that no other server seems to know them.
-    pub(crate) fn stranded(&self, queue: &QueueName, group: &GroupName, now: Instant) -> Vec<String> {
-        let Some(rest) = self.0.get(&(queue.clone(), group.clone())) else { return Vec::new() };
-        let stranded = rest.unknown.iter().filter(|(_, (_, since))| is_stranded(*since, now));
-        stranded.map(|(r#type, _)| r#type.clone()).collect()
+    /// Returns the types that are stranded in the group: of each, one task was there at every look for so long that no other server
+    /// seems to take it. The time alone shows nothing, because two looks may lie a day apart, and other tasks be there.
+    pub(crate) fn stranded(&self, queue: &QueueName, group: &GroupName, now: Instant) -> Stranded {
+        let Some(rest) = self.0.get(&(queue.clone(), group.clone())) else { return Stranded::default() };
+        let shown = |seen: &Seen| match seen {
+            Seen::First(first, since) => (now - *since >= STRANDED).then(|| Some(first.clone())),
+            Seen::Left(until) => (now < *until).then_some(None),
+        };
+        Stranded(rest.unknown.iter().filter_map(|(r#type, seen)| Some((r#type.clone(), shown(seen)?))).collect())
     }
 
-    /// Ends the back-off of a group whose stranded tasks have left it, and remembers their types for the tasks behind them.
-    pub(crate) fn go_on(&mut self, queue: &QueueName, group: &GroupName, now: Instant) {
+    /// Ends the back-off of a group that the stranded tasks of the types `left` have left, and lets the tasks behind them follow for a
+    /// while. After that the types are watched anew, because another server may take their tasks by then.
+    pub(crate) fn go_on(&mut self, queue: &QueueName, group: &GroupName, left: &BTreeSet<String>, now: Instant) {
         if let Some(rest) = self.0.get_mut(&(queue.clone(), group.clone())) {
             (rest.until, rest.times) = (now, 0);
+            for (r#type, seen) in &mut rest.unknown {
+                // A while that has begun is not renewed.
+                if left.contains(r#type) && matches!(seen, Seen::First(..)) {
+                    *seen = Seen::Left(now + LONGEST);
+                }
+            }
         }
     }
 
@@ -100,10 +130,6 @@ impl BackedOff {
             self.0.remove(&(queue.clone(), group.clone()));
         }
     }
-}
-
-fn is_stranded(since: Instant, now: Instant) -> bool {
-    now - since >= STRANDED
 }
 
 #[cfg(test)]
@@ -129,30 +155,64 @@ mod tests {
 
     #[test]
     fn a_type_is_stranded_when_one_task_of_it_was_there_at_every_look_for_twenty_minutes() {
+        let (queue, group) = (QueueName::from_wire("q"), GroupName::from_wire("g"));
+        let begun = Instant::now();
+        // Another server takes the tasks of the type `served`, and the task 1 of the type `left` stays. Each look has its second, the
+        // tasks that it finds, and the types of them that are stranded.
+        for looks in [
+            // A broker that fails begins no time anew.
+            &[
+                (0, &[("left", "1"), ("served", "2")][..], &[""; 0][..]),
+                (600, &[], &[]),
+                (1_199, &[("left", "1"), ("served", "3")], &[]),
+                (1_200, &[("left", "1"), ("served", "3")], &["left"]),
+                (1_300, &[("left", "4"), ("served", "3")], &[]),
+                (2_398, &[("left", "1"), ("served", "3")], &[]),
+                (2_399, &[("left", "1"), ("served", "3")], &["served"]),
+            ][..],
+            // Two looks with a day between them show nothing where the tasks are others.
+            &[(0, &[("daily", "1")], &[]), (86_400, &[("daily", "2")], &[]), (86_401, &[("daily", "3")], &[])],
+            &[(0, &[("daily", "1")], &[]), (86_400, &[("daily", "1")], &["daily"])],
+        ] {
+            let mut backed_off = BackedOff::default();
+            for (second, found, expected) in looks {
+                let now = begun + Duration::from_secs(*second);
+                let unknown: BTreeMap<_, _> =
+                    found.iter().map(|(r#type, id)| ((*r#type).to_owned(), TaskId::from_wire(id))).collect();
+                let stranded = backed_off.stranded(&queue, &group, now);
+                let stranded: Vec<_> = unknown.iter().filter(|(r#type, id)| stranded.has(r#type, id)).collect();
+                let types: Vec<_> = stranded.iter().map(|(r#type, _)| r#type.as_str()).collect();
+                assert_eq!(types, *expected, "{second} s: {found:?}");
+                backed_off.add(&queue, &group, unknown, now);
+            }
+        }
+    }
+
+    #[test]
+    fn the_tasks_behind_those_that_have_left_follow_for_a_while_and_are_watched_anew_then() {
         let mut backed_off = BackedOff::default();
         let (queue, group) = (QueueName::from_wire("q"), GroupName::from_wire("g"));
         let begun = Instant::now();
         let at = |seconds| begun + Duration::from_secs(seconds);
-        let mut look = |seconds, unknown: &[(&str, &str)]| {
-            let stranded = backed_off.stranded(&queue, &group, at(seconds));
-            let unknown = unknown.iter().map(|(r#type, id)| ((*r#type).to_owned(), TaskId::from_wire(id))).collect();
-            backed_off.add(&queue, &group, unknown, at(seconds));
-            stranded
+        let unknown =
+            |id: &str| BTreeMap::from(["left", "other"].map(|r#type| (r#type.to_owned(), TaskId::from_wire(id))));
+        let is_stranded = |backed_off: &BackedOff, r#type: &str, id: &str, seconds| {
+            backed_off.stranded(&queue, &group, at(seconds)).has(r#type, &TaskId::from_wire(id))
         };
-        // Another server takes the tasks of the type `served`; a broker that fails begins no time anew.
-        assert_eq!(look(0, &[("left", "1"), ("served", "2")]), [""; 0]);
-        assert_eq!(look(600, &[]), [""; 0]);
-        assert_eq!(look(1_199, &[("left", "1"), ("served", "3")]), [""; 0]);
-        assert_eq!(look(1_200, &[("left", "1"), ("served", "3")]), ["left"]);
-        // The first task has left, and the type is stranded all the same.
-        assert_eq!(look(1_300, &[("left", "4"), ("served", "5")]), ["left"]);
-        assert_eq!(look(2_499, &[("left", "4"), ("served", "5")]), ["left"]);
-        assert_eq!(look(2_500, &[("left", "4"), ("served", "5")]), ["left", "served"]);
-        backed_off.go_on(&queue, &group, at(2_500));
-        assert!(!backed_off.contains(&queue, &group, at(2_500)));
-        assert_eq!(backed_off.stranded(&queue, &group, at(2_500)), ["left", "served"]);
+        backed_off.add(&queue, &group, unknown("1"), at(0));
+        backed_off.add(&queue, &group, unknown("1"), at(1_200));
+        let left = BTreeSet::from(["left".to_owned()]);
+        backed_off.go_on(&queue, &group, &left, at(1_200));
+        assert!(!backed_off.contains(&queue, &group, at(1_200)));
+        assert!(is_stranded(&backed_off, "left", "2", 1_200) && !is_stranded(&backed_off, "other", "2", 1_200));
+        // Neither a failure nor a further set makes the while longer.
+        backed_off.add(&queue, &group, unknown("3"), at(1_500));
+        backed_off.go_on(&queue, &group, &left, at(1_600));
+        assert!(is_stranded(&backed_off, "left", "4", 1_799) && !is_stranded(&backed_off, "left", "4", 1_800));
+        backed_off.add(&queue, &group, unknown("4"), at(3_600));
+        assert!(!is_stranded(&backed_off, "left", "4", 4_799) && is_stranded(&backed_off, "left", "4", 4_800));
         backed_off.forget(&queue, &group);
-        assert!(backed_off.stranded(&queue, &group, at(9_000)).is_empty() && !backed_off.has(&queue, &group));
+        assert!(!is_stranded(&backed_off, "left", "4", 4_800) && !backed_off.has(&queue, &group));
     }
 
     #[test]

@@ -99,6 +99,7 @@ pub(crate) use self::{aggregate::Aggregations, executor::Executor, os_signals::O
 #[allow(unused_imports, reason = "a TestApp uses it, which is not there without the broker that it runs on")]
 pub(crate) use self::{
     attempt::Attempt,
+    backed_off::Stranded,
     layer_stack::LayerStack,
     stop::{Stop, Why},
 };

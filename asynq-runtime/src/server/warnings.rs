@@ -26,11 +26,13 @@ pub(super) fn unserved_jobs(server: &Server) {
         let queue = job.options.queue;
         if !server.parts.config.queues.iter().any(|entry| entry.pattern.matches(queue)) {
             tracing::warn!(job = job.name, queue, "this worker does not serve the job's queue");
-        } else if let (Some(group), true) = (job.options.group, server.parts.aggregations.is_empty()) {
+        } else if let Some(group) = job.options.group
+            && !server.parts.aggregations.takes(group, job.name)
+        {
             tracing::warn!(
                 job = job.name,
                 group,
-                "this worker aggregates nothing: tasks of the job wait in their group for a worker that does"
+                "this worker does not aggregate the job: its tasks wait in their group for a worker that does"
             );
         }
     }

@@ -10,7 +10,7 @@ use crate::{
     broker::{Action, Broker, Cancellations, RetryOrder, Run, ServerName, Settlement, Wanted},
     client::Client,
     job::{Registry, RegistryError},
-    server::{Aggregations, Attempt, Executor, LayerStack, Parts, ServerBuilder, ServerError, Stop, Why},
+    server::{Aggregations, Attempt, Executor, LayerStack, Parts, ServerBuilder, ServerError, Stop, Stranded, Why},
     task::{GroupName, QueueName, ServerInfo, TaskId},
 };
 
@@ -201,10 +201,11 @@ impl Worker {
                     continue;
                 }
                 while let Some(set) = unwrap_answer(broker.claim_set(queue, &group, &aggregations.rules).await) {
-                    let ended = match aggregations.aggregate(&set, broker, executor.dispatcher(), &[]).await {
-                        Ok(outcome) => broker.finish_set(&set, &outcome).await.map_err(|error| error.to_string()),
-                        Err(why) => Err(why.to_string()),
-                    };
+                    let ended =
+                        match aggregations.aggregate(&set, broker, executor.dispatcher(), &Stranded::default()).await {
+                            Ok(outcome) => broker.finish_set(&set, &outcome).await.map_err(|error| error.to_string()),
+                            Err(why) => Err(why.to_string()),
+                        };
                     if let Err(why) = ended {
                         unwrap_answer(broker.release_set(&set).await);
                         left_alone.insert(place);

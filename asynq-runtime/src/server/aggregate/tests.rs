@@ -1,10 +1,12 @@
 use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
 
 use super::*;
 use crate::{
     broker::sqlite::{SqliteBroker, SqliteOptions},
-    job::{Aggregates, Job, JobOptions, JobResult},
+    job::{Aggregates, Job, JobOptions, JobResult, encode_arguments},
     server::{
+        backed_off::BackedOff,
         config::OnUnknown,
         handlers::{Handlers, handler},
     },
@@ -91,28 +93,50 @@ async fn broker() -> Arc<dyn Broker> {
     Arc::new(SqliteBroker::in_memory(SqliteOptions::default()).await.expect("in memory"))
 }
 
+/// Returns these types as stranded, each in a set whose only task of it has the type as its id.
+fn stranded(types: &[&str]) -> Stranded {
+    let (queue, group, now) = (QueueName::from_wire("q"), GroupName::from_wire("g"), Instant::now());
+    let mut backed_off = BackedOff::default();
+    let unknown = types.iter().map(|r#type| ((*r#type).to_owned(), TaskId::from_wire(r#type)));
+    backed_off.add(&queue, &group, unknown.collect(), now);
+    backed_off.stranded(&queue, &group, now + Duration::from_secs(1_200))
+}
+
 #[tokio::test]
-async fn a_type_that_nothing_knows_leaves_its_group_when_other_servers_had_their_time() {
-    let set = set(["known", "unknown", "unseen"].map(|r#type| member(r#type, b"")).into());
+async fn a_server_lets_tasks_run_alone_beside_those_that_it_aggregates_and_where_other_servers_had_their_time() {
+    let registry = Registry::only::<(Digest,)>().unwrap();
+    let mut aggregations = Aggregations::default();
+    aggregations.serve(&registry, [Aggregation::of::<Digest>("here", 1)]).unwrap();
     let handlers = Handlers::new(vec![("known".to_owned(), handler(|_| std::future::ready(())))]).unwrap();
-    let dispatcher = Dispatcher::new(Registry::only::<()>().unwrap(), handlers, OnUnknown::default());
+    let dispatcher = Dispatcher::new(registry, handlers, OnUnknown::default());
     let broker = broker().await;
-    let ended = async |members: &[SetMember], stranded: &[&str]| {
-        let stranded: Vec<_> = stranded.iter().map(ToString::to_string).collect();
-        let set = TaskSet { members: members.to_vec(), ..set.clone() };
-        let outcome = Aggregations::default().aggregate(&set, &broker, &dispatcher, &stranded).await;
-        outcome.map(|outcome| outcome.alone)
-    };
-    let fails_by = |types: &[&str]| {
-        let unknown = types.iter().map(|r#type| ((*r#type).to_owned(), TaskId::from_wire(r#type)));
-        Err(Unaggregated::Unknown(unknown.collect()))
-    };
-    let alone = |ids: &[&str]| Ok(ids.iter().map(|id| TaskId::from_wire(id)).collect::<Vec<_>>());
-    assert_eq!(ended(&set.members, &[]).await, fails_by(&["unknown", "unseen"]));
-    assert_eq!(ended(&set.members[..2], &["unknown"]).await, alone(&["known", "unknown"]));
-    let both = fails_by(&["unknown", "unseen"]);
-    assert_eq!(ended(&set.members, &["unknown"]).await, both, "another server may know the other one");
-    assert_eq!(ended(&set.members, &["unseen", "unknown"]).await, alone(&["known", "unknown", "unseen"]));
+    let note = encode_arguments(&Note { text: "a".into() }).unwrap();
+    // For each set: its types, those that are stranded, and the types of the tasks that run alone, or else those that are left to
+    // other servers. A note becomes a part of a digest.
+    for (types, left, expected) in [
+        (&["note"][..], &[""; 0][..], Ok(&[""; 0][..])),
+        (&["note", "known"], &[], Ok(&["known"][..])),
+        (&["note", "known", "unknown"], &[], Err(&["unknown"][..])),
+        (&["note", "known", "unknown"], &["unknown"], Ok(&["known", "unknown"])),
+        // Another server may aggregate the tasks that this one could run.
+        (&["known"], &[], Err(&["known"])),
+        (&["known"], &["known"], Ok(&["known"])),
+        (&["known", "unknown", "unseen"], &["unknown"], Err(&["known", "unknown", "unseen"])),
+        (&["unknown", "unseen"], &["unseen", "unknown"], Ok(&["unknown", "unseen"])),
+    ] {
+        let members = types.iter().map(|r#type| member(r#type, if *r#type == "note" { &note[..] } else { &b""[..] }));
+        let set = set(members.collect());
+        let ids = |types: &[&str]| types.iter().map(|r#type| TaskId::from_wire(r#type)).collect::<Vec<_>>();
+        let outcome = aggregations.aggregate(&set, &broker, &dispatcher, &stranded(left)).await;
+        let expected = expected.map(ids).map_err(|types| {
+            Unaggregated::Unknown(
+                types.iter().map(|r#type| ((*r#type).to_owned(), TaskId::from_wire(r#type))).collect(),
+            )
+        });
+        let makes_one = expected.is_ok() && types.contains(&"note");
+        assert_eq!(outcome.as_ref().map_or(0, |outcome| outcome.made.len()), usize::from(makes_one), "{types:?}");
+        assert_eq!(outcome.map(|outcome| outcome.alone), expected, "{types:?}, of which {left:?} are stranded");
+    }
 }
 
 #[tokio::test]
@@ -125,7 +149,9 @@ async fn a_task_of_another_shape_stays_in_its_group_while_the_broker_cannot_be_a
     let set = set(vec![member("note", b"\x01\x00\x00\x00\x00a")]);
     let broker = broker().await;
     broker.close().await;
-    let Err(Unaggregated::Failed(reason)) = aggregations.aggregate(&set, &broker, &dispatcher, &[]).await else {
+    let Err(Unaggregated::Failed(reason)) =
+        aggregations.aggregate(&set, &broker, &dispatcher, &Stranded::default()).await
+    else {
         panic!("the task left its group")
     };
     assert!(reason.starts_with("the broker cannot be asked for the shape of the arguments: "), "{reason}");

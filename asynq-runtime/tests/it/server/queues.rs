@@ -250,11 +250,14 @@ async fn a_grouped_job_whose_tasks_nothing_aggregates_is_warned_of_at_the_start(
     let lines = async |builder: ServerBuilder| {
         let log = Log::keep();
         soon(start(builder).await.shutdown()).await.unwrap();
-        log.with("aggregates nothing")
+        log.with("does not aggregate the job")
     };
     let warned = lines(server::<(note,)>(&broker).0).await;
     assert!(warned.len() == 1 && warned[0].contains("group=\"digest\""), "{warned:?}");
     let aggregates = |_, _: Vec<TaskInfo>| Ok::<_, BoxError>(RawTask::new("digest", ""));
+    // An aggregation of other tasks is none of these.
+    let warned = lines(server::<(note,)>(&broker).0.aggregate("mails", aggregates)).await;
+    assert!(warned.len() == 1 && warned[0].contains("group=\"digest\""), "{warned:?}");
     assert_eq!(lines(server::<(note,)>(&broker).0.aggregate("digest", aggregates)).await, [""; 0]);
 }
 
