@@ -444,6 +444,23 @@ async fn released_tasks_join_those_that_came_meanwhile() {
 }
 
 #[tokio::test]
+async fn a_set_tells_how_often_its_workers_died_and_a_task_that_runs_alone_begins_a_new_count() {
+    let t = Fixture::start().await;
+    t.seed_group("g", &["t1", "t2"]).await;
+    for crashes in 0..3 {
+        assert_eq!(t.claim("g").await.crashes, crashes);
+        t.advance(TaskSet::DEADLINE + SECOND);
+        assert_eq!(reclaim(&t).await, 1);
+    }
+    // The worker of a set that is released lives.
+    t.broker().release_set(&t.claim("g").await).await.unwrap();
+    let set = t.claim("g").await;
+    assert_eq!(set.crashes, 3);
+    t.finish(&set, &alone(&["t1", "t2"])).await.unwrap();
+    assert_eq!(t.take(2).await.iter().map(|run| run.crashes).collect::<Vec<_>>(), [0, 0]);
+}
+
+#[tokio::test]
 async fn at_most_a_hundred_sets_go_back_at_once() {
     let t = Fixture::start().await;
     for i in 0..103 {

@@ -96,7 +96,8 @@ pub trait Groups {
     async fn release_set(&self, set: &TaskSet) -> Result<(), BrokerError>;
 
     /// Releases the tasks of sets whose deadline has passed to their groups, and makes those groups known again; at most 100
-    /// sets. Returns how many sets.
+    /// sets. Counts at the first task of each, which is the first of its next set as well, that its caller died
+    /// ([`TaskSet::crashes`]). Returns how many sets.
     ///
     /// # Errors
     ///
@@ -218,6 +219,8 @@ pub struct TaskSet {
     pub members: Vec<SetMember>,
     /// Whether the messages of the tasks fill the set, so that more tasks may wait in the group.
     pub is_full: bool,
+    /// How often a set with the same first task came back at its deadline, because the server that aggregated it died.
+    pub crashes: u32,
 }
 
 impl TaskSet {
@@ -254,8 +257,8 @@ pub struct SetOutcome {
     /// New tasks of the set's queue, with ids of [`TaskSet::task_id`]. Every task of the set that neither `alone` nor `rejected`
     /// names is a part of them, and is deleted.
     pub made: Vec<NewTask>,
-    /// Tasks that run by themselves: they become pending, the longest waiting first, and leave their group for good, so that a
-    /// retry does not return them to it.
+    /// Tasks that run by themselves: they become pending, the longest waiting first, with a new count of crashes, and leave their
+    /// group for good, so that a retry does not return them to it.
     pub alone: Vec<TaskId>,
     /// Tasks that cannot be a part of a new task, with the reason: archived, not counted. The bytes of one that could not be decoded
     /// become the payload of a message made in its place, so that nothing is lost.

@@ -2,7 +2,7 @@
 //!
 //! A function that was given for the group's name decides alone. Without one, the tasks of each aggregated job become one task,
 //! and those of other jobs run by themselves. A set of which nothing is aggregated here, or with a task that this server does not
-//! know, is left to other servers.
+//! know, is left to other servers. Tasks whose aggregation has killed its worker again and again run by themselves.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -27,7 +27,7 @@ use crate::{
         Aggregation, Arguments, BoxError, BoxFuture, EnqueueError, IntoSpan, JobContext, JobDescriptor, LeftOut,
         Limits, PreparedTask, RawTask, Registry, RegistryError, fingerprint_of,
     },
-    task::{GroupName, TaskId, TaskInfo, TaskState},
+    task::{Extra, GroupName, TaskId, TaskInfo, TaskState},
 };
 
 /// The payload limits of the clients are not known here: tasks that are joined stay below the limit of every client, and a
@@ -207,6 +207,10 @@ impl Aggregations {
             return Ok(outcome);
         }
         if let Some(function) = self.function(set.group.as_str()) {
+            if kills_workers(set, None) {
+                outcome.alone.extend(sound.into_iter().map(|(id, _)| id));
+                return Ok(outcome);
+            }
             let tasks = sound.into_iter().map(|(_, info)| info).collect();
             let made = function(set.group.clone(), tasks).await;
             let task = made.map_err(|error| Unaggregated::Failed(error.to_string()))?;
@@ -223,12 +227,12 @@ impl Aggregations {
         let mut unknown = BTreeMap::new();
         for (name, tasks) in by_type {
             match self.typed.get(name) {
-                Some(aggregation) => {
+                Some(aggregation) if !kills_workers(set, aggregation.job.options.max_crashes) => {
                     let arguments = arguments(&aggregation.of_job, &tasks, broker, dispatcher).await?;
                     add_typed(&mut outcome, set, aggregation, &tasks, &arguments, now)?;
                 }
-                None => {
-                    if !(aggregates_some && dispatcher.knows(name)) {
+                known => {
+                    if known.is_none() && !(aggregates_some && dispatcher.knows(name)) {
                         unknown.insert(name.to_owned(), tasks[0].0.clone());
                     }
                     outcome.alone.extend(tasks.into_iter().map(|(id, _)| id.clone()));
@@ -261,6 +265,17 @@ fn sort(members: &[SetMember], now: DateTime<Utc>) -> Sorted {
         }
     }
     sorted
+}
+
+/// Returns whether so many workers have died while they aggregated these tasks as archive a task that they run; `max_crashes` is that of
+/// the aggregated job. Alone, each of the tasks has a count of its own, so that those which kill no worker are done.
+fn kills_workers(set: &TaskSet, max_crashes: Option<u32>) -> bool {
+    let is_poison = Extra { max_crashes, ..Extra::default() }.is_poison(set.crashes);
+    if is_poison {
+        let (queue, group, crashes) = (&set.queue, &set.group, set.crashes);
+        tracing::warn!(%queue, %group, "worker died {crashes} times while it aggregated these tasks; they run by themselves");
+    }
+    is_poison
 }
 
 /// Returns the arguments of tasks of one job, with the shapes that the broker keeps of those of other versions.

@@ -316,6 +316,7 @@ impl Model {
 
     /// Makes a task of a set pending; the task has left its group for good.
     pub(super) fn run_alone(&mut self, id: &str, now: i64) {
+        self.task(id).crashes = 0;
         self.task(id).group = None;
         self.append(id, now);
     }
@@ -323,6 +324,7 @@ impl Model {
     /// Archives a task of a set without an outcome of a run.
     pub(super) fn reject(&mut self, id: &str, error: &str, now: i64) {
         self.task(id).error = Some(error.to_owned());
+        self.task(id).crashes = 0;
         self.task(id).group = None;
         self.archive(id, now);
     }

@@ -100,6 +100,8 @@ impl Machine<'_> {
             set.members.iter().map(|member| times.get(member.id.as_str()).copied()).collect();
         let expected: Vec<i64> = waiting[..most].iter().map(|(at, _)| *at).collect();
         ensure!(members.as_ref() == Some(&expected), "of {waiting:?} the set {set:?} was taken");
+        let crashes = set.members.iter().map(|member| self.model.tasks[member.id.as_str()].crashes).max();
+        ensure!(crashes == Some(set.crashes), "the set {set:?} came back {crashes:?} times");
         let number = self.sets.len();
         for member in &set.members {
             if let Phase::Aggregating { set, .. } = &mut self.model.task(member.id.as_str()).phase {
@@ -208,6 +210,7 @@ impl Machine<'_> {
         for set in over {
             self.sets[set].is_open = false;
             self.model.release(set);
+            self.model.task(self.sets[set].set.members[0].id.as_str()).crashes += 1;
         }
         Ok(())
     }

@@ -207,7 +207,7 @@ impl RedisBroker {
         RELEASE_SETS
             .on(&[keys.sets(), keys.groups(), keys.absent()])
             .arg(self.clock.argument())
-            .arg(keys.group_prefix())
+            .arg(keys.prefix())
             .arg(set)
             .arg(sets)
             .arg(TaskSet::MOST)
@@ -253,6 +253,7 @@ fn read_set(value: Value, queue: &QueueName, group: &GroupName, id: String) -> R
     let Some(deadline) = parts.next() else { return Ok(None) };
     let deadline = reply::number(&deadline).and_then(|seconds| DateTime::from_timestamp(seconds, 0));
     let deadline = deadline.ok_or_else(|| reply::unexpected("no deadline"))?;
+    let crashes = parts.next().and_then(|crashes| u32::try_from(reply::number(&crashes)?).ok()).unwrap_or_default();
     let (mut members, mut bytes) = (Vec::with_capacity(parts.len() / 3), 0);
     while let (Some(id), Some(raw), Some(extra)) = (parts.next(), parts.next(), parts.next()) {
         let (Some(id), Some(raw)) = (reply::text(id), reply::bytes(raw)) else {
@@ -264,7 +265,7 @@ fn read_set(value: Value, queue: &QueueName, group: &GroupName, id: String) -> R
         members.push(SetMember { id: TaskId::from_wire(&id), message, extra });
     }
     let is_full = bytes >= TaskSet::BYTES;
-    Ok(Some(TaskSet { queue: queue.clone(), group: group.clone(), id, number: 0, deadline, members, is_full }))
+    Ok(Some(TaskSet { queue: queue.clone(), group: group.clone(), id, number: 0, deadline, members, is_full, crashes }))
 }
 
 /// Reads the name of a group. asynq programs write names as text, so bytes that are not text do not name a group of
@@ -304,15 +305,16 @@ mod tests {
         let text = |text: &str| Value::BulkString(text.into());
         let read = |value: Value| read_set(value, &queue, &group, "S".into());
         assert!(read(Value::Nil).unwrap().is_none());
-        let set = read(Value::Array(vec![text("7"), text("a"), text("\u{ff}"), text("")])).unwrap().unwrap();
+        let set = read(Value::Array(vec![text("7"), text("2"), text("a"), text("\u{ff}"), text("")])).unwrap().unwrap();
         assert_eq!(
             (set.deadline.timestamp(), set.task_id(0).as_str(), set.task_id(2).as_str()),
             (7, "agg:S", "agg:S:2")
         );
+        assert_eq!(set.crashes, 2);
         assert!(
             set.members[0].message.is_err() && set.members[0].id == "a" && set.members[0].extra == Extra::default()
         );
-        for nonsense in [vec![text("x")], vec![text("7"), Value::Nil, text("m"), text("")]] {
+        for nonsense in [vec![text("x")], vec![text("7"), text("0"), Value::Nil, text("m"), text("")]] {
             assert!(read(Value::Array(nonsense)).is_err());
         }
         assert!(read_released(Value::Array(vec![Value::Int(1)])).is_err());

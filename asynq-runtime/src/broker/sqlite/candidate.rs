@@ -81,7 +81,12 @@ impl Candidate {
     }
 
     pub(super) fn is_quarantined(&self) -> bool {
-        self.extra().is_quarantined(u32::try_from(self.crashes).unwrap_or(0))
+        self.extra().is_quarantined(self.crashes())
+    }
+
+    /// Returns how often a worker died while it ran the task, or, in a group, while it aggregated a set that begins with the task.
+    pub(super) fn crashes(&self) -> u32 {
+        u32::try_from(self.crashes).unwrap_or(0)
     }
 
     fn extra(&self) -> Extra {
@@ -101,7 +106,7 @@ impl Candidate {
 
     /// Returns the run of the task; `None` without a message.
     pub(super) fn into_run(self, queue: &QueueName, server: i64, token: i64) -> Option<Run> {
-        let (row, crashes) = (self.seq, u32::try_from(self.crashes).unwrap_or(0));
+        let (row, crashes) = (self.seq, self.crashes());
         let SetMember { id, message, extra } = self.into_member(queue)?;
         Some(Run {
             key: RunKey { queue: queue.clone(), id, token: RunToken(token), server, row },

@@ -180,6 +180,7 @@ fn reclaim(tx: &mut Tx<'_>, queue: &QueueName, most: usize) -> rusqlite::Result<
         if ended {
             tx.view.execute(&sql::groups::FORGET_SET, [number])?;
         } else {
+            tx.view.execute(&sql::groups::NOTE_CRASH, [q, number])?;
             moved += release(tx, q, number)?;
             reclaimed.sets += 1;
         }

@@ -10,7 +10,7 @@ use crate::{
         config::OnUnknown,
         handlers::{Handlers, handler},
     },
-    task::{Extra, QueueName, TaskMessage},
+    task::{QueueName, TaskMessage},
 };
 
 #[derive(Serialize, Deserialize)]
@@ -86,6 +86,7 @@ fn set(members: Vec<SetMember>) -> TaskSet {
         deadline: DateTime::UNIX_EPOCH,
         members,
         is_full: false,
+        crashes: 0,
     }
 }
 
@@ -136,6 +137,25 @@ async fn a_server_lets_tasks_run_alone_beside_those_that_it_aggregates_and_where
         let makes_one = expected.is_ok() && types.contains(&"note");
         assert_eq!(outcome.as_ref().map_or(0, |outcome| outcome.made.len()), usize::from(makes_one), "{types:?}");
         assert_eq!(outcome.map(|outcome| outcome.alone), expected, "{types:?}, of which {left:?} are stranded");
+    }
+}
+
+#[tokio::test]
+async fn tasks_whose_aggregation_has_killed_three_workers_run_alone() {
+    let registry = Registry::only::<(Digest,)>().unwrap();
+    let dispatcher = Dispatcher::new(registry.clone(), Handlers::default(), OnUnknown::default());
+    let mut typed = Aggregations::default();
+    typed.serve(&registry, [Aggregation::of::<Digest>("here", 1)]).unwrap();
+    let mut by_function = Aggregations::default();
+    by_function.add_function("g".to_owned(), |_, _| Ok::<_, BoxError>(RawTask::new("made", ""))).unwrap();
+    let broker = broker().await;
+    let note = encode_arguments(&Note { text: "a".into() }).unwrap();
+    for aggregations in [typed, by_function] {
+        for (crashes, made, alone) in [(2, 1, 0), (3, 0, 1), (4, 0, 1)] {
+            let set = TaskSet { crashes, ..set(vec![member("note", &note)]) };
+            let outcome = aggregations.aggregate(&set, &broker, &dispatcher, &Stranded::default()).await.unwrap();
+            assert_eq!((outcome.made.len(), outcome.alone.len()), (made, alone), "{crashes} crashes, {aggregations:?}");
+        }
     }
 }
 

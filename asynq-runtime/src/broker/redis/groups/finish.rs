@@ -144,6 +144,7 @@ mod tests {
             deadline: chrono::DateTime::UNIX_EPOCH,
             members: vec![member],
             is_full: false,
+            crashes: 0,
         }
     }
 

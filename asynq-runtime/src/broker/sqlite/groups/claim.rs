@@ -34,6 +34,7 @@ pub(super) fn claim(
         return Ok(None);
     }
     let waiting = longest_waiting(&tx.view, q, group, rules.enough().unwrap_or(TaskSet::MOST))?;
+    let crashes = waiting.iter().map(Candidate::crashes).max().unwrap_or(0);
     let is_full = waiting.iter().map(Candidate::bytes).sum::<usize>() >= TaskSet::BYTES;
     let deadline = after(tx.view.now, TaskSet::DEADLINE);
     let id = uuid::Uuid::now_v7().to_string();
@@ -53,7 +54,7 @@ pub(super) fn claim(
         return Ok(None);
     }
     let (queue, group) = (queue.clone(), group.clone());
-    Ok(Some(TaskSet { queue, group, id, number, deadline: instant(deadline), members, is_full }))
+    Ok(Some(TaskSet { queue, group, id, number, deadline: instant(deadline), members, is_full, crashes }))
 }
 
 /// Whether the rules let a set be taken now.

@@ -4,7 +4,7 @@
 --          · 6 size that makes the group ripe ('' none) · 7 most tasks · 8 bytes of messages after which the set is full
 --          · 9 seconds until the deadline
 -- Returns  nothing if the group is not ripe; 1 if ids without a task were taken out of it, and it must be looked at again;
---          else the deadline, Unix seconds · then per task: id · msg · x ('' none)
+--          else the deadline, Unix seconds · how often such a set came back at its deadline · then per task: id · msg · x ('' none)
 local call = redis.call
 local now_s = clock(ARGV[1])
 local rules, most = rules_of(ARGV[4], ARGV[5], ARGV[6]), tonumber(ARGV[7])
@@ -25,13 +25,14 @@ if waiting == 0 then
 end
 if not is_ripe(KEYS[1], waiting, rules, now_s) then return false end
 
-local found, members, ghosts, room = { whole(now_s + tonumber(ARGV[9])) }, {}, {}, tonumber(ARGV[8])
+local found, members, ghosts, room = { whole(now_s + tonumber(ARGV[9])), 0 }, {}, {}, tonumber(ARGV[8])
 local ids = call('ZRANGE', KEYS[1], 0, most - 1, 'WITHSCORES')
 for i = 1, #ids, 2 do
   if room <= 0 then break end
-  local task = peek('HMGET', ARGV[2] .. ids[i], 'state', 'msg', 'x')
+  local task = peek('HMGET', ARGV[2] .. ids[i], 'state', 'msg', 'x', 'crashes')
   if not task.err and task[1] == 'aggregating' and task[2] then
     room = room - #task[2]
+    found[2] = math.max(found[2], tonumber(task[4] or 0) or 0)
     members[#members + 1] = ids[i + 1]
     members[#members + 1] = ids[i]
     found[#found + 1] = ids[i]

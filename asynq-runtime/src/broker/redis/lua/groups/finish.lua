@@ -101,14 +101,14 @@ for _, id in ipairs(running) do
   -- A retry must not lead back to the group. asynq names the lock of a grouped task in the message alone; without its group the
   -- task needs the lock in its hash, where the server that ends the task looks.
   if kept[id] then call('HSET', key, 'unique_key', kept[id]) end
-  call('HDEL', key, 'group')
+  call('HDEL', key, 'crashes', 'group')
 end
 for _, task in ipairs(made) do store_new(task, keys, now_s, now_ns, now_ms) end
 for _, id in ipairs(archived) do
   local key = prefix .. 't:' .. id
   call('ZADD', KEYS[7], whole(now_s), id)
   call('HSET', key, 'msg', rejected[id].msg, 'state', 'archived')
-  call('HDEL', key, 'group')
+  call('HDEL', key, 'crashes', 'group')
 end
 for i = 1, #deleted, 100 do call('DEL', unpack(deleted, i, math.min(i + 99, #deleted))) end
 call('DEL', KEYS[2])

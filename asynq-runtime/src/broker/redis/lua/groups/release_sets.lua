@@ -1,12 +1,12 @@
 -- Releases the tasks of one set, or of all sets whose deadline has passed, to their groups, and makes the groups known. Sets of
--- asynq are released like ours.
+-- asynq are released like ours. The server of a set that has lapsed has died: that is counted at the first task of the set.
 -- KEYS     1 aggregation_sets · 2 groups · 3 x:absent
--- ARGV     1 now · 2 prefix of groups · 3 the set ('' all that have lapsed) · 4 most sets · 5 most tasks; a larger set goes
+-- ARGV     1 now · 2 prefix of the queue's keys · 3 the set ('' all that have lapsed) · 4 most sets · 5 most tasks; a larger set goes
 --          back in parts · 6 seconds until a set is looked at again that cannot go back
 -- Returns  how many sets went back · 1 if more is waiting
 local call = redis.call
 local now_s = clock(ARGV[1])
-local prefix, most = ARGV[2], tonumber(ARGV[5])
+local prefix, most = ARGV[2] .. 'g:', tonumber(ARGV[5])
 
 local sets = {}
 if ARGV[3] == '' then
@@ -36,6 +36,8 @@ for _, set in ipairs(sets) do
     return { back, 1 }
   else
     local members = call('ZRANGE', set, 0, room - 1, 'WITHSCORES')
+    local first = ARGV[2] .. 't:' .. members[1]
+    local has_crashed = ARGV[3] == '' and peek('HGET', first, 'state') == 'aggregating'
     for i = 1, #members, 100 do
       local pairs_of = {}
       for j = i, math.min(i + 99, #members), 2 do
@@ -45,6 +47,8 @@ for _, set in ipairs(sets) do
       call('ZADD', prefix .. name, unpack(pairs_of))
     end
     call('SADD', KEYS[2], name)
+    -- pcall: the tasks go back also where the count cannot be written.
+    if has_crashed then redis.pcall('HINCRBY', first, 'crashes', 1) end
     if size > room then
       call('ZREMRANGEBYRANK', set, 0, room - 1)
       return { back, 1 }
