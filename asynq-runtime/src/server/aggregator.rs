@@ -28,19 +28,19 @@ use super::{
     server_context::{self, ServerContext},
 };
 use crate::{
-    broker::{BrokerError, Refused, SetError, SetOutcome, TaskSet},
+    broker::{BrokerError, GroupRules, Refused, SetError, SetOutcome, TaskSet},
     metrics,
     panics::Caught,
     task::{GroupName, QueueName},
 };
 
-/// The shortest and the longest pause between two passes; in between, the pause is a tenth of the grace period.
+/// The shortest and the longest pause between two passes; in between, the pause is a tenth of the time that ripens a group.
 const SOONEST: Duration = Duration::from_secs(1);
 const LATEST: Duration = Duration::from_secs(5);
 /// A walk over the groups is followed by a pause of so many times the duration of its calls for each server that lives, so that very
 /// many groups take about a tenth of the broker's time, however many servers walk.
 const WALKS: u32 = 9;
-/// The longest such pause, if the grace period is shorter: the walks of very many servers, or a broker that is slow for another
+/// The longest such pause, if that time is shorter: the walks of very many servers, or a broker that is slow for another
 /// reason, must not delay groups for longer.
 const LONGEST_WALK_PAUSE: Duration = Duration::from_secs(15);
 /// How many sets are made at a time at most.
@@ -82,14 +82,15 @@ pub(crate) async fn run(context: Arc<ServerContext>) {
         Aggregator { sets: JoinSet::new(), backed_off: BackedOff::default(), context: Arc::clone(&context) };
     let mut retry_backoff = RetryBackoff::new("aggregator", LATEST);
     let mut random = Rng::new();
-    let between = (context.aggregations.rules.grace / 10).clamp(SOONEST, LATEST);
+    let ripens = time_that_ripens(&context.aggregations.rules);
+    let between = (ripens / 10).clamp(SOONEST, LATEST);
     while !context.closing.is_cancelled() {
         let pause = match aggregator.pass(Instant::now() + between).await {
             Ok(Passed { has_more, walked }) => {
                 retry_backoff.on_success();
                 context.signals.aggregated.notify();
                 let servers = context.broker.servers_alive();
-                let after_walk = pause_after_walk(walked, servers, context.aggregations.rules.grace);
+                let after_walk = pause_after_walk(walked, servers, ripens);
                 // The random part spreads the walks of servers that started together.
                 if has_more { Duration::ZERO } else { between.max(after_walk.mul_f64(0.5 + random.f64())) }
             }
@@ -102,10 +103,15 @@ pub(crate) async fn run(context: Arc<ServerContext>) {
     context.aggregated_last.cancel();
 }
 
-/// Returns the mean pause after a walk that took so long, on one of so many servers whose groups have this grace period.
-fn pause_after_walk(walked: Duration, servers: usize, grace: Duration) -> Duration {
+/// Returns the shortest time in which a group becomes ripe by time alone.
+fn time_that_ripens(rules: &GroupRules) -> Duration {
+    rules.max_delay.map_or(rules.grace, |delay| delay.min(rules.grace))
+}
+
+/// Returns the mean pause after a walk that took so long, on one of so many servers whose groups ripen in this time.
+fn pause_after_walk(walked: Duration, servers: usize, ripens: Duration) -> Duration {
     let servers = u32::try_from(servers).unwrap_or(u32::MAX);
-    walked.saturating_mul(WALKS).saturating_mul(servers).min(grace.max(LONGEST_WALK_PAUSE))
+    walked.saturating_mul(WALKS).saturating_mul(servers).min(ripens.max(LONGEST_WALK_PAUSE))
 }
 
 /// Returns the rounds in which so many full groups have further sets claimed. Where fewer groups are full than sets can be made, each
@@ -378,7 +384,7 @@ mod tests {
     #[test]
     fn the_walks_of_all_servers_take_a_tenth_of_the_time_together_and_delay_no_group_for_long() {
         let (ms, minute) = (Duration::from_millis, Duration::from_secs(60));
-        for (walked, servers, grace, pause) in [
+        for (walked, servers, ripens, pause) in [
             (ms(0), 12, minute, ms(0)),
             (ms(2), 1, minute, ms(18)),
             (ms(900), 1, minute, ms(8_100)),
@@ -387,7 +393,16 @@ mod tests {
             (ms(900), 12, ms(1_000), LONGEST_WALK_PAUSE),
             (ms(5_000), usize::MAX, 5 * minute, 5 * minute),
         ] {
-            assert_eq!(pause_after_walk(walked, servers, grace), pause, "{walked:?}, {servers} servers, {grace:?}");
+            assert_eq!(pause_after_walk(walked, servers, ripens), pause, "{walked:?}, {servers} servers, {ripens:?}");
+        }
+    }
+
+    #[test]
+    fn a_short_longest_delay_makes_looks_as_frequent_as_a_short_grace_period() {
+        let secs = Duration::from_secs;
+        for (grace, max_delay, ripens) in [(600, None, 600), (600, Some(30), 30), (60, Some(3_600), 60)] {
+            let rules = GroupRules { grace: secs(grace), max_delay: max_delay.map(secs), max_size: None };
+            assert_eq!(time_that_ripens(&rules), secs(ripens), "{rules:?}");
         }
     }
 }

@@ -256,12 +256,15 @@ impl ServerBuilder {
     }
 
     /// Aggregates a group when no task has joined it for this long; at least 1 s, default 1 minute, rounded up to whole
-    /// seconds.
+    /// seconds. The server looks at its groups every 1 to 5 s: after a tenth of this time or of the longest delay, whichever is
+    /// shorter. Where a walk over very many groups takes long, looks come as seldom as keeps it at a tenth of the broker's time, at most
+    /// one and a half times the shorter of both, or 23 s.
     pub fn group_grace(self, grace: impl IntoSpan) -> Self {
         self.rule(|groups| groups.set_grace(grace))
     }
 
-    /// Aggregates a group when its first task has waited for this long; at least 1 s, default never, rounded up to whole seconds.
+    /// Aggregates a group when its first task has waited for this long; at least 1 s, default never, rounded up to whole seconds. A
+    /// look finds it up to 5 s later, as [`group_grace`](Self::group_grace) says.
     pub fn group_max_delay(self, delay: impl IntoSpan) -> Self {
         self.rule(|groups| groups.set_max_delay(delay))
     }
