@@ -85,19 +85,20 @@ pub(crate) async fn run(context: Arc<ServerContext>) {
     let ripens = time_that_ripens(&context.aggregations.rules);
     let between = (ripens / 10).clamp(SOONEST, LATEST);
     while !context.closing.is_cancelled() {
-        let pause = match aggregator.pass(Instant::now() + between).await {
-            Ok(Passed { has_more, walked }) => {
+        let mut passed = Passed::default();
+        let failed = match aggregator.pass(Instant::now() + between, &mut passed).await {
+            Ok(()) => {
                 retry_backoff.on_success();
-                context.signals.aggregated.notify();
-                let servers = context.broker.servers_alive();
-                let after_walk = pause_after_walk(walked, servers, ripens);
-                // The random part spreads the walks of servers that started together.
-                if has_more { Duration::ZERO } else { between.max(after_walk.mul_f64(0.5 + random.f64())) }
+                None
             }
             Err(error) if context.has_closed(&error) => break,
-            Err(error) => retry_backoff.on_error(&error),
+            Err(error) => Some(retry_backoff.on_error(&error)),
         };
-        aggregator.rest(pause).await;
+        context.signals.aggregated.notify();
+        let after_walk = pause_after_walk(passed.walked, context.broker.servers_alive(), ripens);
+        // The random part spreads the walks of servers that started together.
+        let after_walk = after_walk.mul_f64(0.5 + random.f64());
+        aggregator.rest(pause_after_pass(passed.has_more, between, after_walk, failed)).await;
     }
     while aggregator.ended().await {}
     context.aggregated_last.cancel();
@@ -114,6 +115,13 @@ fn pause_after_walk(walked: Duration, servers: usize, ripens: Duration) -> Durat
     walked.saturating_mul(WALKS).saturating_mul(servers).min(ripens.max(LONGEST_WALK_PAUSE))
 }
 
+/// Returns the pause after a pass, where that after its walks is `after_walk`, and that after the failure of a queue is `failed`: the
+/// other queues were walked all the same.
+fn pause_after_pass(has_more: bool, between: Duration, after_walk: Duration, failed: Option<Duration>) -> Duration {
+    // A pass that leaves full groups has taken as long as `between`.
+    if has_more { Duration::ZERO } else { failed.unwrap_or(between).max(after_walk) }
+}
+
 /// Returns the rounds in which so many full groups have further sets claimed. Where fewer groups are full than sets can be made, each
 /// has several rounds. Round 0 was the walk's: a set of the walk is the first of its group in the pass.
 fn rounds_of(full: usize) -> Range<usize> {
@@ -121,6 +129,7 @@ fn rounds_of(full: usize) -> Range<usize> {
 }
 
 /// One pass over all groups.
+#[derive(Debug, Default)]
 struct Passed {
     /// Whether there may be more full sets.
     has_more: bool,
@@ -151,14 +160,14 @@ struct Aggregator {
 impl Aggregator {
     /// Looks once at every group of the queues that may have groups, then takes more sets from the full ones until `again`. A queue
     /// that fails, such as one on a part of a cluster that is away, keeps no other from it.
-    async fn pass(&mut self, again: Instant) -> Result<Passed, BrokerError> {
+    async fn pass(&mut self, again: Instant, passed: &mut Passed) -> Result<(), BrokerError> {
         let context = Arc::clone(&self.context);
-        let (mut full, mut walked, mut failed) = (Vec::new(), Duration::ZERO, Ok(()));
+        let (mut full, mut failed) = (Vec::new(), Ok(()));
         let queues = context.queues.now();
         for queue in &context.answer(context.broker.worth_aggregating(queues.names())).await? {
-            failed = failed.and(self.walk(queue, &mut full, &mut walked).await);
+            failed = failed.and(self.walk(queue, &mut full, &mut passed.walked).await);
             if context.closing.is_cancelled() {
-                return Ok(Passed { has_more: false, walked });
+                return Ok(());
             }
         }
         while !full.is_empty() && Instant::now() < again && !context.closing.is_cancelled() {
@@ -167,7 +176,8 @@ impl Aggregator {
             full = still_full;
             failed = failed.and(outcome);
         }
-        failed.map(|()| Passed { has_more: !full.is_empty(), walked })
+        passed.has_more = !full.is_empty();
+        failed
     }
 
     /// Looks once at every group of one queue, notes those that may have more full sets, and how long the broker took to return
@@ -394,6 +404,23 @@ mod tests {
             (ms(5_000), usize::MAX, 5 * minute, 5 * minute),
         ] {
             assert_eq!(pause_after_walk(walked, servers, ripens), pause, "{walked:?}, {servers} servers, {ripens:?}");
+        }
+    }
+
+    #[test]
+    fn the_walks_are_paid_for_whichever_queue_has_failed_and_full_groups_do_not_wait() {
+        let ms = Duration::from_millis;
+        for (has_more, between, after_walk, failed, pause) in [
+            (false, 1_000, 18, None, 1_000),
+            (false, 1_000, 8_100, None, 8_100),
+            (false, 1_000, 18, Some(100), 100),
+            (false, 1_000, 8_100, Some(100), 8_100),
+            (false, 1_000, 18, Some(5_000), 5_000),
+            (true, 1_000, 8_100, None, 0),
+            (true, 1_000, 8_100, Some(100), 0),
+        ] {
+            let found = pause_after_pass(has_more, ms(between), ms(after_walk), failed.map(ms));
+            assert_eq!(found, ms(pause), "{has_more}, {after_walk} ms, {failed:?}");
         }
     }
 

@@ -91,6 +91,10 @@ pub(crate) struct Flaky {
     pub(crate) lists_groups: Mutex<Vec<String>>,
     /// The number of steps of walks over the groups of a queue.
     pub(crate) walks: AtomicU32,
+    /// Each such step takes 100 ms.
+    pub(crate) slow_walks: AtomicBool,
+    /// The times at which such steps ended.
+    pub(crate) walked: Mutex<Vec<Instant>>,
     /// Every step of a walk over groups is followed by another.
     pub(crate) endless_walks: AtomicBool,
     /// For each set that was claimed, the number of such steps until then.
@@ -161,6 +165,8 @@ impl Flaky {
             refuse_groups: AtomicU32::new(0),
             lists_groups: Mutex::default(),
             walks: AtomicU32::new(0),
+            slow_walks: AtomicBool::new(false),
+            walked: Mutex::default(),
             endless_walks: AtomicBool::new(false),
             claims: Mutex::default(),
             refuse_claims: Mutex::default(),

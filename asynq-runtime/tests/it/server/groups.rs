@@ -85,6 +85,27 @@ async fn a_queue_whose_sets_cannot_be_claimed_is_left_at_once_and_keeps_no_other
 }
 
 #[tokio::test]
+async fn the_walks_over_other_queues_are_as_rare_while_one_queue_fails() {
+    let flaky = Flaky::new(Arc::new(SqliteBroker::in_memory(with_clock(ManualClock::default())).await.unwrap()));
+    let broker: Arc<dyn Broker> = flaky.clone();
+    let client = Client::new(broker.clone());
+    for queue in ["away", "here"] {
+        client.enqueue(RawTask::new("note", "").queue(queue).group("notes")).await.unwrap();
+    }
+    flaky.away.lock().unwrap().push("away");
+    flaky.slow_walks.store(true, SeqCst);
+    let (builder, _log) = server::<(digest,)>(&broker);
+    let builder = builder.aggregate("notes", |_, _| Ok::<_, BoxError>(RawTask::new("digest", "")));
+    let running = start(builder.queue("away", 1).queue("here", 1)).await;
+    let walked = || flaky.walked.lock().unwrap().clone();
+    let walked = eventually("the server walks", async || Some(walked()).filter(|walked| walked.len() > 2)).await;
+    // The first pauses after errors are shorter than 0.2 s. Nine times the 0.1 s of a walk, less up to a half, is more.
+    let pauses: Vec<_> = walked.windows(2).map(|two| two[1].duration_since(two[0])).collect();
+    assert!(pauses.iter().all(|pause| *pause > Duration::from_millis(450)), "{pauses:?}");
+    soon(running.shutdown()).await.unwrap();
+}
+
+#[tokio::test]
 async fn a_shutdown_ends_a_walk_over_groups_none_of_which_is_ripe() {
     let flaky = Flaky::new(Arc::new(SqliteBroker::in_memory(with_clock(ManualClock::default())).await.unwrap()));
     let broker: Arc<dyn Broker> = flaky.clone();

@@ -1,6 +1,9 @@
 //! Methods that the flaky broker passes on, unless it is dead or that call hangs.
 
-use std::{sync::atomic::Ordering::SeqCst, time::Duration};
+use std::{
+    sync::atomic::Ordering::SeqCst,
+    time::{Duration, Instant},
+};
 
 use async_trait::async_trait;
 use asynq_runtime::{
@@ -63,7 +66,11 @@ asynq_test_support::delegate! {
             self.pulse("ripe_groups").await;
             self.reach(queue)?;
             self.walks.fetch_add(1, SeqCst);
+            if self.slow_walks.load(SeqCst) {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
             let mut ripe = self.inner.ripe_groups(queue, rules, from).await?;
+            self.walked.lock().unwrap().push(Instant::now());
             if self.endless_walks.load(SeqCst) {
                 ripe.next = Some(GroupStep::from_text("again"));
             }
