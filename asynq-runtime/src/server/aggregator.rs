@@ -14,18 +14,14 @@ use std::{
 
 use fastrand::Rng;
 use futures_util::{FutureExt as _, StreamExt as _, stream::FuturesUnordered};
-use tokio::{
-    task::JoinSet,
-    time::{Instant, timeout},
-};
+use tokio::{task::JoinSet, time::Instant};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::{
     aggregate::Unaggregated,
     backed_off::{self, BackedOff, Stranded},
-    config::ANSWER,
     retry_backoff::RetryBackoff,
-    server_context::{self, ServerContext},
+    server_context::ServerContext,
 };
 use crate::{
     broker::{BrokerError, GroupRules, Refused, SetError, SetOutcome, TaskSet},
@@ -367,8 +363,7 @@ async fn make(context: &Arc<ServerContext>, set: &Arc<TaskSet>, stranded: Strand
 async fn finish(context: &Arc<ServerContext>, set: &TaskSet, mut outcome: SetOutcome) -> Result<(), Unfinished> {
     let mut retry_backoff = RetryBackoff::new("aggregator", LONGEST_PAUSE);
     loop {
-        let call = timeout(ANSWER, context.broker.finish_set(set, &outcome));
-        let error = match call.await.unwrap_or_else(|_| Err(server_context::no_answer().into())) {
+        let error = match context.answer(context.broker.finish_set(set, &outcome)).await {
             Err(SetError::Refused(Refused::Broker(error))) => error,
             answer => return Ok(answer?),
         };

@@ -147,8 +147,11 @@ impl ServerContext {
 
     /// Waits for an answer of the broker, but not for ever. Brokers have shorter limits of their own; this limit holds even
     /// where a broker has none.
-    pub(crate) async fn answer<T>(&self, call: impl Future<Output = Result<T, BrokerError>>) -> Result<T, BrokerError> {
-        timeout(self.longest_call(), call).await.unwrap_or_else(|_| Err(no_answer()))
+    pub(crate) async fn answer<T, E: From<BrokerError>>(
+        &self,
+        call: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, E> {
+        timeout(self.longest_call(), call).await.unwrap_or_else(|_| Err(no_answer().into()))
     }
 
     fn longest_call(&self) -> Duration {

@@ -97,6 +97,10 @@ pub(crate) struct Flaky {
     pub(crate) walked: Mutex<Vec<Instant>>,
     /// Every step of a walk over groups is followed by another.
     pub(crate) endless_walks: AtomicBool,
+    /// The end of a set takes 16 s, longer than the answer of a broker without a limit of its own is waited for; this one has a minute.
+    pub(crate) slow_ends: AtomicBool,
+    /// The number of calls that end a set.
+    pub(crate) ends: AtomicU32,
     /// For each set that was claimed, the number of such steps until then.
     pub(crate) claims: Mutex<Vec<u32>>,
     /// The queue whose sets cannot be claimed, and how many claims of them were refused.
@@ -168,6 +172,8 @@ impl Flaky {
             slow_walks: AtomicBool::new(false),
             walked: Mutex::default(),
             endless_walks: AtomicBool::new(false),
+            slow_ends: AtomicBool::new(false),
+            ends: AtomicU32::new(0),
             claims: Mutex::default(),
             refuse_claims: Mutex::default(),
             refused_claims: AtomicU32::new(0),
@@ -454,6 +460,10 @@ impl Broker for Flaky {
 
     fn lease(&self) -> Duration {
         self.lease
+    }
+
+    fn call_limit(&self) -> Duration {
+        if self.slow_ends.load(SeqCst) { Duration::from_secs(60) } else { Duration::ZERO }
     }
 
     fn now(&self) -> DateTime<Utc> {

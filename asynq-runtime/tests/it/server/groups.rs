@@ -85,6 +85,20 @@ async fn a_queue_whose_sets_cannot_be_claimed_is_left_at_once_and_keeps_no_other
 }
 
 #[tokio::test]
+async fn the_end_of_a_set_is_waited_for_as_long_as_the_brokers_calls_may_take() {
+    let flaky = Flaky::new(Arc::new(SqliteBroker::in_memory(with_clock(ManualClock::default())).await.unwrap()));
+    let broker: Arc<dyn Broker> = flaky.clone();
+    Client::new(broker.clone()).enqueue(RawTask::new("note", "").group("notes")).await.unwrap();
+    flaky.slow_ends.store(true, SeqCst);
+    let (builder, _log) = server::<(digest,)>(&broker);
+    let builder = builder.aggregate("notes", |_, _| Ok::<_, BoxError>(RawTask::new("digest", "")));
+    let running = start(builder.group_max_size(1)).await;
+    soon(running.signals().settled.reached(1)).await;
+    assert_eq!(flaky.ends.load(SeqCst), 1, "a large set is sent once");
+    soon(running.shutdown()).await.unwrap();
+}
+
+#[tokio::test]
 async fn the_walks_over_other_queues_are_as_rare_while_one_queue_fails() {
     let flaky = Flaky::new(Arc::new(SqliteBroker::in_memory(with_clock(ManualClock::default())).await.unwrap()));
     let broker: Arc<dyn Broker> = flaky.clone();

@@ -40,10 +40,17 @@ asynq_test_support::delegate! {
     Groups {
         group(queue: &QueueName, group: &GroupName) -> Result<Option<GroupStats>, BrokerError>;
         worth_aggregating(queues: &[QueueName]) -> Result<Vec<QueueName>, BrokerError>;
-        finish_set(set: &TaskSet, outcome: &SetOutcome) -> Result<(), SetError>;
         release_set(set: &TaskSet) -> Result<(), BrokerError>;
         reclaim_sets(queue: &QueueName) -> Result<usize, BrokerError>;
     } + {
+        async fn finish_set(&self, set: &TaskSet, outcome: &SetOutcome) -> Result<(), SetError> {
+            self.ends.fetch_add(1, SeqCst);
+            if self.slow_ends.load(SeqCst) {
+                tokio::time::sleep(Duration::from_secs(16)).await;
+            }
+            self.pulse("finish_set").await.finish_set(set, outcome).await
+        }
+
         async fn groups(
             &self,
             queue: &QueueName,
