@@ -4,13 +4,7 @@
 //! group delays no other. The broker ends a set and stores its new tasks in one step. A server without aggregations runs no
 //! aggregator.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    iter,
-    ops::Range,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeSet, iter, ops::Range, sync::Arc, time::Duration};
 
 use fastrand::Rng;
 use futures_util::{FutureExt as _, StreamExt as _, stream::FuturesUnordered};
@@ -19,7 +13,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::{
     aggregate::Unaggregated,
-    backed_off::{self, BackedOff, Stranded},
+    backed_off::{BackedOff, Stranded},
     retry_backoff::RetryBackoff,
     server_context::ServerContext,
 };
@@ -292,25 +286,26 @@ impl Aggregator {
             Err(_) if !had_failed && self.backed_off.has(&queue, &group) => {}
             Err(why) => {
                 let unknown = match &why {
-                    Unfinished::Unaggregated(Unaggregated::Unknown(unknown)) => unknown.clone(),
-                    _ => BTreeMap::new(),
+                    Unfinished::Unaggregated(Unaggregated::Unknown(unknown)) => Some(unknown),
+                    _ => None,
                 };
+                let is_warning = unknown.is_none_or(|unknown| self.backed_off.warn_of(&queue, unknown));
+                let unknown = unknown.cloned().unwrap_or_default();
                 let pause = self.backed_off.add(&queue, &group, unknown, Instant::now());
-                log_failure(&queue, &group, pause, &why);
+                log_failure(&queue, &group, pause, &why, is_warning);
             }
         }
         true
     }
 }
 
-/// Logs why a group was not aggregated. A set that only other servers can aggregate is a warning only the first time.
-fn log_failure(queue: &QueueName, group: &GroupName, pause: Duration, why: &Unfinished) {
+/// Logs why a group was not aggregated.
+fn log_failure(queue: &QueueName, group: &GroupName, pause: Duration, why: &Unfinished, is_warning: bool) {
     const TEXT: &str = "a group was not aggregated and is backed off for a while";
-    let is_known = matches!(why, Unfinished::Unaggregated(Unaggregated::Unknown(..))) && pause > backed_off::FIRST;
-    if is_known {
-        tracing::debug!(%queue, %group, ?pause, "{TEXT}: {why}");
-    } else {
+    if is_warning {
         tracing::warn!(%queue, %group, ?pause, "{TEXT}: {why}");
+    } else {
+        tracing::debug!(%queue, %group, ?pause, "{TEXT}: {why}");
     }
 }
 

@@ -1,7 +1,7 @@
 //! Groups that could not be aggregated, each backed off for a while that grows, and the types that nothing seems to take out of them.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     time::Duration,
 };
 
@@ -13,16 +13,22 @@ use crate::{
 };
 
 /// The first back-off of a group, and the longest; it doubles in between.
-pub(crate) const FIRST: Duration = Duration::from_secs(10);
+const FIRST: Duration = Duration::from_secs(10);
 const LONGEST: Duration = Duration::from_secs(600);
 /// How long a task of an unknown type stays in its group for a server that takes it.
 const STRANDED: Duration = Duration::from_secs(1_200);
 /// How many groups are remembered at most; beyond that the group whose back-off ends first is forgotten.
 const MOST: usize = 10_000;
+/// How many unknown types are remembered as warned about.
+const WARNED: usize = 1_000;
 
 /// The groups that are backed off.
 #[derive(Debug, Default)]
-pub(crate) struct BackedOff(HashMap<(QueueName, GroupName), Rest>);
+pub(crate) struct BackedOff {
+    groups: HashMap<(QueueName, GroupName), Rest>,
+    /// The unknown types that were warned about, each with its queue.
+    warned: HashSet<(QueueName, String)>,
+}
 
 #[derive(Debug, Clone)]
 struct Rest {
@@ -64,7 +70,7 @@ impl BackedOff {
         now: Instant,
     ) -> Duration {
         let key = (queue.clone(), group.clone());
-        let (times, known) = self.0.remove(&key).map_or_else(Default::default, |rest| (rest.times, rest.unknown));
+        let (times, known) = self.groups.remove(&key).map_or_else(Default::default, |rest| (rest.times, rest.unknown));
         let seen = |r#type: &str, id: TaskId| match known.get(r#type) {
             Some(Seen::Left(until)) if now < *until => Seen::Left(*until),
             Some(Seen::First(first, since)) if *first == id => Seen::First(id, *since),
@@ -79,25 +85,35 @@ impl BackedOff {
             .collect();
         let unknown = if noted.is_empty() { known } else { noted };
         let pause = doubled(FIRST, times, LONGEST);
-        if self.0.len() >= MOST
-            && !self.0.contains_key(&key)
-            && let Some(soonest) = self.0.iter().min_by_key(|(_, rest)| rest.until).map(|(key, _)| key.clone())
+        if self.groups.len() >= MOST
+            && !self.groups.contains_key(&key)
+            && let Some(soonest) = self.groups.iter().min_by_key(|(_, rest)| rest.until).map(|(key, _)| key.clone())
         {
-            self.0.remove(&soonest);
+            self.groups.remove(&soonest);
         }
-        self.0.insert(key, Rest { until: now + pause, times: times.saturating_add(1), unknown });
+        self.groups.insert(key, Rest { until: now + pause, times: times.saturating_add(1), unknown });
         pause
+    }
+
+    /// Notes that these unknown types are warned about. Returns whether one of them was not before: a queue may have very many groups of
+    /// one type, one for each user for example, and it is as it should be that another server aggregates all of them.
+    pub(crate) fn warn_of(&mut self, queue: &QueueName, unknown: &BTreeMap<String, TaskId>) -> bool {
+        let mut has_new = false;
+        for r#type in unknown.keys() {
+            has_new |= self.warned.len() < WARNED && self.warned.insert((queue.clone(), r#type.clone()));
+        }
+        has_new
     }
 
     /// Returns whether a group is backed off now.
     pub(crate) fn contains(&self, queue: &QueueName, group: &GroupName, now: Instant) -> bool {
-        !self.0.is_empty() && self.0.get(&(queue.clone(), group.clone())).is_some_and(|rest| now < rest.until)
+        !self.groups.is_empty() && self.groups.get(&(queue.clone(), group.clone())).is_some_and(|rest| now < rest.until)
     }
 
     /// Returns the types that are stranded in the group: of each, one task was there at every look for so long that no other server
     /// seems to take it. The time alone shows nothing, because two looks may lie a day apart, and other tasks be there.
     pub(crate) fn stranded(&self, queue: &QueueName, group: &GroupName, now: Instant) -> Stranded {
-        let Some(rest) = self.0.get(&(queue.clone(), group.clone())) else { return Stranded::default() };
+        let Some(rest) = self.groups.get(&(queue.clone(), group.clone())) else { return Stranded::default() };
         let shown = |seen: &Seen| match seen {
             Seen::First(first, since) => (now - *since >= STRANDED).then(|| Some(first.clone())),
             Seen::Left(until) => (now < *until).then_some(None),
@@ -108,7 +124,7 @@ impl BackedOff {
     /// Ends the back-off of a group that the stranded tasks of the types `left` have left, and lets the tasks behind them follow for a
     /// while. After that the types are watched anew, because another server may take their tasks by then.
     pub(crate) fn go_on(&mut self, queue: &QueueName, group: &GroupName, left: &BTreeSet<String>, now: Instant) {
-        if let Some(rest) = self.0.get_mut(&(queue.clone(), group.clone())) {
+        if let Some(rest) = self.groups.get_mut(&(queue.clone(), group.clone())) {
             (rest.until, rest.times) = (now, 0);
             for (r#type, seen) in &mut rest.unknown {
                 // A while that has begun is not renewed.
@@ -121,13 +137,13 @@ impl BackedOff {
 
     /// Returns whether the last set of a group failed.
     pub(crate) fn has(&self, queue: &QueueName, group: &GroupName) -> bool {
-        !self.0.is_empty() && self.0.contains_key(&(queue.clone(), group.clone()))
+        !self.groups.is_empty() && self.groups.contains_key(&(queue.clone(), group.clone()))
     }
 
     /// Forgets a group after a success: its next back-off is the first again.
     pub(crate) fn forget(&mut self, queue: &QueueName, group: &GroupName) {
-        if !self.0.is_empty() {
-            self.0.remove(&(queue.clone(), group.clone()));
+        if !self.groups.is_empty() {
+            self.groups.remove(&(queue.clone(), group.clone()));
         }
     }
 }
@@ -216,6 +232,21 @@ mod tests {
     }
 
     #[test]
+    fn an_unknown_type_is_warned_of_once_in_each_queue_whatever_the_group() {
+        let mut backed_off = BackedOff::default();
+        let mut warns = |queue: &str, types: &[&str]| {
+            let unknown: BTreeMap<_, _> =
+                types.iter().map(|r#type| ((*r#type).to_owned(), TaskId::from_wire("1"))).collect();
+            backed_off.warn_of(&QueueName::from_wire(queue), &unknown)
+        };
+        assert!(warns("q", &["mail"]) && warns("other", &["mail"]) && warns("q", &["mail", "note"]));
+        assert!(!warns("q", &["mail", "note"]) && !warns("q", &["note"]) && !warns("q", &[]));
+        let many: Vec<_> = (0..2 * WARNED).map(|n| n.to_string()).collect();
+        warns("q", &many.iter().map(String::as_str).collect::<Vec<_>>());
+        assert!(!warns("q", &["one more"]) && backed_off.warned.len() == WARNED);
+    }
+
+    #[test]
     fn it_remembers_a_bounded_number_of_groups() {
         let mut backed_off = BackedOff::default();
         let (queue, now) = (QueueName::from_wire("q"), Instant::now());
@@ -223,7 +254,7 @@ mod tests {
         for n in 0..=MOST {
             backed_off.add(&queue, &group(n), BTreeMap::new(), now + Duration::from_millis(n as u64));
         }
-        assert_eq!(backed_off.0.len(), MOST);
+        assert_eq!(backed_off.groups.len(), MOST);
         assert!(!backed_off.contains(&queue, &group(0), now) && backed_off.contains(&queue, &group(MOST), now));
     }
 }
