@@ -240,6 +240,11 @@ fn check_aggregates(attr: &mut Attr, signature: &JobSignature, errors: &Errors) 
         let message = "an aggregated task has an id of its own and takes the place of no other; leave `debounce` out";
         errors.at(debounce.position, &debounce.key, message);
     }
+    if let Some(unique) = &attr.unique {
+        let message =
+            "one group may become several equal tasks, each of which would keep the others waiting; leave `unique` out";
+        errors.at(unique.position, &unique.key, message);
+    }
     let is_whole = !signature.parameters.iter().any(Parameter::is_unknown);
     let mut arguments = arguments(&signature.parameters);
     let first_two = (arguments.next(), arguments.next());

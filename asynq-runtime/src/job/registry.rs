@@ -70,7 +70,7 @@ pub enum RegistryError {
     AggregatedWaits {
         /// The job that is made of the tasks.
         job: Box<JobDescriptor>,
-        /// The option, `group` or `debounce`.
+        /// The option: `group`, `debounce` or `unique`.
         option: &'static str,
     },
     /// A job without a body: this program may enqueue it, not run it.

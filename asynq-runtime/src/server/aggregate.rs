@@ -137,7 +137,8 @@ impl Aggregations {
     ///
     /// # Errors
     ///
-    /// Tasks of one job would become two different ones, or one that has a group or a debounce, with which no set could end.
+    /// Tasks of one job would become two different ones, or one that has a group or a debounce, with which no set could end, or that is
+    /// unique: two equal parts of one set would keep it from ending for ever.
     pub(crate) fn serve(
         &mut self,
         registry: &Registry,
@@ -149,7 +150,11 @@ impl Aggregations {
                 continue;
             }
             let options = &aggregation.job.options;
-            let waits = [("group", options.group.is_some()), ("debounce", options.debounce.is_some())];
+            let waits = [
+                ("group", options.group.is_some()),
+                ("debounce", options.debounce.is_some()),
+                ("unique", options.unique.is_some()),
+            ];
             if let Some((option, _)) = waits.into_iter().find(|(_, is_set)| *is_set) {
                 return Err(RegistryError::AggregatedWaits { job: Box::new(aggregation.job), option });
             }

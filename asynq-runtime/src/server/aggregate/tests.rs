@@ -48,15 +48,16 @@ impl Aggregates for Digest {
 
 /// A job whose options make its task wait for others.
 #[derive(Serialize, Deserialize)]
-struct Waiting<const GROUPED: bool> {
+struct Waiting<const OPTION: char> {
     notes: Vec<Note>,
 }
 
-impl<const GROUPED: bool> Job for Waiting<GROUPED> {
+impl<const OPTION: char> Job for Waiting<OPTION> {
     const NAME: &'static str = "waiting";
-    const OPTIONS: JobOptions = match GROUPED {
-        true => JobOptions::new().group("g"),
-        false => JobOptions::new().debounce(Duration::from_secs(30)),
+    const OPTIONS: JobOptions = match OPTION {
+        'g' => JobOptions::new().group("g"),
+        'd' => JobOptions::new().debounce(Duration::from_secs(30)),
+        _ => JobOptions::new().unique(Duration::from_secs(30)),
     };
     type Output = JobResult;
     async fn run(self, _: &JobContext) -> JobResult {
@@ -64,7 +65,7 @@ impl<const GROUPED: bool> Job for Waiting<GROUPED> {
     }
 }
 
-impl<const GROUPED: bool> Aggregates for Waiting<GROUPED> {
+impl<const OPTION: char> Aggregates for Waiting<OPTION> {
     type Of = Note;
     fn aggregate(notes: Vec<Note>) -> Self {
         Self { notes }
@@ -183,7 +184,11 @@ fn a_job_by_hand_whose_task_would_wait_for_others_stops_the_server_at_the_start(
         let registry = Registry::only::<(J,)>().unwrap();
         Aggregations::default().serve(&registry, [Aggregation::of::<J>("here", 1)]).unwrap_err().to_string()
     }
-    for (option, refusal) in [("group", refusal::<Waiting<true>>()), ("debounce", refusal::<Waiting<false>>())] {
+    for (option, refusal) in [
+        ("group", refusal::<Waiting<'g'>>()),
+        ("debounce", refusal::<Waiting<'d'>>()),
+        ("unique", refusal::<Waiting<'u'>>()),
+    ] {
         assert!(refusal.starts_with("job `waiting` (here:1)"), "{refusal}");
         assert!(refusal.ends_with(&format!("leave `{option}` out")), "{refusal}");
     }
