@@ -437,3 +437,15 @@ async fn a_paused_queue_still_gathers_tasks_in_sets() {
     t.broker().pause(&default_queue()).await.unwrap();
     assert_eq!(members(&t.seed_set(&["t1"]).await), ["t1"]);
 }
+
+#[tokio::test]
+async fn tasks_that_join_within_one_second_come_in_their_order_and_on_redis_by_their_ids() {
+    let t = Fixture::start().await;
+    for id in ["b", "a"] {
+        t.enqueue(task(id).grouped("g")).await;
+    }
+    t.advance(SECOND);
+    t.enqueue(task("0").grouped("g")).await;
+    let expected = if t.broker().kind() == "redis" { ["a", "b", "0"] } else { ["b", "a", "0"] };
+    assert_eq!(members(&t.claim("g").await), expected);
+}

@@ -215,7 +215,8 @@ pub struct TaskSet {
     pub number: i64,
     /// The end of the time in which the caller holds the set.
     pub deadline: DateTime<Utc>,
-    /// The tasks, in the order in which they joined.
+    /// The tasks, in the order in which they joined. Redis keeps whole seconds, as asynq does: within one second it returns them by the
+    /// bytes of their ids. Ids that a client draws are in the order of their enqueues.
     pub members: Vec<SetMember>,
     /// Whether the messages of the tasks fill the set, so that more tasks may wait in the group.
     pub is_full: bool,

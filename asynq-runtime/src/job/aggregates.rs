@@ -29,7 +29,8 @@ pub trait Aggregates: Job {
     /// The job whose tasks wait in a group.
     type Of: Job;
 
-    /// Makes one job of the tasks, which come in the order in which they joined their group.
+    /// Makes one job of the tasks, which come in the order in which they joined their group; on Redis those that joined within one
+    /// second come by their ids.
     fn aggregate(tasks: Vec<Self::Of>) -> Self;
 }
 

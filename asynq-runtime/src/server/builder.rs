@@ -235,8 +235,8 @@ impl ServerBuilder {
     /// Makes one task of all tasks that wait together in a group of this name, or of a name that begins with it. A name that
     /// matches exactly counts, else the longest that matches, and `""` matches all (Go's mux rule).
     ///
-    /// The function receives the group and its tasks, in the order in which they joined, and returns the new task, or an
-    /// `async` block that does. The new task goes to the queue of the group, with an id of its own: a queue or an id that it
+    /// The function receives the group and its tasks, in the order in which they joined (on Redis by their ids within one second),
+    /// and returns the new task, or an `async` block that does. The new task goes to the queue of the group, with an id of its own: a queue or an id that it
     /// names is ignored. It must not name a group, a `debounce` or `or_replace`. Where the function fails or panics, or takes longer
     /// than 100 s, the tasks return to their group, which is backed off for a while. A second function of one pattern is an error.
     ///
