@@ -1,12 +1,17 @@
 -- Takes tasks out of the file to run them (contract: `broker/consume.rs`).
+-- Each statement names its index, and a subquery reads what another table has: after an ANALYZE of the application SQLite would read
+-- whole tables otherwise (docs/design/sqlite.md#the-log-and-readers).
 
 -- name: ready
 -- The queues of a list that are not paused and have a pending task, in their order. ?1 names as an array of JSON, ?2 whether
 -- quarantined tasks count, which the next crash would archive or the last has (a function of connection.rs). Rows: q, name.
-SELECT queue.q, queue.name
-FROM json_each(?1) AS wanted CROSS JOIN main.queue AS queue ON queue.name = wanted.value
-WHERE queue.paused_at IS NULL AND EXISTS (
-  SELECT 1 FROM main.task AS t WHERE t.q = queue.q AND t.state = 2 /* pending */
+-- The limit leaves nothing out: with it SQLite looks once for a queue, and not in each place that reads its number.
+SELECT found.q, found.name
+FROM (SELECT wanted.value AS name,
+    (SELECT queue.q FROM main.queue AS queue WHERE queue.name = wanted.value AND queue.paused_at IS NULL) AS q
+  FROM json_each(?1) AS wanted LIMIT -1) AS found
+WHERE EXISTS (
+  SELECT 1 FROM main.task AS t INDEXED BY task_at WHERE t.q = found.q AND t.state = 2 /* pending */
     AND (?2 OR t.crashes = 0 OR NOT asynq_is_quarantined(t.crashes, t.extra)));
 
 -- name: ready_anywhere
@@ -20,23 +25,24 @@ WITH RECURSIVE walk(q) AS (
   FROM walk WHERE walk.q IS NOT NULL
   LIMIT ?1
 )
-SELECT walk.q, queue.name
-FROM walk LEFT JOIN main.queue AS queue ON queue.q = walk.q AND queue.paused_at IS NULL AND EXISTS (
-  SELECT 1 FROM main.task AS t WHERE t.q = walk.q AND t.state = 2 /* pending */
-    AND (?2 OR t.crashes = 0 OR NOT asynq_is_quarantined(t.crashes, t.extra)));
+SELECT walk.q, (SELECT queue.name FROM main.queue AS queue WHERE queue.paused_at IS NULL AND queue.q = (
+    SELECT t.q FROM main.task AS t INDEXED BY task_at WHERE t.q = walk.q AND t.state = 2 /* pending */
+      AND (?2 OR t.crashes = 0 OR NOT asynq_is_quarantined(t.crashes, t.extra)) LIMIT 1))
+FROM walk;
 
 -- name: next
 -- The tasks at the head of the queue. ?1 q, ?2 how many, ?3 whether quarantined tasks count, as in `ready`.
 -- Rows: seq, id, crashes, extra, retried, err, failed_at, uniq, message or null, pending since.
-SELECT t.seq, t.id, t.crashes, t.extra, t.retried, t.err, t.failed_at, t.uniq, b.msg, t.since
-FROM main.task AS t LEFT JOIN main.body AS b ON b.seq = t.seq
+SELECT t.seq, t.id, t.crashes, t.extra, t.retried, t.err, t.failed_at, t.uniq,
+  (SELECT b.msg FROM main.body AS b WHERE b.seq = t.seq), t.since
+FROM main.task AS t INDEXED BY task_at
 WHERE t.q = ?1 AND t.state = 2 /* pending */ AND (?3 OR t.crashes = 0 OR NOT asynq_is_quarantined(t.crashes, t.extra))
 ORDER BY t.at, t.seq LIMIT ?2;
 
 -- name: next_without_message
 -- As `next`, with null for each message. ?1 q, ?2 how many.
 SELECT t.seq, t.id, t.crashes, t.extra, t.retried, t.err, t.failed_at, t.uniq, NULL
-FROM main.task AS t WHERE t.q = ?1 AND t.state = 2 /* pending */ ORDER BY t.at, t.seq LIMIT ?2;
+FROM main.task AS t INDEXED BY task_at WHERE t.q = ?1 AND t.state = 2 /* pending */ ORDER BY t.at, t.seq LIMIT ?2;
 
 -- name: take
 -- Makes a pending task active. Its position in the queue stays in `since`, which recovery orders tasks by.
@@ -47,11 +53,10 @@ WHERE seq = ?1;
 -- name: again
 -- The tasks of an earlier dequeue whose answer was lost. ?1 server, ?2 run.
 -- Rows: as `next`, then the queue's name.
-SELECT t.seq, t.id, t.crashes, t.extra, t.retried, t.err, t.failed_at, t.uniq, b.msg, queue.name
+SELECT t.seq, t.id, t.crashes, t.extra, t.retried, t.err, t.failed_at, t.uniq,
+  (SELECT b.msg FROM main.body AS b WHERE b.seq = t.seq), (SELECT queue.name FROM main.queue AS queue WHERE queue.q = t.q) AS name
 FROM main.task AS t INDEXED BY task_lease
-JOIN main.body AS b ON b.seq = t.seq
-JOIN main.queue AS queue ON queue.q = t.q
-WHERE t.state = 1 /* active */ AND t.server = ?1 AND t.run = ?2 ORDER BY t.since, t.seq;
+WHERE t.state = 1 /* active */ AND t.server = ?1 AND t.run = ?2 AND name IS NOT NULL ORDER BY t.since, t.seq;
 
 -- name: set_aside
 -- Archives a pending or aggregating task that can never run. ?1 seq, ?2 now, ?3 the reason.

@@ -31,8 +31,9 @@ WHERE t.q = ?1 AND t.grp = ?2 AND t.state = 7 /* aggregating */ AND t.batch IS N
 -- name: waiting
 -- The tasks of a group in the order in which they joined it. ?1 q, ?2 group, ?3 how many.
 -- Rows: as `next` of consume.sql, without the time.
-SELECT t.seq, t.id, t.crashes, t.extra, t.retried, t.err, t.failed_at, t.uniq, b.msg
-FROM main.task AS t INDEXED BY task_group LEFT JOIN main.body AS b ON b.seq = t.seq
+SELECT t.seq, t.id, t.crashes, t.extra, t.retried, t.err, t.failed_at, t.uniq,
+  (SELECT b.msg FROM main.body AS b WHERE b.seq = t.seq)
+FROM main.task AS t INDEXED BY task_group
 WHERE t.q = ?1 AND t.grp = ?2 AND t.state = 7 /* aggregating */ AND t.batch IS NULL ORDER BY t.at, t.seq LIMIT ?3;
 
 -- name: waiting_without_message
@@ -76,7 +77,7 @@ UPDATE main.task SET crashes = crashes + 1 WHERE seq =
 
 -- name: release
 -- Returns the tasks of a set to their group, as if they had never left it. ?1 q, ?2 set.
-UPDATE main.task SET batch = NULL WHERE q = ?1 AND batch = ?2;
+UPDATE main.task INDEXED BY task_batch SET batch = NULL WHERE q = ?1 AND batch = ?2;
 
 -- name: forget_set
 -- Forgets a set, or its receipt. ?1 set.
@@ -84,7 +85,7 @@ DELETE FROM main.batch WHERE batch = ?1;
 
 -- name: shorten
 -- Shortens the time of sets whose deadline was given by a clock that has been set back since. ?1 q, ?2 latest deadline.
-UPDATE main.batch SET deadline = ?2 WHERE q = ?1 AND deadline > ?2 AND NOT ended;
+UPDATE main.batch INDEXED BY batch_deadline SET deadline = ?2 WHERE q = ?1 AND deadline > ?2 AND NOT ended;
 
 -- name: over
 -- Sets and receipts whose time has passed, the oldest first. ?1 q, ?2 now, ?3 how many. Rows: set, 1 if it is a receipt.

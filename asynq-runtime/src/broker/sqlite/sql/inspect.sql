@@ -120,9 +120,9 @@ WHERE s.q = (SELECT q FROM main.queue WHERE name = ?1) AND s.day BETWEEN ?2 AND 
 SELECT avg(s.bytes) FROM (
   SELECT octet_length(t.id) + octet_length(t.type) + coalesce(octet_length(t.uniq), 0) + coalesce(octet_length(t.grp), 0)
     + coalesce(octet_length(t.err), 0) + coalesce(octet_length(t.extra), 0) + coalesce(octet_length(t.progress_note), 0)
-    + coalesce(octet_length(b.msg), 0) + coalesce(octet_length(b.result), 0)
+    + coalesce((SELECT octet_length(b.msg) + coalesce(octet_length(b.result), 0) FROM main.body AS b WHERE b.seq = t.seq), 0)
     + (SELECT coalesce(sum(octet_length(f.error)), 0) FROM main.failure AS f WHERE f.seq = t.seq) AS bytes
-  FROM main.task AS t LEFT JOIN main.body AS b ON b.seq = t.seq
+  FROM main.task AS t INDEXED BY task_at
   WHERE t.q = ?1 AND t.state = ?2 ORDER BY t.at, t.seq LIMIT ?3) AS s;
 
 -- name: pause

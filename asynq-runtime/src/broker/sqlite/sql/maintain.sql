@@ -39,17 +39,18 @@ SELECT min(at) FROM main.task WHERE q = ?1 AND state = 1 /* active */;
 
 -- name: lapses
 -- When the first lease of each queue with active tasks passes. Rows: name of the queue, at.
-SELECT queue.name, min(t.at) FROM main.task AS t INDEXED BY task_lease JOIN main.queue AS queue ON queue.q = t.q
-WHERE t.state = 1 /* active */ GROUP BY t.q;
+SELECT (SELECT queue.name FROM main.queue AS queue WHERE queue.q = t.q) AS name, min(t.at)
+FROM main.task AS t INDEXED BY task_lease WHERE t.state = 1 /* active */ GROUP BY t.q HAVING name IS NOT NULL;
 
 -- name: left_by
 -- Active tasks of a server. ?1 q, ?2 server, ?3 how many. Rows: as `lapsed`.
-SELECT seq, id, run, since FROM main.task WHERE q = ?1 AND state = 1 /* active */ AND server = ?2 ORDER BY at, seq LIMIT ?3;
+SELECT seq, id, run, since FROM main.task INDEXED BY task_at
+WHERE q = ?1 AND state = 1 /* active */ AND server = ?2 ORDER BY at, seq LIMIT ?3;
 
 -- name: left_in
 -- The queues in which a server holds tasks. ?1 server. Row: name.
-SELECT DISTINCT queue.name FROM main.task AS t INDEXED BY task_lease JOIN main.queue AS queue ON queue.q = t.q
-WHERE t.state = 1 /* active */ AND t.server = ?1;
+SELECT (SELECT queue.name FROM main.queue AS queue WHERE queue.q = t.q) AS name
+FROM main.task AS t INDEXED BY task_lease WHERE t.state = 1 /* active */ AND t.server = ?1 GROUP BY t.q HAVING name IS NOT NULL;
 
 -- name: requeue
 -- Requeues a task whose worker is gone. ?1 seq, ?2 position in the queue, ?3 now.

@@ -15,16 +15,16 @@ WHERE seq = ?1;
 -- name: insert
 -- Adds a task unless its id is taken (no change then). Its row follows those of its queue: the tasks of a queue, which are taken
 -- together, lie on the same pages, however many queues were filled in turns. Queue 3 has the rows from 3 << 40; SQLite chooses
--- another if all of them are used up.
+-- another if all of them are used up. The search has no lower bound, because SQLite would take that one alone after an ANALYZE of few tasks.
 -- ?1 q, ?2 state (2 pending, 3 scheduled or 7 aggregating), ?3 at, ?4 since, ?5 id, ?6 type, ?7 retried, ?8 max_retry,
 -- ?9 timeout, ?10 deadline, ?11 retention, ?12 uniq, ?13 err, ?14 failed_at, ?15 extra, ?16 group.
 INSERT INTO main.task(
   seq, q, state, at, since, id, type, retried, max_retry, timeout, deadline, retention, uniq, err, failed_at, extra, grp)
 VALUES (
-  (SELECT nullif(coalesce(max(seq) + 1, ?1 << 40), (?1 << 40) + (1 << 40)) FROM main.task WHERE seq >= ?1 << 40 AND seq < (?1 << 40) + (1 << 40)),
+  (SELECT nullif(max(coalesce(max(seq) + 1, 0), ?1 << 40), (?1 << 40) + (1 << 40)) FROM main.task WHERE seq < (?1 << 40) + (1 << 40)),
   ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)
 ON CONFLICT(q, id) DO NOTHING;
 
 -- name: taken_by
 -- The task that has an id already. ?1 q, ?2 id. Row: state, at, message or null.
-SELECT t.state, t.at, b.msg FROM main.task AS t LEFT JOIN main.body AS b ON b.seq = t.seq WHERE t.q = ?1 AND t.id = ?2;
+SELECT t.state, t.at, (SELECT b.msg FROM main.body AS b WHERE b.seq = t.seq) FROM main.task AS t WHERE t.q = ?1 AND t.id = ?2;

@@ -18,7 +18,7 @@ WITH RECURSIVE walk(q) AS (
   FROM walk WHERE walk.q IS NOT NULL
   LIMIT ?1
 )
-SELECT walk.q, queue.name FROM walk LEFT JOIN main.queue AS queue ON queue.q = walk.q;
+SELECT walk.q, (SELECT queue.name FROM main.queue AS queue WHERE queue.q = walk.q) FROM walk;
 
 -- name: with_sets
 -- As `with_tasks`, for queues that have sets of grouped tasks, or receipts of such sets.
@@ -29,4 +29,4 @@ WITH RECURSIVE walk(q) AS (
   FROM walk WHERE walk.q IS NOT NULL
   LIMIT ?1
 )
-SELECT walk.q, queue.name FROM walk LEFT JOIN main.queue AS queue ON queue.q = walk.q;
+SELECT walk.q, (SELECT queue.name FROM main.queue AS queue WHERE queue.q = walk.q) FROM walk;

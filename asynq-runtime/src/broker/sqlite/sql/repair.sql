@@ -73,7 +73,7 @@ DELETE FROM main.tally WHERE q = ?1;
 
 -- name: forget_batch
 -- Forgets the sets of a queue. ?1 q.
-DELETE FROM main.batch WHERE q = ?1;
+DELETE FROM main.batch INDEXED BY batch_deadline WHERE q = ?1;
 
 -- name: forget_queue
 -- Forgets a queue and its pause. ?1 q.

@@ -12,8 +12,8 @@ SELECT q, uniq, extra FROM main.task WHERE seq = ?1 AND state = 1 /* active */ A
 -- name: receipt
 -- The receipt of a task that a run does not hold any more. ?1 queue name, ?2 id.
 -- Row: seq, the run that settled it last; none if there is no such task.
-SELECT t.seq, t.last FROM main.queue AS queue JOIN main.task AS t ON t.q = queue.q
-WHERE queue.name = ?1 AND t.id = ?2;
+SELECT t.seq, t.last FROM main.task AS t
+WHERE t.q = (SELECT q FROM main.queue WHERE name = ?1) AND t.id = ?2;
 
 -- name: complete
 -- Completes a running task. ?1 seq, ?2 expiry, ?3 retention in seconds, ?4 extra or null where it stays as it is.
