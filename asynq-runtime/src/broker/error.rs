@@ -27,7 +27,7 @@ pub enum BrokerErrorKind {
     /// The broker is not reachable or not ready now: it refused or closed the connection, loads, fails over or is busy.
     /// Try again later. Whether the call took effect is unknown where [`is_ambiguous`](BrokerError::is_ambiguous) says so.
     Unavailable,
-    /// No answer came in time. Whether the call took effect is unknown.
+    /// No answer came in time. Whether the call took effect is unknown where [`is_ambiguous`](BrokerError::is_ambiguous) says so.
     Timeout,
     /// The broker has no room: its memory limit is reached, or the disk is full. Nothing was stored.
     Full,
@@ -63,8 +63,8 @@ impl BrokerError {
         Self { inner: Arc::new(Inner { kind, message: message.into(), source }), is_without_effect: false }
     }
 
-    /// Returns this error of a call of which the broker said that it changed nothing.
-    #[cfg(feature = "redis")]
+    /// Returns this error of a call that changed nothing, as the broker said, or because the call was given up before it began.
+    #[cfg(any(feature = "redis", feature = "sqlite"))]
     pub(crate) fn without_effect(self) -> Self {
         Self { is_without_effect: true, ..self }
     }
@@ -81,8 +81,8 @@ impl BrokerError {
     }
 
     /// Returns whether the call may have taken effect in spite of the error: the broker is
-    /// [unavailable](Self::is_unavailable) and did not answer an enqueue that it takes no writes now, or the kind is
-    /// [`Unconfirmed`](BrokerErrorKind::Unconfirmed), and then the call has taken effect.
+    /// [unavailable](Self::is_unavailable), and neither answered an enqueue that it takes no writes now nor had yet to begin the call
+    /// (on SQLite); or the kind is [`Unconfirmed`](BrokerErrorKind::Unconfirmed), and then the call has taken effect.
     pub fn is_ambiguous(&self) -> bool {
         self.is_unavailable() && !self.is_without_effect || self.inner.kind == BrokerErrorKind::Unconfirmed
     }

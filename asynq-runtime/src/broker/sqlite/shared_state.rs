@@ -210,12 +210,13 @@ impl SharedState {
 
     pub(super) fn timeout(&self, limit: Duration, unknown: bool) -> BrokerError {
         let effect = if unknown { "whether the call took effect is unknown" } else { "nothing was changed" };
-        BrokerError::new(
+        let error = BrokerError::new(
             BrokerErrorKind::Timeout,
             format!(
                 "{}: no answer within {limit:?} (a slow disk, or another program holds the lock); {effect}",
                 self.place
             ),
-        )
+        );
+        if unknown { error } else { error.without_effect() }
     }
 }

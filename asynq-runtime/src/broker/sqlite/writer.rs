@@ -185,7 +185,7 @@ impl Writer {
 
     /// Runs a batch, and returns the commands for which there was no time.
     fn process(&mut self, mut batch: Vec<Box<dyn Command>>, notify_sender: &NotifySender) -> Vec<Box<dyn Command>> {
-        batch.retain(|work| work.begin());
+        batch.retain(|work| !work.is_given_up());
         if self.common.is_broken()
             && let Err(error) = self.common.check()
         {
@@ -251,6 +251,7 @@ impl Writer {
     }
 
     /// Runs one transaction over as many of `batch` as there is time for. `with_claims` adds the parked claims that take its new tasks.
+    /// A call begins behind the lock: a caller that gives up while another program holds the lock knows that nothing was changed.
     fn attempt(&mut self, batch: &mut Vec<Box<dyn Command>>, with_claims: bool) -> Result<Committed, Failure> {
         if let Some(write_lock) = &mut self.write_lock {
             write_lock.take();
@@ -264,11 +265,12 @@ impl Writer {
         let mut tx = Tx::new(View::new(&self.connection, self.names, self.common.now()));
         let mut done = 0;
         let mut outcome = Ok(());
-        for work in batch.iter_mut() {
-            if done > 0 && begun.elapsed() >= self.most_time {
-                break;
+        while done < batch.len() && (done == 0 || begun.elapsed() < self.most_time) {
+            if !batch[done].begin() {
+                batch.remove(done);
+                continue;
             }
-            if let Err(error) = work.run(&mut tx) {
+            if let Err(error) = batch[done].run(&mut tx) {
                 outcome = Err(Failure { error, culprit: Some(done) });
                 break;
             }

@@ -12,7 +12,7 @@ use asynq_test_support::{eventually, soon};
 use super::*;
 
 #[tokio::test]
-async fn a_call_ends_in_time_while_another_program_holds_the_lock_and_its_tasks_come_with_the_next() {
+async fn a_call_that_ends_while_another_program_holds_the_lock_never_happens() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("jobs.db");
     let broker = open_brief(&file).await;
@@ -25,11 +25,11 @@ async fn a_call_ends_in_time_while_another_program_holds_the_lock_and_its_tasks_
 
     // The lock is held until both calls have returned.
     let error = soon(broker.dequeue(&member, &[Wanted { queue: queue(), n: 2 }])).await.unwrap_err();
-    assert_eq!(error.kind(), BrokerErrorKind::Timeout);
+    assert_eq!((error.kind(), error.is_ambiguous()), (BrokerErrorKind::Timeout, false), "{error}");
     let Err(Refused::Broker(error)) = soon(enqueue(&broker, task("never"))).await else {
         panic!("the writer is stuck")
     };
-    assert!(error.is_unavailable());
+    assert!(error.is_unavailable() && !error.is_ambiguous(), "{error}");
     let stats = eventually("a reader answers in time", async || broker.queue_stats(&queue()).await.ok()).await;
     assert_eq!(stats.pending, 3, "readers do not care");
 
@@ -39,10 +39,9 @@ async fn a_call_ends_in_time_while_another_program_holds_the_lock_and_its_tasks_
         (!runs.is_empty()).then_some(runs)
     })
     .await;
-    assert_eq!(ids(&runs), ["a", "b"], "the tasks of the lost call, and no others");
-    runs.extend(broker.dequeue(&member, &[Wanted { queue: queue(), n: 1 }]).await.unwrap());
+    assert_eq!(ids(&runs), ["a"]);
+    runs.extend(broker.dequeue(&member, &[Wanted { queue: queue(), n: 2 }]).await.unwrap());
     assert_eq!(ids(&runs), ["a", "b", "c"]);
-    assert_ne!(runs[0].key.token, runs[2].key.token);
     for run in &runs {
         assert_eq!(settle(&broker, outcome(run, Action::Done)).await, Settled::Ok);
     }
