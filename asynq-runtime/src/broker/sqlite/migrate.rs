@@ -105,6 +105,8 @@ struct Found {
     application: i64,
     user_version: i64,
     objects: i64,
+    /// Names of groups and keys of locks go into a statement as bytes, which SQLite reads in the encoding of the file.
+    is_utf_8: bool,
     /// Version of our tables in a file of another program.
     guest_version: Option<i64>,
 }
@@ -120,6 +122,7 @@ struct InstalledSchema {
 enum Refusal {
     Foreign,
     GuestWithoutShared,
+    Encoding,
     Newer(i64),
 }
 
@@ -137,11 +140,16 @@ impl Found {
             application: number("PRAGMA main.application_id")?,
             user_version: number("PRAGMA main.user_version")?,
             objects,
+            is_utf_8: connection
+                .query_row("PRAGMA main.encoding", [], |row| Ok(row.get_ref(0)?.as_str()? == "UTF-8"))?,
             guest_version,
         })
     }
 
     fn decide(self, shared: bool) -> Result<InstalledSchema, Refusal> {
+        if !self.is_utf_8 {
+            return Err(Refusal::Encoding);
+        }
         let standing = if self.application == APPLICATION {
             InstalledSchema { names: Names::Plain, version: self.user_version }
         } else if shared {
@@ -174,6 +182,12 @@ impl Refusal {
                 BrokerErrorKind::Corrupt,
                 format!("{place} belongs to another program that shares it with us; add ?shared=1 to the URL"),
             ),
+            Self::Encoding => BrokerError::new(
+                BrokerErrorKind::Config,
+                format!(
+                    "{place} stores texts as UTF-16, and tasks need a file of UTF-8: keep them in a file of their own"
+                ),
+            ),
             Self::Newer(major) => BrokerError::new(
                 BrokerErrorKind::Config,
                 format!(
@@ -196,6 +210,7 @@ mod tests {
             application,
             user_version,
             objects,
+            is_utf_8: true,
             guest_version,
         };
         let plain = |version| Ok(InstalledSchema { names: Names::Plain, version });
@@ -213,6 +228,7 @@ mod tests {
             ("foreign, shared again", found(42, 7, 20, Some(1_000)), true, guest(1_000)),
             ("foreign, shared forgotten", found(42, 7, 20, Some(1_000)), false, Err(Refusal::GuestWithoutShared)),
             ("foreign, shared, newer", found(42, 7, 20, Some(3_001)), true, Err(Refusal::Newer(3))),
+            ("UTF-16, shared", Found { is_utf_8: false, ..found(42, 7, 3, None) }, true, Err(Refusal::Encoding)),
         ] {
             assert_eq!(file.decide(shared), expected, "{case}");
         }

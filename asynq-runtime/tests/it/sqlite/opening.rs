@@ -51,6 +51,19 @@ async fn a_truncated_file_is_called_damaged_with_advice() {
 }
 
 #[tokio::test]
+async fn a_file_that_stores_texts_as_utf_16_is_refused_and_left_as_it_is() {
+    for sql in ["CREATE TABLE theirs(x)", "CREATE TABLE theirs(x); DROP TABLE theirs"] {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("shop.db");
+        sqlite(&file, &format!("PRAGMA encoding = 'UTF-16'; {sql}"));
+        let before = fs::read(&file).unwrap();
+        let error = SqliteBroker::open(&format!("{}?shared=1", url(&file)), patient()).await.unwrap_err();
+        assert!(error.kind() == BrokerErrorKind::Config && error.to_string().contains("UTF-16"), "{error}");
+        assert!(fs::read(&file).unwrap() == before);
+    }
+}
+
+#[tokio::test]
 async fn another_programs_database_is_refused_unless_it_is_shared() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("shop.db");
