@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use rusqlite::{Connection, ffi};
+use rusqlite::{Connection, ErrorCode};
 
 use crate::broker::{BrokerError, BrokerErrorKind, JoinShapes, NewShape, NewTask, Placed, Refused, When, due_ms};
 
@@ -46,8 +46,12 @@ pub enum TransactionError {
     /// There is no transaction to join.
     #[error("no transaction is open on this connection; begin one (BEGIN IMMEDIATE), or use `enqueue`")]
     NoTransaction,
-    /// The transaction began by reading, and another connection has written since: SQLite lets it write no more.
-    #[error("this transaction has read what another has changed since; roll it back and begin it with BEGIN IMMEDIATE")]
+    /// The transaction did not begin by writing, and another connection writes or has written since: SQLite lets it write no more,
+    /// and does not wait.
+    #[error(
+        "this transaction did not begin with BEGIN IMMEDIATE, and another connection writes or has written since; roll it back \
+         and begin it so"
+    )]
     Stale,
     /// SQLite or the broker failed; the text of the error says what to do.
     #[error(transparent)]
@@ -115,8 +119,9 @@ impl SqliteBroker {
             shapes::keep(&tx.view, new_shapes, join)?;
             Ok(placed)
         })
-        .map_err(|error| match error.sqlite_error() {
-            Some(ffi::Error { extended_code: ffi::SQLITE_BUSY_SNAPSHOT, .. }) => TransactionError::Stale,
+        .map_err(|error| match error.sqlite_error_code() {
+            // A transaction that writes already has the lock.
+            Some(ErrorCode::DatabaseBusy) => TransactionError::Stale,
             _ => common.explain(error).into(),
         })
     }

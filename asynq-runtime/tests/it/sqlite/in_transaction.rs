@@ -402,6 +402,25 @@ async fn a_transaction_that_read_before_others_wrote_is_refused_with_a_hint_to_b
 }
 
 #[tokio::test]
+async fn a_transaction_that_does_not_begin_by_writing_while_others_write_gets_the_same_hint() {
+    let t = World::new().await;
+    for reads_first in [true, false] {
+        let (mut theirs, mut other) = (t.theirs(), t.theirs());
+        let tx = theirs.transaction().unwrap();
+        if reads_first {
+            let _: i64 = tx.query_row("SELECT count(*) FROM person", [], |row| row.get(0)).unwrap();
+        }
+        let writes = begin(&mut other);
+        add_person(&writes, "bob");
+        let error = t.client.enqueue_in_tx(&tx, raw("a")).unwrap_err();
+        assert!(matches!(error, EnqueueError::Transaction(TransactionError::Stale)), "{reads_first}: {error:?}");
+        drop((tx, writes));
+        let tx = begin(&mut theirs);
+        t.client.enqueue_in_tx(&tx, raw("a")).unwrap();
+    }
+}
+
+#[tokio::test]
 async fn a_failure_half_way_takes_back_the_whole_task_and_nothing_else() {
     let t = World::new().await;
     let mut theirs = t.theirs();
