@@ -80,10 +80,18 @@ impl SqliteBroker {
     ///
     /// # Errors
     ///
-    /// `connection` is open on another file, or the file cannot be read.
+    /// `connection` is open on another file, does not sync at all, or the file cannot be read.
     pub(crate) fn attach(&self, connection: &Connection) -> Result<(), TransactionError> {
         self.check_file(connection)?;
-        migrate::check(connection, &self.store.common.place)?;
+        let common = &self.store.common;
+        migrate::check(connection, &common.place)?;
+        let synchronous = connection.query_row("PRAGMA main.synchronous", [], |row| row.get::<_, i64>(0));
+        if synchronous.map_err(|error| common.explain(error))? == 0 {
+            // Its checkpoints overwrite pages of the file by those of a log that was never synced, whoever committed them.
+            let advice = "this connection has PRAGMA synchronous=OFF, with which a power cut may damage the file and take the tasks of \
+                          all programs; set NORMAL or FULL";
+            return Err(BrokerError::new(BrokerErrorKind::Config, format!("{}: {advice}", common.place)).into());
+        }
         connection.set_prepared_statement_cache_capacity(STATEMENTS);
         Ok(())
     }

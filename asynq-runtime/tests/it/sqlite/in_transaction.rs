@@ -390,6 +390,18 @@ async fn a_connection_that_cannot_take_a_task_is_refused_with_the_reason() {
 }
 
 #[tokio::test]
+async fn a_connection_that_never_syncs_is_refused() {
+    let t = World::new().await;
+    let theirs = t.theirs();
+    for (synchronous, is_refused) in [("OFF", true), ("NORMAL", false), ("FULL", false)] {
+        theirs.execute_batch(&format!("PRAGMA synchronous={synchronous}")).unwrap();
+        let refused = t.client.attach(&theirs).err().map(|error| error.to_string());
+        assert_eq!(refused.as_ref().is_some_and(|text| text.contains("synchronous=OFF")), is_refused, "{refused:?}");
+        assert_eq!(refused.is_some(), is_refused, "{refused:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_transaction_that_read_before_others_wrote_is_refused_with_a_hint_to_begin_immediate() {
     let t = World::new().await;
     let mut theirs = t.theirs();
