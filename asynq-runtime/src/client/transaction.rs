@@ -31,8 +31,9 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// The task was refused, the client has [layers](Self::layer) ([`EnqueueError::LayersInTransaction`]), or the
-    /// transaction cannot take the task ([`EnqueueError::Transaction`]). Nothing of it is stored, and
+    /// The task was refused, the client has [layers](Self::layer) ([`EnqueueError::LayersInTransaction`]), the
+    /// transaction cannot take the task ([`EnqueueError::Transaction`]), or SQLite or the broker failed
+    /// ([`EnqueueError::Broker`]). Nothing of it is stored, and
     /// the transaction can go on, unless SQLite has rolled it back (a full disk, an input/output error).
     pub fn enqueue_in_tx(&self, connection: &Connection, task: impl IntoTask) -> Result<TaskInfo, EnqueueError> {
         let broker = self.sqlite_without_layers()?;
@@ -114,6 +115,16 @@ impl Client {
 
     fn sqlite(&self) -> Result<&SqliteBroker, TransactionError> {
         self.broker.as_sqlite().ok_or_else(|| TransactionError::NotSqlite { location: self.broker.location() })
+    }
+}
+
+impl From<TransactionError> for EnqueueError {
+    fn from(error: TransactionError) -> Self {
+        match error {
+            // The transaction has nothing of the task.
+            TransactionError::Broker(error) => Self::Broker(error.without_effect()),
+            error => Self::Transaction(error),
+        }
     }
 }
 

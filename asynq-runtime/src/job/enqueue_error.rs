@@ -60,10 +60,11 @@ pub enum EnqueueError {
          `client.without_layers()` if it needs none of them, or by `enqueue` after the commit"
     )]
     LayersInTransaction,
-    /// The caller's transaction cannot take the task; the error's text says what to do.
+    /// The caller's transaction cannot take the task; the error's text says what to do. A failure of SQLite or of the broker is
+    /// [`Broker`](Self::Broker), as it is outside of a transaction.
     #[cfg(feature = "sqlite")]
     #[error(transparent)]
-    Transaction(#[from] crate::broker::sqlite::TransactionError),
+    Transaction(crate::broker::sqlite::TransactionError),
     /// The broker failed; the error's text says what to do.
     #[error(transparent)]
     Broker(#[from] BrokerError),

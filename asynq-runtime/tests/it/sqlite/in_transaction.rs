@@ -441,9 +441,21 @@ async fn a_failure_half_way_takes_back_the_whole_task_and_nothing_else() {
     // The last of the writes fails.
     tx.execute_batch("CREATE TRIGGER no BEFORE INSERT ON tally BEGIN SELECT RAISE(FAIL, 'no'); END").unwrap();
     let error = t.client.enqueue_in_tx(&tx, raw("a").unique("1h")).unwrap_err();
-    assert!(matches!(error, EnqueueError::Transaction(TransactionError::Broker(_))), "{error:?}");
+    assert!(matches!(error, EnqueueError::Broker(_)) && !error.is_ambiguous(), "{error:?}");
     tx.execute_batch("DROP TRIGGER no").unwrap();
     tx.commit().unwrap();
     assert_eq!(t.number("SELECT (SELECT count(*) FROM task) + (SELECT count(*) FROM ulock)"), 0);
     assert_eq!(t.number("SELECT count(*) FROM person"), 1);
+}
+
+#[tokio::test]
+async fn a_full_disk_is_the_error_that_an_enqueue_has_outside_of_a_transaction() {
+    let t = World::new().await;
+    let mut theirs = t.theirs();
+    // SQLite fails as on a disk without a byte left.
+    theirs.execute_batch("PRAGMA max_page_count = 1").unwrap();
+    let tx = begin(&mut theirs);
+    let error = t.client.enqueue_in_tx(&tx, RawTask::new("mail", "x".repeat(300_000))).unwrap_err();
+    assert!(matches!(&error, EnqueueError::Broker(full) if full.is_full()), "{error:?}");
+    assert!(!error.is_ambiguous());
 }
