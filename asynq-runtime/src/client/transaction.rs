@@ -13,8 +13,8 @@ use super::{Client, prepare};
 /// Enqueues in the caller's own SQLite transaction (feature `sqlite`): see the repository's `docs/transactions.md`.
 impl Client {
     /// Checks that tasks can be enqueued in transactions of `connection`: it must have the client's own file open.
-    /// [`enqueue_in_tx`](Self::enqueue_in_tx) checks that as well. `attach` finds a mistake when the program starts, and lets the
-    /// connection keep up to 128 prepared statements.
+    /// [`enqueue_in_tx`](Self::enqueue_in_tx) checks that as well. `attach` finds a mistake when the program starts, and sets the
+    /// connection's cache to 128 prepared statements; a program that wants more sets its number afterwards.
     ///
     /// # Errors
     ///
