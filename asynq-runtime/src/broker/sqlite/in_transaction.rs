@@ -160,14 +160,18 @@ impl SqliteBroker {
     fn check_file(&self, connection: &Connection) -> Result<(), TransactionError> {
         let common = &self.store.common;
         common.check()?;
-        let found = connection.path().filter(|path| !path.is_empty());
+        let found = connection.path();
         if let (Some(found), Some(expected)) = (found, common.identity)
             && Identity::of(Path::new(found)).is_ok_and(|found| found == expected)
         {
             return Ok(());
         }
-        let found = found.unwrap_or("a database in memory").to_owned();
-        Err(TransactionError::OtherFile { found, expected: common.place.clone() })
+        let found = match found {
+            None => "a file whose path is not UTF-8, by which it cannot be compared,",
+            Some("") => "a database in memory",
+            Some(path) => path,
+        };
+        Err(TransactionError::OtherFile { found: found.to_owned(), expected: common.place.clone() })
     }
 }
 

@@ -378,6 +378,15 @@ async fn a_connection_that_cannot_take_a_task_is_refused_with_the_reason() {
         assert!(matches!(refused, EnqueueError::Transaction(TransactionError::OtherFile { .. })), "{refused:?}");
         assert_eq!(connection.total_changes(), before, "it is left as it was");
     }
+    let error = t.client.attach(&memory).unwrap_err().to_string();
+    assert!(error.contains("has a database in memory open"), "{error}");
+    #[cfg(target_os = "linux")]
+    {
+        use std::os::unix::ffi::OsStrExt as _;
+        let unnamed = Connection::open(t.folder.path().join(std::ffi::OsStr::from_bytes(b"\xff.db"))).unwrap();
+        let error = t.client.attach(&unnamed).unwrap_err().to_string();
+        assert!(error.contains("whose path is not UTF-8"), "{error}");
+    }
     let same = Connection::open(t.folder.path().join("./jobs.db")).unwrap();
     t.client.attach(&same).unwrap();
 
