@@ -1,4 +1,5 @@
 //! A run that is ended early leaves nothing behind.
+#![allow(clippy::unwrap_used)]
 
 use std::{
     fs,
