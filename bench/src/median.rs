@@ -17,7 +17,8 @@ impl Median {
     pub(crate) fn of(figures: impl IntoIterator<Item = f64>) -> Option<Self> {
         let figures = sorted(figures);
         let upper = *figures.get(figures.len() / 2)?;
-        let figure = if figures.len() % 2 == 0 { (figures[figures.len() / 2 - 1] + upper) / 2.0 } else { upper };
+        let figure =
+            if figures.len().is_multiple_of(2) { (figures[figures.len() / 2 - 1] + upper) / 2.0 } else { upper };
         Self::with(figure, &figures)
     }
 
