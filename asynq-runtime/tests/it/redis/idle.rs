@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Instant};
 
-use asynq_runtime::{Registry, prelude::*, server::Running};
+use asynq_runtime::{Registry, broker::Groups as _, prelude::*, server::Running, task::QueueName};
 use asynq_test_support::{eventually, soon};
 use redis::AsyncCommands;
 
@@ -68,16 +68,35 @@ async fn an_idle_server_costs_the_same_with_any_number_of_queues() {
     soon(running.signals().cleaned.reached(1)).await;
     beats(&running, 2).await;
 
-    // A slow machine may still look at all queues for the first time. An idle server sends three commands a second, as with one
-    // queue, and repeats every ten seconds the 32 oldest answers of each of five topics.
+    // A slow machine may still look at all queues for the first time. Between such looks, of which there is one a minute, an idle server
+    // sends three commands a second, as with one queue, and one more for the groups.
     eventually("the server has come to rest", async || {
         let (begun, before) = (Instant::now(), commands(&mut foreign).await);
         beats(&running, 3).await;
         let (sent, seconds) = (commands(&mut foreign).await - before, begun.elapsed().as_secs_f64());
-        (sent as f64 <= 19.0 * seconds + 160.0).then_some(())
+        (sent as f64 <= 10.0 * seconds).then_some(())
     })
     .await;
     running.shutdown().await.unwrap();
+}
+
+/// A look at other queues than before is one at all of them, as there is one every minute.
+#[tokio::test]
+async fn a_look_at_all_queues_repeats_few_of_the_answers_that_are_known() {
+    const QUEUES: usize = 1_000;
+    /// What a look may repeat at most, after a minute in which there was none.
+    const SHARE: u64 = 192;
+    let redis = Redis::start(&[]);
+    let (broker, mut foreign) = (redis.broker().await, redis.foreign().await);
+    let queues: Vec<QueueName> = (0..=QUEUES).map(|i| QueueName::new(&format!("tenant:{i}")).unwrap()).collect();
+    let mut asked = Vec::new();
+    for known in [&queues[..QUEUES], &queues[..]] {
+        let before = calls(&mut foreign, "scard").await;
+        assert!(broker.worth_aggregating(known).await.unwrap().is_empty(), "there are no groups");
+        asked.push(calls(&mut foreign, "scard").await - before);
+    }
+    assert!(asked[0] >= QUEUES as u64, "{asked:?}: the questions are counted");
+    assert!((1..=1 + SHARE).contains(&asked[1]), "{asked:?}: only one queue was not known");
 }
 
 /// A walk over the groups takes a script for each 200 of them. Without the pause of five seconds behind a walk a server sends hundreds of

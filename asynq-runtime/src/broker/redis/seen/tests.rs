@@ -101,22 +101,36 @@ fn an_answer_that_a_change_has_overtaken_does_not_count() {
     assert_eq!(seen.answer(&a), None);
 }
 
-#[test]
-fn the_oldest_answers_are_asked_again_every_while_and_only_so_many() {
+/// Returns a function that looks at `n` keys, of which none is known yet, so many times [`NET`] after now. It notes an answer to
+/// each question that has to be asked, and returns the numbers of their keys.
+fn looks(n: usize) -> impl FnMut(u32) -> Vec<usize> {
     let (mut seen, start) = (Seen::default(), Instant::now());
-    let questions: Vec<Question> = (0..100).map(|i| length(&i.to_string())).collect();
-    let look = |seen: &mut Seen, at: u32| {
+    let questions: Vec<Question> = (0..n).map(|i| length(&i.to_string())).collect();
+    move |at| {
         let now = start + NET * at;
         let unknown = seen.unknown(Topic::Work, &questions, now);
         let read = seen.begin_read(Topic::Work, &unknown);
         unknown.iter().for_each(|question| seen.answered(read, question, Some(0), now));
-        unknown.iter().map(|question| question.key.parse::<usize>().unwrap()).collect::<Vec<_>>()
-    };
-    assert_eq!(look(&mut seen, 0).len(), 100);
-    assert!(look(&mut seen, 0).is_empty());
-    let again: Vec<usize> = (1..=4).flat_map(|at| look(&mut seen, at)).collect();
+        unknown.iter().map(|question| question.key.parse().unwrap()).collect()
+    }
+}
+
+#[test]
+fn the_oldest_answers_are_asked_again_every_while_and_only_so_many() {
+    let mut look = looks(100);
+    assert_eq!(look(0).len(), 100);
+    assert!(look(0).is_empty());
+    let again: Vec<usize> = (1..=4).flat_map(look).collect();
     assert_eq!(again[..100], (0..100).collect::<Vec<_>>(), "in turn");
     assert_eq!(again.len(), 4 * NET_SIZE);
+}
+
+/// A server of many queues looks at all of them every minute, and may be suspended for hours.
+#[test]
+fn however_long_ago_the_last_look_was_no_more_answers_are_asked_again_than_a_few() {
+    let mut look = looks(10_000);
+    assert_eq!(look(0).len(), 10_000);
+    assert_eq!([6, 606, 607].map(|at| look(at).len()), [192, 192, 32]);
 }
 
 #[test]
