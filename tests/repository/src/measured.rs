@@ -1,36 +1,234 @@
-//! The figures in the README are those of bench/RESULTS.md, and that page has the rows that are measured.
+//! The README tells the figures of bench/RESULTS.md, and that page has the rows that are measured.
+//!
+//! `BLESS=1 cargo test -p asynq-repository-tests measured` writes the README's figures anew; read the difference.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, fs};
 
-use crate::tree::{none, read};
+use crate::tree::{none, read, root};
 
-/// The measured figure and the share in the row of a table whose figure begins with `figure`.
-fn row(results: &str, figure: &str) -> (f64, String) {
-    let line = results.lines().find(|line| line.starts_with(&format!("| {figure}"))).expect("a row of the figure");
-    let cells: Vec<_> = line.split('|').map(str::trim).collect();
-    (cells[2].parse().expect("a number"), cells[4].to_owned())
+/// The marks around the figures in the README.
+const BEGIN: &str = "<!-- From bench/RESULTS.md, by `BLESS=1 cargo test -p asynq-repository-tests measured`. -->\n";
+const END: &str = "<!-- The end of these figures. -->\n";
+/// Most characters of a line of prose among them.
+const WIDTH: usize = 140;
+
+/// The rows of the README's table, each with those of the page. Every row of the page has its place.
+const ROWS: [(&str, &[&str]); 11] = [
+    (
+        "a worker at concurrency 10 / 100 / 1,000",
+        &["drain, concurrency 10, tasks/s", "drain, concurrency 100, tasks/s", "drain, concurrency 1,000, tasks/s"],
+    ),
+    ("the same at 100 before five million waiting tasks", &["large backlog, drain, concurrency 100, tasks/s"]),
+    ("the same at 100 over 1,000 queues", &["drain over 1,000 queues, concurrency 100, tasks/s"]),
+    (
+        "CPU of the worker / of Redis for a task, at 100",
+        &[
+            "drain, concurrency 100, CPU of the worker, µs per task",
+            "drain, concurrency 100, CPU of Redis, µs per task",
+        ],
+    ),
+    (
+        "payloads of 100 kB: a worker / 64 callers that enqueue",
+        &["payload of 100 kB, drain, concurrency 100, tasks/s", "payload of 100 kB, enqueue, 64 callers, tasks/s"],
+    ),
+    ("64 producers and a worker, end to end", &["end to end, 64 producers, concurrency 100, tasks/s"]),
+    ("64 callers that enqueue", &["enqueue, 64 callers, tasks/s"]),
+    ("1,000 tasks per call", &["enqueue, 1,000 per call, tasks/s"]),
+    (
+        "one producer that awaits each call: tasks / p50 of a call",
+        &["enqueue, one awaiting producer, tasks/s", "enqueue, one awaiting producer, p50, ms"],
+    ),
+    (
+        "start of a task on an idle system, p50 / p99",
+        &["start on an idle system, p50, ms", "start on an idle system, p99, ms"],
+    ),
+    (
+        "commands of an idle worker of one queue / of 1,000",
+        &[
+            "idle worker, one queue, commands of Redis per second",
+            "idle worker, 1,000 queues, commands of Redis per second",
+        ],
+    ),
+];
+
+/// A table of the page.
+struct Table<'t> {
+    head: Vec<&'t str>,
+    rows: Vec<Vec<&'t str>>,
+}
+
+impl<'t> Table<'t> {
+    /// Reads the only table of a section.
+    fn read(section: &'t str) -> Self {
+        let cells = |line: &'t str| -> Vec<&'t str> { line.trim_matches('|').split('|').map(str::trim).collect() };
+        let mut lines = section.lines().filter(|line| line.starts_with('|')).map(cells);
+        let head = lines.next().expect("the section has a table");
+        // Dashes stand below the head.
+        Self { head, rows: lines.skip(1).collect() }
+    }
+
+    /// Returns the row of the figure that begins so.
+    fn row(&self, figure: &str) -> &[&'t str] {
+        let row = self.rows.iter().find(|row| row[0].starts_with(figure));
+        row.unwrap_or_else(|| panic!("bench/RESULTS.md lacks {figure:?}"))
+    }
+
+    /// Returns the cell of a row in the first column whose head ends so.
+    fn cell(&self, row: &[&'t str], head: &str) -> &'t str {
+        let column = self.head.iter().position(|cell| cell.ends_with(head));
+        row[column.unwrap_or_else(|| panic!("bench/RESULTS.md lacks the column {head:?}"))]
+    }
+
+    /// Writes the rows that have not reached their goal, each with its `figure` and the goal.
+    fn missed(&self, figure: impl Fn(&[&'t str], &str) -> &'t str) -> String {
+        let missed = self.rows.iter().filter(|row| self.cell(row, "reached") == "**no**");
+        let missed = missed.map(|row| {
+            let goal = self.cell(row, "to reach");
+            format!("{}: {} ({goal})", row[0], figure(row, goal))
+        });
+        missed.collect::<Vec<_>>().join("; ")
+    }
+}
+
+/// Returns the least and the greatest figure of a cell such as `31020 ±10 %`.
+fn range(cell: &str) -> Option<(f64, f64)> {
+    let mut words = cell.split(' ');
+    let median: f64 = words.next()?.parse().ok()?;
+    let spread = words.next().and_then(|word| word.strip_prefix('±')?.parse::<f64>().ok()).unwrap_or(0.0) / 100.0;
+    Some((median * (1.0 - spread), median * (1.0 + spread)))
+}
+
+/// Writes how many times as good ours is as the library of this column. The notes of the page say why a cell is empty.
+fn times(row: &[&str], column: usize, notes: &str) -> String {
+    let Ok(times) = row[column + 1].parse::<f64>() else {
+        let number = between(row[column], "(", ")");
+        let note = number.and_then(|number| notes.lines().find(|line| line.starts_with(&format!("{number}. "))));
+        let missing = if note.is_some_and(|note| note.contains(": failed: ")) { "failed" } else { "–" };
+        return missing.to_owned();
+    };
+    let text = if times < 10.0 { format!("{times:.1}") } else { format!("{times:.0}") };
+    let ranges = range(row[1]).zip(range(row[column]));
+    if ranges.is_some_and(|(ours, theirs)| ours.0 <= theirs.1 && theirs.0 <= ours.1) {
+        format!("({text})")
+    } else if times < 1.0 {
+        format!("**{text}**")
+    } else {
+        text
+    }
+}
+
+/// Breaks a paragraph into lines.
+fn wrapped(text: &str) -> String {
+    let (mut lines, mut width) = (String::new(), 0);
+    for word in text.split_whitespace() {
+        let length = word.chars().count();
+        let is_first = width == 0 || width + 1 + length > WIDTH;
+        if !lines.is_empty() {
+            lines.push(if is_first { '\n' } else { ' ' });
+        }
+        width = if is_first { length } else { width + 1 + length };
+        lines += word;
+    }
+    lines + "\n"
+}
+
+/// Writes the README's figures.
+fn figures(page: &str) -> String {
+    let section = section_of(page, "Beside other libraries");
+    let (goals, peers) = (Table::read(section_of(page, "Figures to reach")), Table::read(section));
+    let number = |figure: &str| goals.cell(goals.row(figure), "measured").parse::<f64>().expect("the row has a figure");
+    let ms = |figure: &str| format!("{:.1} ms", number(figure));
+    let machine = between(page, "- machine: ", "\n").and_then(|machine| machine.split(", ").nth(1));
+    let speed = format!(
+        "No promise, but measured: on an idle system of {} a job starts {} after another process called `enqueue` on SQLite (p50; p99, \
+         the second longest of 100: {}) and {} after it on Redis (p99 {}); on Redis a worker settles {:.0},000 tasks a second at \
+         concurrency 100, which is {} of the rate of bare scripts for the same tasks.",
+        machine.expect("the page names the machine"),
+        ms("latency, SQLite, two processes, p50"),
+        ms("latency, SQLite, two processes, p99"),
+        ms("latency, Redis, enqueued by another process, p50"),
+        ms("latency, Redis, enqueued by another process, p99"),
+        number("drain, Redis, concurrency 100,") / 1_000.0,
+        goals.cell(goals.row("drain, Redis, concurrency 100,"), "share"),
+    );
+
+    let commit = between(section, "- commit: ", "\n").map(|commit| format!(" at commit {commit}")).unwrap_or_default();
+    let comparison = format!(
+        "The same tasks in turns on one Redis{commit}, each library built as its users build it; in brackets where the runs of both overlap:"
+    );
+    let told: BTreeSet<&str> = ROWS.iter().flat_map(|(_, titles)| titles.iter().copied()).collect();
+    let shown: BTreeSet<&str> = peers.rows.iter().map(|row| row[0]).collect();
+    assert_eq!(told, shown, "each row of the comparison is in the README's table");
+    let libraries: Vec<usize> = (0..peers.head.len() - 1).filter(|&column| peers.head[column + 1] == "×").collect();
+    let names: Vec<&str> = libraries.iter().map(|&column| peers.head[column]).collect();
+    let mut table = format!("| ours is so many times as good as | {} |\n", names.join(" | "));
+    table += &format!("|{}\n", "---|".repeat(names.len() + 1));
+    for (label, titles) in ROWS {
+        let cell = |&column: &usize| {
+            let times = titles.iter().map(|title| times(peers.row(title), column, section));
+            times.collect::<Vec<_>>().join(" / ")
+        };
+        table += &format!("| {label} | {} |\n", libraries.iter().map(cell).collect::<Vec<_>>().join(" | "));
+    }
+    let failed: BTreeSet<&str> = section.lines().filter_map(|line| between(line, ". ", ": failed: ")).collect();
+    let failed: Vec<&str> = failed.into_iter().collect();
+    let failed = match failed.join(", ") {
+        names if names.is_empty() => String::new(),
+        names => format!(" Failed: runs of {names} ended with an error, which the page quotes."),
+    };
+
+    let go = peers.head.iter().position(|head| head.starts_with("asynq (Go)")).map_or(0, |column| column + 1);
+    let missed = format!(
+        "Short of our goals, which are in brackets (% is of the figure that the page has beside it): {}. In times of asynq (Go): {}.",
+        goals.missed(|row, goal| goals.cell(row, if goal.ends_with('%') { "share" } else { "measured" })),
+        peers.missed(|row, _| row[go]),
+    );
+    let missing = format!("A dash: the library has no such thing.{failed}");
+    [wrapped(&speed), wrapped(&comparison), table, wrapped(&missing), wrapped(&missed)].join("\n")
 }
 
 #[test]
 fn the_readme_tells_the_figures_that_were_measured_last() {
-    let (readme, results) = (read("README.md").replace('\n', " "), read("bench/RESULTS.md"));
-    let (drain, share) = row(&results, "drain, Redis, concurrency 100,");
-    let ms = |figure| format!("{:.1} ms", row(&results, figure).0);
-    for told in [
-        format!("a job starts {} after another process called `enqueue` on", ms("latency, SQLite, two processes, p50")),
-        format!("SQLite (p50; p99 {})", ms("latency, SQLite, two processes, p99")),
-        format!("and {} after it on Redis", ms("latency, Redis, enqueued by another process, p50")),
-        format!("(p99 {})", ms("latency, Redis, enqueued by another process, p99")),
-        format!("settles {:.0},000 tasks a second", drain / 1_000.0),
-        format!("which is {share} of what Redis can do"),
+    let (readme, figures) = (read("README.md"), figures(&read("bench/RESULTS.md")));
+    let told = between(&readme, BEGIN, END).expect("marks stand around the figures in README.md");
+    if std::env::var_os("BLESS").is_some() {
+        let [old, new] = [told, figures.as_str()].map(|text| format!("{BEGIN}{text}{END}"));
+        fs::write(root().join("README.md"), readme.replace(&old, &new)).unwrap();
+        return;
+    }
+    assert!(
+        told == figures,
+        "README.md tells other figures than bench/RESULTS.md; BLESS=1 writes them anew:\n{figures}"
+    );
+}
+
+#[test]
+fn times_are_told_as_surely_as_they_were_measured() {
+    let notes = "\n1. b: a b worker serves one queue\n2. b: failed: exit status: 1\n";
+    for (ours, theirs, quotient, told) in [
+        ("31020 ±10 %", "9433 ±10 %", "3.3", "3.3"),
+        ("92661 ±2 %", "8692 ±6 %", "10.7", "11"),
+        ("77305", "10285 (2)", "7.5", "7.5"),
+        ("80 ±1 %", "120 ±10 %", "0.7", "**0.7**"),
+        ("100 ±50 %", "120 ±10 %", "0.8", "(0.8)"),
+        ("7299 ±114 %", "4231 ±112 %", "1.7", "(1.7)"),
+        ("1 ±1 %", "– (1)", "", "–"),
+        ("1 ±1 %", "– (2)", "", "failed"),
+        ("1 ±1 %", "–", "", "–"),
     ] {
-        assert!(readme.contains(&told), "README.md: write {told:?}, as bench/RESULTS.md says");
+        assert_eq!(times(&["a row", ours, theirs, quotient], 2, notes), told, "{ours} beside {theirs}");
     }
 }
 
 /// The text between two marks, if both are there.
 fn between<'t>(text: &'t str, before: &str, after: &str) -> Option<&'t str> {
     Some(text.split_once(before)?.1.split_once(after)?.0)
+}
+
+/// The text below the heading of a section.
+fn section_of<'p>(page: &'p str, heading: &str) -> &'p str {
+    let text = page.split_once(format!("\n## {heading}\n").as_str()).unwrap_or_default().1;
+    text.split_once("\n## ").map_or(text, |(section, _)| section)
 }
 
 /// The figure of a line of a table.
@@ -50,9 +248,8 @@ fn stale(
     declared: impl Fn(&str) -> Option<String>,
     shown: impl Fn(&str) -> Option<String>,
 ) -> Vec<String> {
-    let page = read("bench/RESULTS.md") + "\n## ";
-    let text = between(&page, &format!("\n## {section}\n"), "\n## ").unwrap_or_default();
-    let shown: BTreeSet<String> = text.lines().filter_map(shown).collect();
+    let page = read("bench/RESULTS.md");
+    let shown: BTreeSet<String> = section_of(&page, section).lines().filter_map(shown).collect();
     let declared: BTreeSet<String> = read(program).lines().filter_map(declared).collect();
     assert!(declared.len() > 10, "{program}: {declared:?}");
     let lacks = declared.difference(&shown).map(|row| format!("{section}: the page lacks {row:?}"));
