@@ -1,6 +1,9 @@
 //! Modules beside each other import in one direction: no two of them, by whatever way, import each other.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use crate::{
     source::{Source, sources},
@@ -24,12 +27,12 @@ fn folders(src: &str) -> BTreeSet<String> {
         let folders = path.match_indices('/').map(|(end, _)| path[..end].to_owned()).collect::<Vec<_>>();
         folders.into_iter().filter(|folder| folder.len() >= src.len())
     };
-    sources(src).into_iter().flat_map(|source| ancestors(source.path)).collect()
+    sources(src).into_iter().flat_map(|source| ancestors(source.path.clone())).collect()
 }
 
 /// Which module of `folder` imports which other, and where it does first. An item belongs to the module that holds it, by whatever
 /// re-export it is named.
-fn imports(folder: &str, sources: &[Source]) -> BTreeMap<String, BTreeMap<String, String>> {
+fn imports(folder: &str, sources: &[Arc<Source>]) -> BTreeMap<String, BTreeMap<String, String>> {
     let inside: Vec<&str> = folder.split_once("/src").unwrap().1.split('/').filter(|part| !part.is_empty()).collect();
     let modules: BTreeSet<&str> = sources
         .iter()

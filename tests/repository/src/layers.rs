@@ -1,5 +1,7 @@
 //! The permitted imports: the layers of asynq-runtime, and the words that a folder must not know.
 
+use std::sync::Arc;
+
 use crate::{
     source::{Kind, Source, Token, mentions, sources, words},
     tree::{files, none, read},
@@ -28,7 +30,7 @@ fn module_of(path: &str) -> &str {
 }
 
 /// The places where `sources` import upwards, or an item whose layer is not known.
-fn upwards(sources: &[Source]) -> Vec<String> {
+fn upwards(sources: &[Arc<Source>]) -> Vec<String> {
     let mut broken = Vec::new();
     for source in sources {
         let module = module_of(&source.path);

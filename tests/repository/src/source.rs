@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{LazyLock, Mutex, PoisonError},
+    sync::{Arc, LazyLock, Mutex, PoisonError},
 };
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// A file of a crate's `src` folder.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct Source {
     /// The path from the root of the repository.
     pub(crate) path: String,
@@ -52,15 +52,15 @@ pub(crate) struct Import {
 }
 
 /// The files below `folder`, which is in the `src` folder of a crate; files of unit tests are left out.
-pub(crate) fn sources(folder: &str) -> Vec<Source> {
-    static READ: LazyLock<Mutex<BTreeMap<String, Vec<Source>>>> = LazyLock::new(Mutex::default);
+pub(crate) fn sources(folder: &str) -> Vec<Arc<Source>> {
+    static READ: LazyLock<Mutex<BTreeMap<String, Vec<Arc<Source>>>>> = LazyLock::new(Mutex::default);
     let end = folder.find("/src").expect("a folder of a crate's source") + "/src".len();
     let mut read = READ.lock().unwrap_or_else(PoisonError::into_inner);
     let all = read.entry(folder[..end].to_owned()).or_insert_with(|| read_crate(&folder[..end]));
     all.iter().filter(|source| source.path.starts_with(folder)).cloned().collect()
 }
 
-fn read_crate(src: &str) -> Vec<Source> {
+fn read_crate(src: &str) -> Vec<Arc<Source>> {
     let (mut sources, mut tests, mut exports) = (Vec::new(), BTreeSet::new(), Exports::new());
     for path in rust_files(src) {
         let module = module_of(path.strip_prefix(src).unwrap().trim_matches('/'));
@@ -76,7 +76,7 @@ fn read_crate(src: &str) -> Vec<Source> {
     for import in sources.iter_mut().flat_map(|(_, source)| &mut source.imports) {
         import.path = resolve(&import.path, &exports);
     }
-    sources.into_iter().map(|(_, source)| source).collect()
+    sources.into_iter().map(|(_, source)| Arc::new(source)).collect()
 }
 
 /// The module that a file of `src` holds.
@@ -328,7 +328,7 @@ pub(crate) fn words(text: &str) -> impl Iterator<Item = &str> {
 pub(crate) fn mentions(folder: &str, forbidden: &[&str]) -> Vec<String> {
     let mut found = Vec::new();
     for source in sources(folder) {
-        for token in source.tokens {
+        for token in &source.tokens {
             if let Some(word) = words(&token.text).find(|word| forbidden.contains(word)) {
                 found.push(format!("{}:{} mentions `{word}`", source.path, token.line));
             }
@@ -347,6 +347,15 @@ mod tests {
 
     fn imports(module: &str, text: &str) -> Vec<String> {
         of(module, text).0.imports.into_iter().map(|import| import.path.join("::")).collect()
+    }
+
+    #[test]
+    fn a_crate_is_read_once_and_its_sources_are_shared() {
+        let (whole, folder) = (sources("asynq-grammar/src"), sources("asynq-grammar/src/cron"));
+        assert!(!folder.is_empty(), "the folder has another name");
+        for source in &folder {
+            assert!(whole.iter().any(|other| Arc::ptr_eq(source, other)), "{} was copied", source.path);
+        }
     }
 
     #[test]
