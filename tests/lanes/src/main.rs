@@ -1,9 +1,9 @@
 //! Runs the tests of `cargo test --workspace`, several test binaries at a time: most tests wait for a lease, a server or a
 //! browser, and one binary after another leaves the processors idle.
 //!
-//! Tests in a module named `timing` measure real time. They are left out of that and run at the end, one at a time, with
-//! no other test beside them. A test that hangs is named and its binary killed; a test that skips itself is counted and its
-//! reason printed. The last line is `N passed, N failed, N skipped`.
+//! Tests in a module named `timing` measure real time. They are left out of that and run at the end, one at a time in each
+//! binary, two binaries side by side where there are two processors. A test that hangs is named and its binary killed; a test
+//! that skips itself is counted and its reason printed. The last line is `N passed, N failed, N skipped`.
 
 mod collect;
 mod monitor;
@@ -64,7 +64,7 @@ fn main() -> ExitCode {
         run(suites.iter().collect(), Part::Parallel { processors }, at_a_time, &mut report);
         timed.join().expect("the listing of the timing tests does not panic")
     });
-    run(timed, Part::Timing, 1, &mut report);
+    run(timed, Part::Timing, at_a_time.min(plan::timing_at_a_time(processors)), &mut report);
     if report.close() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 

@@ -36,6 +36,12 @@ impl Plan {
     }
 }
 
+/// Returns how many binaries run their timing tests side by side: such a test waits most of its time, and leaves one processor to
+/// another.
+pub(crate) fn timing_at_a_time(processors: usize) -> usize {
+    processors.min(2)
+}
+
 /// Returns the plan of the binary `name`.
 pub(crate) fn of(name: &str) -> Plan {
     let found = LONG.iter().enumerate().find(|(_, (long, ..))| *long == name);
@@ -56,6 +62,11 @@ mod tests {
         assert_eq!(of("doc-tests"), Plan { place: 0, threads: 1, niceness: 0 });
         assert!(of("asynq-tests::conformance").place < of("asynq-grammar::asynq_grammar").place);
         assert_eq!(of("something new"), Plan { place: LONG.len(), threads: 2, niceness: 0 });
+    }
+
+    #[test]
+    fn timing_tests_of_two_binaries_never_share_a_processor() {
+        assert_eq!([1, 2, 64].map(timing_at_a_time), [1, 2, 2]);
     }
 
     #[test]

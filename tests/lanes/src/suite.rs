@@ -29,7 +29,7 @@ pub(crate) enum Part {
         /// The processors of this machine.
         processors: usize,
     },
-    /// The tests that measure real time, one at a time.
+    /// The tests that measure real time, one at a time in each binary.
     Timing,
 }
 

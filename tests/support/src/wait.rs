@@ -1,7 +1,7 @@
 //! Waits for events that take milliseconds on a quiet machine; a wait that lasts a minute fails and names its place.
 //!
 //! The limit only ends a hang. It says nothing about how fast the product is: such a bound belongs into a module `timing`,
-//! which `scripts/lanes` runs alone at the end.
+//! which `scripts/lanes` runs at the end with a processor to itself.
 
 use std::{
     future::Future,

@@ -1,4 +1,4 @@
-//! How long wake-ups take, beside bare round trips. `scripts/lanes` runs these tests alone, one at a time.
+//! How long wake-ups take, beside bare round trips. `scripts/lanes` runs these tests at the end, one at a time.
 
 use std::{
     sync::Arc,

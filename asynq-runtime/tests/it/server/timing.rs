@@ -1,4 +1,4 @@
-//! The duration of a stop. `scripts/lanes` runs these tests alone, one at a time.
+//! The duration of a stop. `scripts/lanes` runs these tests at the end, one at a time.
 
 use std::{
     sync::{Arc, atomic::Ordering::SeqCst},

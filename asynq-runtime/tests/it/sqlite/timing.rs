@@ -1,4 +1,4 @@
-//! The duration of wake-ups. `scripts/lanes` runs these tests alone, one at a time.
+//! The duration of wake-ups. `scripts/lanes` runs these tests at the end, one at a time.
 
 use std::{fs, time::Instant};
 

@@ -25,7 +25,7 @@ pub(crate) struct Function {
     pub(crate) is_test: bool,
     /// Whether the function belongs to a type.
     is_method: bool,
-    /// Whether the function is in a module `timing`, which runs alone.
+    /// Whether the function is in a module `timing`, which runs at the end with a processor to itself.
     timing: bool,
 }
 
