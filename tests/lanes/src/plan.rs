@@ -3,7 +3,7 @@
 /// How a binary is run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Plan {
-    /// Lower numbers start earlier: the longest binaries go first, so that none is left over at the end.
+    /// Lower numbers start earlier: binaries that are long or wait for the clock go first, so that none is left over at the end.
     pub(crate) place: usize,
     /// Concurrent tests for each processor: many where tests wait, one where they compute.
     pub(crate) threads: usize,
@@ -11,18 +11,25 @@ pub(crate) struct Plan {
     pub(crate) niceness: u32,
 }
 
-/// The name, the threads and the niceness of binaries that take long; all others follow in any order.
+/// The name, the threads and the niceness of binaries that take long; all others follow in any order. A binary whose tests wait for
+/// processes and for the clock costs little beside the others, and all of its time where it is the last.
 const LONG: &[(&str, usize, u32)] = &[
     ("doc-tests", 1, 0),
-    ("asynq-tests::browser", 1, 0),
+    ("asynq-tests::browser", 2, 0),
     ("asynq-tests::conformance", 8, 5),
+    ("asynq-tests::programs", 4, 0),
+    ("asynq-tests::observe", 4, 0),
     ("asynq-tests::it", 4, 0),
+    ("asynq-cli::commands", 4, 0),
+    ("asynq-tests::evolve", 4, 0),
+    ("asynq-template-tests::templates", 4, 0),
+    ("asynq-cron::it", 4, 0),
     ("asynq-runtime::it", 4, 0),
+    ("asynq-tests::examples", 4, 0),
+    // The rest only computes.
     ("asynq-ui-tests::ui", 1, 5),
     ("asynq-bench::quick", 1, 5),
     ("asynq-repository-tests::asynq_repository_tests", 1, 5),
-    ("asynq-tests::observe", 4, 0),
-    ("asynq-tests::examples", 4, 0),
 ];
 
 /// The most tests that one binary runs at a time: each holds dozens of files and connections open, of which a process may have 1,024
@@ -61,6 +68,8 @@ mod tests {
         // Cargo runs the doc tests of one crate after those of another, so nothing but an early start lets them end early.
         assert_eq!(of("doc-tests"), Plan { place: 0, threads: 1, niceness: 0 });
         assert!(of("asynq-tests::conformance").place < of("asynq-grammar::asynq_grammar").place);
+        // A test of `programs` waits for the next half minute.
+        assert!(of("asynq-tests::programs").place < of("asynq-ui-tests::ui").place);
         assert_eq!(of("something new"), Plan { place: LONG.len(), threads: 2, niceness: 0 });
     }
 
