@@ -11,15 +11,12 @@ use std::{
 };
 
 use crate::{
-    monitor::{self, Monitor, Verdict},
+    monitor::{self, Monitor, TICK, Verdict},
     plan,
 };
 
 /// The name of the modules whose tests measure real time.
 const TIMING: &str = "timing::";
-
-/// How often the limits are checked.
-const TICK: Duration = Duration::from_secs(1);
 
 /// The part of a binary's tests that a run covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,7 +47,8 @@ pub(crate) struct Ended {
     /// The output of both streams, in the order of arrival.
     pub(crate) output: Vec<String>,
     pub(crate) took: Duration,
-    /// The processor time of the binary and of the processes that it awaited, on systems that report it.
+    /// The processor time of the binary, of the processes that it awaited, and of those that were there at the last tick, on systems
+    /// that report it.
     pub(crate) cpu: Option<Duration>,
     pub(crate) is_success: bool,
     /// The reason for a kill.
@@ -88,8 +86,8 @@ impl Suite {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap_or_else(|error| panic!("{} does not start: {error}", self.name));
-        let (output, killed) = watch(&self.name, &mut child);
-        let cpu = monitor::cpu_time(child.id());
+        let (output, killed, seen) = watch(&self.name, &mut child);
+        let cpu = monitor::cpu_time(child.id()).max(seen);
         let status = child.wait().expect("the child was not waited for before");
         let is_success = status.success() && killed.is_none();
         Ended { name: self.name.clone(), part, output, took: began.elapsed(), cpu, is_success, killed }
@@ -104,13 +102,19 @@ impl Suite {
     }
 }
 
-/// Collects the lines of a child until both its streams end, and kills it when a limit is exceeded.
-fn watch(name: &str, child: &mut Child) -> (Vec<String>, Option<String>) {
+/// Collects the lines of a child until both its streams end, and kills it when a limit is exceeded. Returns the lines, the reason for
+/// a kill, and the most processor time that the child and all processes below it had at a tick.
+fn watch(name: &str, child: &mut Child) -> (Vec<String>, Option<String>, Option<Duration>) {
     let (lines, arrived) = mpsc::channel();
     follow(child.stdout.take().expect("it is piped"), lines.clone());
     follow(child.stderr.take().expect("it is piped"), lines);
     let (mut monitor, mut output, mut killed) = (Monitor::new(Instant::now()), Vec::new(), None);
+    let (mut cpu, mut ticked) = (None::<Duration>, Instant::now());
     loop {
+        if ticked.elapsed() >= TICK {
+            cpu = cpu.max(monitor::cpu_time_with_descendants(child.id()));
+            ticked = Instant::now();
+        }
         match arrived.recv_timeout(TICK) {
             Ok(line) => {
                 if let Some(test) = monitor.line(&line, Instant::now()) {
@@ -119,7 +123,7 @@ fn watch(name: &str, child: &mut Child) -> (Vec<String>, Option<String>) {
                 output.push(line);
             }
             Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => return (output, killed),
+            Err(RecvTimeoutError::Disconnected) => return (output, killed, cpu),
         }
         match monitor.verdict(Instant::now()) {
             Verdict::GoOn => {}
@@ -132,7 +136,7 @@ fn watch(name: &str, child: &mut Child) -> (Vec<String>, Option<String>) {
                 killed = Some(why);
             }
             // A process that left the tree may still hold the pipe open, so its end is not awaited.
-            Verdict::Kill(_) => return (output, killed),
+            Verdict::Kill(_) => return (output, killed, cpu),
         }
     }
 }
