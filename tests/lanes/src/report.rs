@@ -59,8 +59,8 @@ impl Report {
         }
         for (ended, _) in self.rows.iter().filter(|(ended, _)| !ended.is_success) {
             println!("\n== {} failed; its whole output is in {}", title(ended), self.logs.display());
-            if let Some(why) = &ended.killed {
-                println!("killed: {why}");
+            if let Some(fault) = &ended.fault {
+                println!("{fault}");
             }
             let from = ended.output.iter().position(|line| line == "failures:").unwrap_or(0);
             let from = from.max(ended.output.len().saturating_sub(FAILED_LINES));
@@ -68,7 +68,7 @@ impl Report {
         }
         let sum = self.rows.iter().fold(Counts::default(), |sum, (ended, counts)| Counts {
             passed: sum.passed + counts.passed,
-            // A binary that was killed or died prints no result, and counts as one failure at least.
+            // A binary that was killed, died or ended early prints no result, and counts as one failure at least.
             failed: sum.failed + counts.failed.max(usize::from(!ended.is_success)),
             ignored: sum.ignored + counts.ignored,
             skipped: sum.skipped + counts.skipped,

@@ -51,21 +51,25 @@ pub(crate) struct Ended {
     /// that report it.
     pub(crate) cpu: Option<Duration>,
     pub(crate) is_success: bool,
-    /// The reason for a kill.
-    pub(crate) killed: Option<String>,
+    /// The reason for a failure that the output does not tell.
+    pub(crate) fault: Option<String>,
 }
 
 impl Suite {
-    /// Returns whether the binary has tests that measure real time.
+    /// Returns whether the binary has tests that measure real time. A binary that does not list its tests may have some: its run
+    /// shows them, or the fault.
     pub(crate) fn has_timing(&self) -> bool {
         // An ignored test has a command of its own that runs it.
-        let list = |more: &[&str]| {
+        let list = |more: &[&str]| -> Option<usize> {
             let output = self.prepared(&[&[TIMING, "--list"], more].concat(), 0).stderr(Stdio::null()).output();
-            output.map_or(0, |output| {
-                String::from_utf8_lossy(&output.stdout).lines().filter(|line| line.ends_with(": test")).count()
-            })
+            let output = output.ok().filter(|output| output.status.success())?;
+            Some(String::from_utf8_lossy(&output.stdout).lines().filter(|line| line.ends_with(": test")).count())
         };
-        self.name != "doc-tests" && list(&[]) > list(&["--ignored"])
+        self.name != "doc-tests"
+            && match (list(&[]), list(&["--ignored"])) {
+                (Some(all), Some(ignored)) => all > ignored,
+                _ => true,
+            }
     }
 
     /// Runs `part` to its end, or until a limit is exceeded.
@@ -89,8 +93,13 @@ impl Suite {
         let (output, killed, seen) = watch(&self.name, &mut child);
         let cpu = monitor::cpu_time(child.id()).max(seen);
         let status = child.wait().expect("the child was not waited for before");
-        let is_success = status.success() && killed.is_none();
-        Ended { name: self.name.clone(), part, output, took: began.elapsed(), cpu, is_success, killed }
+        let fault = match killed {
+            Some(why) => Some(format!("killed: {why}")),
+            None if status.success() && !has_all_results(&output) => Some(WITHOUT_RESULT.to_owned()),
+            None => None,
+        };
+        let is_success = status.success() && fault.is_none();
+        Ended { name: self.name.clone(), part, output, took: began.elapsed(), cpu, is_success, fault }
     }
 
     /// The command with these further arguments.
@@ -100,6 +109,18 @@ impl Suite {
         command.current_dir(&self.folder).env_clear().envs(self.variables.iter().map(|(key, value)| (key, value)));
         command
     }
+}
+
+/// The fault of a binary that exits with success and without a result, such as by `process::exit(0)` in a test: the tests that had
+/// not ended are lost.
+const WITHOUT_RESULT: &str = "it ended before the result of its tests";
+
+/// Whether libtest printed its result: once for a binary, and at least once for each crate whose doc tests cargo runs.
+fn has_all_results(output: &[String]) -> bool {
+    // Cargo may colour the line.
+    let crates = output.iter().filter(|line| line.contains(" Doc-tests")).count();
+    let results = output.iter().filter(|line| line.starts_with("test result: ")).count();
+    results >= crates.max(1)
 }
 
 /// Collects the lines of a child until both its streams end, and kills it when a limit is exceeded. Returns the lines, the reason for
@@ -153,4 +174,47 @@ fn follow(stream: impl Read + Send + 'static, lines: Sender<String>) {
             line.clear();
         }
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A binary that is a script of the shell; the arguments of libtest begin at `$0`.
+    fn script(text: &str) -> Suite {
+        Suite {
+            name: "script".to_owned(),
+            folder: std::env::temp_dir(),
+            command: ["sh", "-c", text].map(OsString::from).into(),
+            variables: std::env::vars_os().collect(),
+        }
+    }
+
+    #[test]
+    fn a_binary_that_ends_before_the_result_of_its_tests_has_failed() {
+        for part in [Part::Parallel { processors: 1 }, Part::Timing] {
+            let ended = script("echo running 2 tests").run(part);
+            assert_eq!((ended.is_success, ended.fault.as_deref()), (false, Some(WITHOUT_RESULT)));
+            let ended = script("echo 'test result: ok. 2 passed; 0 failed'").run(part);
+            assert_eq!((ended.is_success, ended.fault), (true, None));
+            let ended = script("exit 101").run(part);
+            assert_eq!((ended.is_success, ended.fault), (false, None), "its output tells why");
+        }
+    }
+
+    #[test]
+    fn each_crate_with_doc_tests_has_a_result() {
+        let output = |lines: &[&str]| lines.iter().map(|line| (*line).to_owned()).collect::<Vec<_>>();
+        let (named, result) = ("   Doc-tests asynq_cron", "test result: ok. 5 passed; 0 failed");
+        assert!(has_all_results(&output(&[named, result, named, result, result])));
+        assert!(!has_all_results(&output(&[named, result, named])));
+    }
+
+    #[test]
+    fn timing_tests_of_a_binary_that_does_not_list_them_are_run() {
+        let listing = "[ \"$2\" = --ignored ] || echo 'timing::a: test'";
+        for (text, expected) in [(listing, true), ("echo 'timing::a: test'", false), ("exit 101", true)] {
+            assert_eq!(script(text).has_timing(), expected, "{text}");
+        }
+    }
 }
