@@ -38,7 +38,7 @@ struct Rest {
     unknown: BTreeMap<String, Seen>,
 }
 
-/// What the looks at a group have shown of one unknown type.
+/// The findings of the looks at a group about one unknown type.
 #[derive(Debug, Clone)]
 enum Seen {
     /// The first task of the type, and since when each look has found that task: no other server has taken it since.

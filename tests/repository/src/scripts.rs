@@ -106,7 +106,7 @@ const TOLERANT: [(&str, &str, &str); 7] = [
 
 #[test]
 fn no_script_takes_a_refused_read_for_a_key_that_is_gone() {
-    const WRITES: [&str; 12] = [
+    const WRITES: [&str; 13] = [
         "'DEL'",
         "'UNLINK'",
         "'SET'",
@@ -118,6 +118,7 @@ fn no_script_takes_a_refused_read_for_a_key_that_is_gone() {
         "'ZREM'",
         "'SREM'",
         "'INCRBY'",
+        "'HINCRBY'",
         "'PUBLISH'",
     ];
     let mut broken = Vec::new();

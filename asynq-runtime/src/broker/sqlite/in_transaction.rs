@@ -87,7 +87,7 @@ impl SqliteBroker {
         migrate::check(connection, &common.place)?;
         let synchronous = connection.query_row("PRAGMA main.synchronous", [], |row| row.get::<_, i64>(0));
         if synchronous.map_err(|error| common.explain(error))? == 0 {
-            // Its checkpoints overwrite pages of the file by those of a log that was never synced, whoever committed them.
+            // Its checkpoints overwrite pages of the file by those of a log that was never synced, with the commits of all programs.
             let advice = "this connection has PRAGMA synchronous=OFF, with which a power cut may damage the file and take the tasks of \
                           all programs; set NORMAL or FULL";
             return Err(BrokerError::new(BrokerErrorKind::Config, format!("{}: {advice}", common.place)).into());
