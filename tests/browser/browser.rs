@@ -41,8 +41,8 @@ fn headless_shell() -> Option<&'static Path> {
 
 /// Ends chromedriver and its browser when the script's standard input ends, then removes the browser's files. chromedriver makes
 /// the folder for them itself: with a given folder, the headless shell opens no first tab, and chromedriver would wait for one.
-const WATCH: &str =
-    r#""$@" & pid=$!; read end; kill -9 $pid; pkill -9 -f -- "--user-data-dir=$TMPDIR"; wait; rm -rf "$TMPDIR""#;
+/// Ctrl+C signals the shell, too, which must outlive the test program for that.
+const WATCH: &str = r#"trap "" INT TERM HUP; "$@" & pid=$!; read end; kill -9 $pid; pkill -9 -f -- "--user-data-dir=$TMPDIR"; wait; rm -rf "$TMPDIR""#;
 
 /// Browsers that no test uses now: the start of one takes longer than most tests.
 static IDLE: Mutex<Vec<Browser>> = Mutex::new(Vec::new());

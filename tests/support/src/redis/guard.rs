@@ -16,8 +16,9 @@ use tempfile::TempDir;
 use crate::{PATIENCE, eventually_blocking};
 
 /// Ends the server when the script's standard input ends: a pool of servers is a `static`, which is never dropped.
+/// Ctrl+C signals the shell, too, which must outlive the test program to end a stopped server and to remove the folder.
 /// The server's output goes to a file, since a server that rejects its configuration has no log yet.
-const WATCH: &str = r#"folder=$1; shift; "$@" >"$folder/output" 2>&1 & pid=$!; read end; kill -9 $pid; wait; [ -z "$end" ] && rm -rf "$folder""#;
+const WATCH: &str = r#"trap "" INT TERM HUP; folder=$1; shift; "$@" >"$folder/output" 2>&1 & pid=$!; read end; kill -9 $pid; wait; [ -z "$end" ] && rm -rf "$folder""#;
 
 /// One redis-server with a folder of its own, and a Unix socket in the folder for the test.
 #[derive(Debug)]
@@ -177,7 +178,26 @@ fn is_installed() -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::net::{Ipv4Addr, TcpStream};
+
     use super::*;
+    use crate::redis::{free_port, signal};
+
+    #[test]
+    fn a_signal_to_the_whole_group_leaves_neither_a_server_nor_its_folder() {
+        let (mut guarded, port) = on_free_ports(|| {
+            let port = free_port();
+            Some((Guarded::start(&[], |_| vec!["--port".to_owned(), port.to_string()])?, port))
+        });
+        for name in ["INT", "TERM", "HUP"] {
+            signal(name, &guarded.watcher.id().to_string());
+        }
+        // As at the end of the test program, which drops nothing.
+        drop(guarded.control.take());
+        guarded.watcher.wait().expect("the shell can be awaited");
+        assert!(!guarded.folder().exists(), "the folder is left over");
+        assert!(TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err(), "the server still runs");
+    }
 
     #[test]
     #[should_panic(expected = "no-such-option")]
