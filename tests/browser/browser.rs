@@ -41,8 +41,10 @@ fn headless_shell() -> Option<&'static Path> {
 
 /// Ends chromedriver and its browser when the script's standard input ends, then removes the browser's files. chromedriver makes
 /// the folder for them itself: with a given folder, the headless shell opens no first tab, and chromedriver would wait for one.
-/// Ctrl+C signals the shell, too, which must outlive the test program for that.
-const WATCH: &str = r#"trap "" INT TERM HUP; "$@" & pid=$!; read end; kill -9 $pid; pkill -9 -f -- "--user-data-dir=$TMPDIR"; wait; rm -rf "$TMPDIR""#;
+/// Ctrl+C signals the shell, too, which must outlive the test program for that. A killed Chromium may still write a file for a moment,
+/// so the files are removed until all of them are gone.
+const WATCH: &str = r#"trap "" INT TERM HUP; "$@" & pid=$!; read end; kill -9 $pid; pkill -9 -f -- "--user-data-dir=$TMPDIR"; wait
+n=0; until rm -rf "$TMPDIR" || [ $n = 50 ]; do n=$((n + 1)); sleep 0.1; done"#;
 
 /// Browsers that no test uses now: the start of one takes longer than most tests.
 static IDLE: Mutex<Vec<Browser>> = Mutex::new(Vec::new());
@@ -50,7 +52,7 @@ static IDLE: Mutex<Vec<Browser>> = Mutex::new(Vec::new());
 /// A browser window. A test that ends without [`close`](Self::close) keeps other tests from using it.
 pub(crate) struct Browser {
     client: Client,
-    _driver: Driver,
+    driver: Driver,
 }
 
 impl Browser {
@@ -65,8 +67,7 @@ impl Browser {
     }
 
     async fn start_new() -> Self {
-        let profile = TempDir::new().unwrap().keep();
-        let (driver, port) = Driver::start(&profile);
+        let (driver, port) = Driver::start();
         let arguments = [
             "--headless=new",
             "--no-sandbox",
@@ -89,7 +90,7 @@ impl Browser {
         let Value::Object(capabilities) = capabilities else { unreachable!("it is an object") };
         let mut builder = ClientBuilder::new(HttpConnector::new());
         let client = builder.capabilities(capabilities).connect(&format!("http://127.0.0.1:{port}")).await;
-        Self { client: client.expect("a browser session"), _driver: driver }
+        Self { client: client.expect("a browser session"), driver }
     }
 
     /// Returns the browser to the pool without any state of this test; emulated settings end with the tab.
@@ -276,23 +277,27 @@ struct Driver {
     watcher: Child,
     /// Dropping this pipe ends chromedriver.
     control: Option<ChildStdin>,
+    /// The folder of the browser's files.
+    profile: PathBuf,
 }
 
 impl Driver {
-    /// Starts chromedriver, which removes the files of `profile` at its end, and returns it with its port.
-    fn start(profile: &Path) -> (Self, u16) {
+    /// Starts chromedriver and returns it with its port.
+    fn start() -> (Self, u16) {
         let mut printed = Vec::new();
         for _ in 0..STARTS {
+            // A start that fails removes its folder.
+            let profile = TempDir::new().unwrap().keep();
             let mut watcher = Command::new("sh")
                 .args(["-c", WATCH, "sh", "chromedriver", "--port=0"])
-                .env("TMPDIR", profile)
+                .env("TMPDIR", &profile)
                 .stdin(Stdio::piped())
                 .stdout(Stdio::piped())
                 .stderr(Stdio::null())
                 .spawn()
                 .expect("sh can be run");
             let (control, stdout) = (watcher.stdin.take(), watcher.stdout.take().unwrap());
-            let driver = Self { watcher, control };
+            let driver = Self { watcher, control, profile };
             match port_of(stdout) {
                 Ok(port) => return (driver, port),
                 Err(lines) => printed.extend(lines),
@@ -342,4 +347,17 @@ impl WebDriverCompatibleCommand for Extra {
     fn method_and_body(&self, _: &url::Url) -> (http::Method, Option<String>) {
         (http::Method::POST, Some(self.body.to_string()))
     }
+}
+
+#[test]
+fn a_browser_leaves_no_files_also_after_a_signal_to_its_whole_group() {
+    crate::wait(async {
+        let browser = Browser::start_new().await;
+        let profile = browser.driver.profile.clone();
+        assert!(profile.exists());
+        let watcher = browser.driver.watcher.id().to_string();
+        assert!(Command::new("kill").args(["-INT", &watcher]).status().unwrap().success());
+        drop(browser);
+        assert!(!profile.exists(), "{} is left over", profile.display());
+    });
 }
