@@ -4,7 +4,6 @@ use std::{fs, sync::Mutex, time::Duration};
 
 use ::redis::{Connection, FromRedisValue};
 use asynq_test_support::{Guarded, PATIENCE, eventually_blocking as eventually, free_port, on_free_ports};
-use tempfile::TempDir;
 
 use super::{
     Servers,
@@ -24,8 +23,6 @@ const QUICK: Duration = Duration::from_secs(5);
 pub struct SentinelServers {
     servers: Vec<(Guarded, u16)>,
     sentinels: Vec<(Guarded, u16)>,
-    /// The files of the sentinels, which they write themselves.
-    _files: TempDir,
 }
 
 impl SentinelServers {
@@ -51,9 +48,8 @@ impl SentinelServers {
         let data = || on_free_ports(|| start_data(None));
         let primary = data();
         let replica = on_free_ports(|| start_data(Some(primary.1)));
-        let files = TempDir::new().expect("a temp dir for the sentinels");
-        let sentinels = (0..3).map(|n| on_free_ports(|| start_sentinel(n, primary.1, &files, down_after))).collect();
-        let watched = Self { servers: vec![primary, replica], sentinels, _files: files };
+        let sentinels = (0..3).map(|_| on_free_ports(|| start_sentinel(primary.1, down_after))).collect();
+        let watched = Self { servers: vec![primary, replica], sentinels };
         for n in 0..3 {
             eventually("the sentinels know each other", || watched.sentinel_is_ready(n).then_some(()));
         }
@@ -162,9 +158,8 @@ fn start_data(primary: Option<u16>) -> Option<(Guarded, u16)> {
     Some((Guarded::start(&[], |_| arguments)?, port))
 }
 
-fn start_sentinel(n: usize, primary: u16, files: &TempDir, down_after: Duration) -> Option<(Guarded, u16)> {
+fn start_sentinel(primary: u16, down_after: Duration) -> Option<(Guarded, u16)> {
     let port = free_port();
-    let file = files.path().join(format!("sentinel-{n}-{port}.conf"));
     let server = Guarded::start(&[], |folder| {
         let text = format!(
             "port {port}\nbind 127.0.0.1\ndir {folder}\nlogfile log\nunixsocket redis.sock\nrequirepass {WATCHWORD}\n\
@@ -173,6 +168,8 @@ fn start_sentinel(n: usize, primary: u16, files: &TempDir, down_after: Duration)
             folder = folder.display(),
             down_after = down_after.as_millis(),
         );
+        // A sentinel writes its file itself, too. The folder is removed at its end.
+        let file = folder.join("sentinel.conf");
         fs::write(&file, text).expect("a file in a temp dir");
         vec![file.display().to_string(), "--sentinel".to_owned()]
     })?;
