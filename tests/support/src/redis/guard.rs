@@ -3,7 +3,7 @@
 use std::{
     fs,
     io::{BufRead as _, BufReader, Result, Write as _},
-    os::unix::net::UnixStream,
+    os::unix::net::{SocketAddr, UnixStream},
     path::{Path, PathBuf},
     process::{Child, ChildStdin, Command, Stdio},
     sync::OnceLock,
@@ -17,8 +17,11 @@ use crate::{PATIENCE, eventually_blocking};
 
 /// Ends the server when the script's standard input ends: a pool of servers is a `static`, which is never dropped.
 /// Ctrl+C signals the shell, too, which must outlive the test program to end a stopped server and to remove the folder.
-/// The server's output goes to a file, since a server that rejects its configuration has no log yet.
-const WATCH: &str = r#"trap "" INT TERM HUP; folder=$1; shift; "$@" >"$folder/output" 2>&1 & pid=$!; read end; kill -9 $pid; wait; [ -z "$end" ] && rm -rf "$folder""#;
+/// The server's output goes to a file, since a server that rejects its configuration has no log yet, and its process id to another.
+const WATCH: &str = r#"trap "" INT TERM HUP; folder=$1; shift; "$@" >"$folder/output" 2>&1 & pid=$!; echo $pid >"$folder/server"; read end; kill -9 $pid; wait; [ -z "$end" ] && rm -rf "$folder""#;
+
+/// The name of the server's socket in its folder.
+const SOCKET: &str = "redis.sock";
 
 /// One redis-server with a folder of its own, and a Unix socket in the folder for the test.
 #[derive(Debug)]
@@ -33,7 +36,7 @@ pub struct Guarded {
 
 impl Guarded {
     /// Starts `redis-server` with these arguments in a new folder, and waits until it answers. `files` are written there first.
-    /// Returns `None` if the server ends at once, because another process has taken its port.
+    /// Returns `None` if the server ends at once, because another process has taken its port. Panics if it ends for another reason.
     pub fn start(files: &[(&str, &str)], arguments: impl FnOnce(&Path) -> Vec<String>) -> Option<Self> {
         Self::start_in(files, arguments, Vec::new())
     }
@@ -44,7 +47,9 @@ impl Guarded {
         arguments: impl FnOnce(&Path) -> Vec<String>,
         environment: Vec<(&'static str, String)>,
     ) -> Option<Self> {
-        let folder = TempDir::new().expect("a temp dir for redis-server").keep();
+        let folder = TempDir::new().expect("a temp dir for redis-server");
+        assert_short(&folder.path().join(SOCKET));
+        let folder = folder.keep();
         for (name, text) in files {
             fs::write(folder.join(name), text).expect("a file in a temp dir");
         }
@@ -56,25 +61,37 @@ impl Guarded {
 
     /// The Unix socket of the server.
     pub fn socket(&self) -> PathBuf {
-        self.folder.join("redis.sock")
+        self.folder.join(SOCKET)
     }
 
     /// Waits until the server answers. An accepted connection is not enough: the server may still end because its port is taken.
-    /// Panics if the server rejects its configuration, which no other port would mend.
+    /// Panics if the server ends for another reason, rejects its configuration or never answers, which no other port would mend.
     fn answers(&self) -> bool {
         let began = Instant::now();
         while !self.ping().is_ok_and(|answer| !answer.is_empty() && !answer.starts_with("-LOADING")) {
-            if began.elapsed() > PATIENCE || self.log().contains("Failed listening") {
+            // The files of a server that has ended are complete, so its state is read before them.
+            let has_ended = self.has_ended();
+            let log = self.log();
+            if log.contains("Failed listening") {
                 return false;
             }
             let output = fs::read_to_string(self.folder.join("output")).unwrap_or_default();
             // The marker, the place, the line and the reason, which the server writes one after the other.
             let is_rejected =
                 output.split_once("FATAL CONFIG FILE ERROR").is_some_and(|(_, why)| why.lines().count() > 3);
-            assert!(!is_rejected, "redis-server rejects its configuration:{output}");
+            let may_answer = !has_ended && !is_rejected && began.elapsed() <= PATIENCE;
+            assert!(may_answer, "redis-server does not start: {output}\n{log}");
             std::thread::sleep(Duration::from_millis(5));
         }
         true
+    }
+
+    /// Whether the server has ended. Its watcher awaits it later, so that `/proc` still shows it; other systems than Linux never say so.
+    fn has_ended(&self) -> bool {
+        let pid = fs::read_to_string(self.folder.join("server")).unwrap_or_default();
+        let stat = fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
+        // The state follows the name of the program, which is in brackets.
+        stat.rsplit_once(") ").is_some_and(|(_, state)| state.starts_with('Z'))
     }
 
     /// The first line of the server's answer: `+PONG`, or an error that asks for a password, or nothing if the server has ended.
@@ -153,7 +170,7 @@ fn spawn(folder: &Path, arguments: &[String], environment: &[(&'static str, Stri
     command.args(["-c", WATCH, "sh"]).arg(folder).arg("redis-server").args(arguments);
     // `redis-server` takes no such options after `--sentinel`; the sentinel's file has them.
     if !arguments.iter().any(|argument| argument == "--sentinel") {
-        command.args(["--save", "", "--bind", "127.0.0.1", "--unixsocket", "redis.sock", "--logfile", "log", "--dir"]);
+        command.args(["--save", "", "--bind", "127.0.0.1", "--unixsocket", SOCKET, "--logfile", "log", "--dir"]);
         command.arg(folder);
     }
     command.envs(environment.iter().map(|(name, value)| (name, value)));
@@ -161,6 +178,12 @@ fn spawn(folder: &Path, arguments: &[String], environment: &[(&'static str, Stri
     let mut child = command.spawn().expect("sh can be run");
     let control = child.stdin.take().expect("its input is piped");
     (child, control)
+}
+
+/// Panics if the path is too long for a socket: no server would ever be found there.
+fn assert_short(socket: &Path) {
+    let reason = SocketAddr::from_pathname(socket).err();
+    assert!(reason.is_none(), "{}: {reason:?}; set TMPDIR to a shorter path", socket.display());
 }
 
 /// Calls `start` with other ports until the servers start.
@@ -203,5 +226,19 @@ mod tests {
     #[should_panic(expected = "no-such-option")]
     fn an_option_that_the_server_rejects_is_named() {
         on_free_ports(|| Guarded::start(&[], |_| ["--port", "0", "--no-such-option", "1"].map(str::to_owned).to_vec()));
+    }
+
+    #[test]
+    #[should_panic(expected = "Error loading ACLs")]
+    fn a_server_that_ends_at_its_start_says_why() {
+        on_free_ports(|| {
+            Guarded::start(&[], |_| ["--port", "0", "--aclfile", "/no/users"].map(str::to_owned).to_vec())
+        });
+    }
+
+    #[test]
+    #[should_panic(expected = "set TMPDIR to a shorter path")]
+    fn a_path_that_is_too_long_for_a_socket_is_named() {
+        assert_short(&Path::new("/tmp").join("long".repeat(30)).join(SOCKET));
     }
 }
