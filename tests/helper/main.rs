@@ -8,6 +8,8 @@ mod scheduler;
 mod servers;
 mod worker;
 
+use std::{io::Read as _, thread};
+
 use asynq_runtime::BoxError;
 
 #[tokio::main]
@@ -21,4 +23,12 @@ async fn main() -> Result<(), BoxError> {
         Some("servers") => servers::run().await,
         other => Err(format!("no such process: {other:?}").into()),
     }
+}
+
+/// Ends the process when its standard input ends: the pipe ends with the test program, however that ends.
+fn end_with_parent() {
+    thread::spawn(|| {
+        let _ = std::io::stdin().read_to_end(&mut Vec::new());
+        std::process::exit(1);
+    });
 }

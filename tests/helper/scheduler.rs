@@ -1,6 +1,7 @@
 //! A scheduler for the tests of whole processes: four entries a second, whose tasks another process runs.
 //!
-//! `ASYNQ_URL` names the broker, `ELECTION` is `on` or `off`. The scheduler prints `leads` and `follows` when its role changes.
+//! `ASYNQ_URL` names the broker, `ELECTION` is `on` or `off`. The scheduler prints `leads` and `follows` when its role changes,
+//! and ends with its standard input.
 
 use std::{fmt, time::Duration};
 
@@ -51,6 +52,7 @@ impl Subscriber for Standing {
 }
 
 pub(crate) async fn run() -> Result<(), BoxError> {
+    crate::end_with_parent();
     tracing::subscriber::set_global_default(Standing)?;
     let mut service =
         asynq_cron::service().leader_ttl(Duration::from_secs(3)).election(std::env::var("ELECTION")? == "on");

@@ -1,6 +1,6 @@
 //! A program that goes on when its servers have ended: the first one fails, the second one runs until the program is asked to leave.
 //!
-//! It prints `failed` and `left`, waits for a line between its servers, and does not end by itself.
+//! It prints `failed` and `left`, waits for a line between its servers, and ends by a signal or with its standard input.
 
 use asynq_runtime::{
     job::BoxFuture,
@@ -29,7 +29,10 @@ pub(crate) async fn run() -> Result<(), BoxError> {
     let outcome = server()?.service(Fails).build().await?.run().await;
     assert!(outcome.is_err());
     println!("failed");
-    std::io::stdin().read_line(&mut String::new())?;
+    if std::io::stdin().read_line(&mut String::new())? == 0 {
+        return Err("the standard input has ended".into());
+    }
+    crate::end_with_parent();
     server()?.build().await?.run().await?;
     println!("left");
     loop {

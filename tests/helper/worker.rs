@@ -3,7 +3,7 @@
 //! `ASYNQ_URL` names the broker, `JOURNAL`, `DIGESTS` and `HOLD` the files, `CONCURRENCY` the number of concurrent tasks. On a
 //! SQLite file the leases last for an hour: a task that comes back sooner did not wait for the end of its lease. With
 //! `SOAK` everything else has its default, and a task is scheduled every five seconds. The worker prints `ready` once it works,
-//! and obeys its signals.
+//! obeys its signals, and ends with its standard input.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -16,6 +16,7 @@ use asynq_tests::{
 };
 
 pub(crate) async fn run() -> Result<(), BoxError> {
+    crate::end_with_parent();
     let journal = PathBuf::from(std::env::var("JOURNAL")?);
     let concurrency = std::env::var("CONCURRENCY")?.parse()?;
     let shutdown_timeout = std::env::var("SHUTDOWN_TIMEOUT").unwrap_or_else(|_| "8s".into());

@@ -136,7 +136,8 @@ impl Scheduler {
             .arg("scheduler")
             .env("ASYNQ_URL", url)
             .env("ELECTION", if election { "on" } else { "off" })
-            .stdin(Stdio::null())
+            // The scheduler ends when this input ends.
+            .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
@@ -322,6 +323,15 @@ async fn story(broker: SharedBroker, election: bool, length: Length) {
     if let Some(longest) = takeovers.last() {
         assert!(*longest <= length.hand_over, "the lead was handed over after {longest:?}");
     }
+}
+
+#[tokio::test]
+async fn a_scheduler_ends_with_the_test_program() {
+    let broker = SharedBroker::sqlite();
+    let mut scheduler = Scheduler::start(&broker, true).await;
+    drop(scheduler.child.stdin.take());
+    let status = eventually("the scheduler ends", async || scheduler.child.try_wait().unwrap()).await;
+    assert!(!status.success());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

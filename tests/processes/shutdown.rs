@@ -5,8 +5,8 @@ use std::process::Stdio;
 use asynq_runtime::TaskState;
 use asynq_tests::{eventually, soon};
 use tokio::{
-    io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader},
-    process::Command,
+    io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines},
+    process::{Child, ChildStdout, Command},
 };
 
 use crate::processes::world::World;
@@ -45,17 +45,25 @@ async fn a_second_sigterm_leaves_at_once_and_loses_nothing() {
     assert_eq!(stats.pending + stats.active, 4, "nothing is lost");
 }
 
-#[tokio::test]
-async fn a_request_to_leave_between_two_servers_is_for_the_next_and_one_after_them_ends_the_process() {
+/// Starts the helper's program of two servers, and waits until the first one has failed.
+async fn servers_of_which_one_has_failed() -> (Child, Lines<BufReader<ChildStdout>>) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_helper"));
     command.arg("servers").stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
     let mut child = command.spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert_eq!(soon(lines.next_line()).await.unwrap().as_deref(), Some("failed"));
+    (child, lines)
+}
+
+#[tokio::test]
+async fn a_request_to_leave_between_two_servers_is_for_the_next_and_one_after_them_ends_the_process() {
+    let (mut child, mut lines) = servers_of_which_one_has_failed().await;
     let pid = child.id().unwrap().to_string();
     let term = async || assert!(Command::new("kill").args(["-TERM", &pid]).status().await.unwrap().success());
-    assert_eq!(soon(lines.next_line()).await.unwrap().as_deref(), Some("failed"));
     term().await;
-    child.stdin.take().unwrap().write_all(b"go on\n").await.unwrap();
+    // The program ends when this input ends.
+    let mut input = child.stdin.take().unwrap();
+    input.write_all(b"go on\n").await.unwrap();
     assert_eq!(soon(lines.next_line()).await.unwrap().as_deref(), Some("left"));
     term().await;
     assert_eq!(soon(child.wait()).await.unwrap().code(), Some(130));
@@ -90,6 +98,26 @@ async fn a_worker_logs_its_reaction_to_each_signal() {
     let log = worker.log();
     let leaving = log.find("leaving: takes no more tasks running=0").expect(&log);
     assert!(leaving < log.find("has left server=").expect(&log), "{log}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_process_of_a_test_ends_with_the_test_program() {
+    let world = World::sqlite().await;
+    let mut worker = world.worker(1);
+    worker.lose_parent();
+    assert_eq!(worker.ended().await.code(), Some(1));
+    // Between its servers, and after both.
+    let (mut child, _lines) = servers_of_which_one_has_failed().await;
+    drop(child.stdin.take());
+    assert_eq!(soon(child.wait()).await.unwrap().code(), Some(1));
+    let (mut child, mut lines) = servers_of_which_one_has_failed().await;
+    let pid = child.id().unwrap().to_string();
+    assert!(Command::new("kill").args(["-TERM", &pid]).status().await.unwrap().success());
+    let mut input = child.stdin.take().unwrap();
+    input.write_all(b"go on\n").await.unwrap();
+    assert_eq!(soon(lines.next_line()).await.unwrap().as_deref(), Some("left"));
+    drop(input);
+    assert_eq!(soon(child.wait()).await.unwrap().code(), Some(1));
 }
 
 /// A worker requeues its tasks within a second of its shutdown timeout, as documented.

@@ -115,7 +115,8 @@ impl World {
             .arg("worker")
             .env("CONCURRENCY", concurrency.to_string())
             .envs(settings.iter().map(|(name, value)| (name, value)));
-        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        // The worker ends when this input ends.
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let output = child.stdout.take().unwrap();
         let worker = Worker { child: Some(child), log: PathBuf::new() };
         assert_eq!(first_line(output).trim(), "ready", "the worker did not start");

@@ -57,6 +57,11 @@ impl Worker {
         assert!(status.success());
     }
 
+    /// Ends the worker's standard input, as the end of the test program does.
+    pub fn lose_parent(&mut self) {
+        drop(self.child.as_mut().unwrap().stdin.take());
+    }
+
     /// Waits until the process ends by itself.
     pub async fn ended(&mut self) -> ExitStatus {
         let child = self.child.as_mut().unwrap();
