@@ -14,8 +14,10 @@ mod sentinel;
 mod slow_network;
 mod tls;
 
+use std::net::{Ipv4Addr, TcpStream};
+
 use asynq_runtime::broker::{BrokerError, Run, Settlement, redis::RedisBroker};
-use asynq_tests::{Seeded as _, done, eventually, patient};
+use asynq_tests::{Lent, RedisServer, Seeded as _, done, eventually, patient};
 
 async fn connect(url: &str) -> Result<RedisBroker, BrokerError> {
     RedisBroker::connect(url, patient::redis_options(None)).await
@@ -36,4 +38,16 @@ async fn until_it_works<T>(goal: &str, mut call: impl AsyncFnMut() -> Result<T, 
 /// The settlement of a run as a success.
 fn ended(run: &Run) -> Settlement {
     run.ends_with(done())
+}
+
+#[test]
+fn servers_of_a_test_that_failed_are_lent_to_no_other() {
+    let lent = Lent::<RedisServer>::take();
+    let port = lent.port();
+    let test = std::thread::spawn(move || {
+        let _lent = lent;
+        panic!("on purpose");
+    });
+    assert!(test.join().is_err());
+    assert!(TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err(), "the server waits for another test");
 }
