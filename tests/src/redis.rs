@@ -41,9 +41,9 @@ pub trait Servers: fmt::Debug + Send + Sync + 'static {
     fn url(&self) -> String;
     /// The connections of the test itself: one to each master.
     fn connections(&self) -> Vec<Connection>;
-    /// The index of the connection whose master keeps `key`.
-    fn place(&self, key: &[u8]) -> usize {
-        let _ = key;
+    /// The index of the connection, of those that [`connections`](Self::connections) has made, whose master keeps `key`.
+    fn place(&self, key: &[u8], connections: &mut [Connection]) -> usize {
+        let _ = (key, connections);
         0
     }
 }
@@ -179,8 +179,9 @@ impl<S: Servers> StoreOn<S> {
     }
 
     fn at<T>(&self, key: &str, work: impl FnOnce(&mut Connection) -> T) -> T {
-        let place = self.server.place(key.as_bytes());
-        work(&mut self.lock()[place])
+        let mut connections = self.lock();
+        let place = self.server.place(key.as_bytes(), &mut connections);
+        work(&mut connections[place])
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Connection>> {
@@ -194,8 +195,9 @@ impl<S: Servers> Commands for StoreOn<S> {
         for word in &words[1..] {
             command.arg(*word);
         }
-        let place = words.get(1).map_or(0, |key| self.server.place(key));
-        command.query(&mut self.lock()[place]).unwrap()
+        let mut connections = self.lock();
+        let place = words.get(1).map_or(0, |key| self.server.place(key, &mut connections));
+        command.query(&mut connections[place]).unwrap()
     }
 }
 

@@ -17,7 +17,7 @@ mod tls;
 use std::net::{Ipv4Addr, TcpStream};
 
 use asynq_runtime::broker::{BrokerError, Run, Settlement, redis::RedisBroker};
-use asynq_tests::{Lent, RedisServer, Seeded as _, done, eventually, patient};
+use asynq_tests::{Lent, RedisCluster, RedisServer, Seeded as _, Store as _, StoreOn, done, eventually, patient};
 
 async fn connect(url: &str) -> Result<RedisBroker, BrokerError> {
     RedisBroker::connect(url, patient::redis_options(None)).await
@@ -50,4 +50,21 @@ fn servers_of_a_test_that_failed_are_lent_to_no_other() {
     });
     assert!(test.join().is_err());
     assert!(TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err(), "the server waits for another test");
+}
+
+#[tokio::test]
+async fn a_case_on_a_cluster_keeps_its_connections() {
+    let store = StoreOn::<Lent<RedisCluster>>::start().await;
+    let made = || {
+        let stats: String = store.server().command(0, &["INFO", "stats"]);
+        let count = stats.lines().find_map(|line| line.strip_prefix("total_connections_received:"));
+        count.and_then(|count| count.parse::<u64>().ok()).unwrap()
+    };
+    let before = made();
+    for n in 0..200 {
+        let key = format!("key-{n}");
+        let _: Option<String> = store.command(&[b"GET", key.as_bytes()]);
+    }
+    // The question itself comes on a new connection, and a task that outlived an earlier test may try to log in again.
+    assert!(made() - before < 100, "a connection is made for each command");
 }

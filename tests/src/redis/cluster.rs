@@ -273,9 +273,8 @@ impl Servers for Lent<RedisCluster> {
         self.all()
     }
 
-    fn place(&self, key: &[u8]) -> usize {
-        let slot: u16 =
-            ::redis::cmd("CLUSTER").arg("KEYSLOT").arg(key).query(&mut self.nodes[0].server.connection()).unwrap();
+    fn place(&self, key: &[u8], connections: &mut [Connection]) -> usize {
+        let slot: u16 = ::redis::cmd("CLUSTER").arg("KEYSLOT").arg(key).query(&mut connections[0]).unwrap();
         THIRDS[1..].iter().position(|end| slot < *end).expect("a slot")
     }
 }
