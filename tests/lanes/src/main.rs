@@ -10,6 +10,7 @@ mod monitor;
 mod plan;
 mod report;
 mod suite;
+mod temporary;
 
 use std::{
     collections::VecDeque,
@@ -54,6 +55,7 @@ fn main() -> ExitCode {
         eprintln!("scripts/lanes: no name of a test binary contains {word:?}; the names are {}", names.join(", "));
         return ExitCode::from(2);
     }
+    temporary::give(&mut suites);
     suites.retain(|suite| wanted.is_empty() || wanted.iter().any(|word| suite.name.contains(word.as_str())));
     suites.sort_by_key(|suite| plan::of(&suite.name).place);
     let mut report = Report::new(logs);

@@ -7,7 +7,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::suite::{Ended, Part};
+use crate::{
+    suite::{Ended, Part},
+    temporary,
+};
 
 /// The most lines of a failed binary that are printed; its log has all.
 const FAILED_LINES: usize = 150;
@@ -43,7 +46,7 @@ impl Report {
         self.rows.push((ended, counts));
     }
 
-    /// Prints the table and the failures; returns whether every run succeeded.
+    /// Prints the table, the files that are left over and the failures; returns whether every run succeeded.
     pub(crate) fn close(mut self) -> bool {
         self.rows.sort_by_key(|(ended, _)| std::cmp::Reverse(ended.took));
         println!("\n        passed  failed ignored skipped  seconds      cpu");
@@ -57,6 +60,7 @@ impl Report {
                 println!("{times:>8}  {reason}");
             }
         }
+        temporary::remove();
         for (ended, _) in self.rows.iter().filter(|(ended, _)| !ended.is_success) {
             println!("\n== {} failed; its whole output is in {}", title(ended), self.logs.display());
             if let Some(fault) = &ended.fault {
