@@ -10,7 +10,7 @@ use asynq_runtime::{
 use asynq_test_support::note_skip;
 use chrono::{DateTime, Utc};
 
-use crate::{GoPeer, Snapshot, default_queue};
+use crate::{GoPeer, Snapshot, default_queue, patient};
 
 /// Where every manual clock starts: 2030-01-02T03:04:05.678912345Z, the instant of the golden vectors.
 pub const PINNED: DateTime<Utc> = match DateTime::from_timestamp(1_893_553_445, 678_912_345) {
@@ -46,6 +46,8 @@ pub trait Store: Sized + Send + Sync + 'static {
 
     /// A fresh, private, empty store.
     fn start() -> impl Future<Output = Self> + Send;
+    /// The URL for a program to open this store.
+    fn url(&self) -> String;
     /// A broker on this store as a program of its own would open it; without a clock it keeps its own time.
     fn connect(&self, clock: Option<Arc<dyn Clock>>) -> impl Future<Output = Arc<dyn Broker>> + Send;
     /// Returns everything stored, as text, without the records of who is alive: equal dumps mean that nothing was changed.
@@ -89,6 +91,15 @@ impl<S: Store> Fixture<S> {
     /// Starts on an empty store with a broker that keeps its own time, for cases about waiting.
     pub async fn real_time() -> Self {
         Self::with_clock(None).await
+    }
+
+    /// [`start`](Self::start) with the call timeout that a program has by default, for cases in a module `timing`: otherwise a call
+    /// may last as long as a test waits.
+    pub async fn with_default_timeout() -> Self {
+        let (store, clock) = (S::start().await, ManualClock::new(PINNED));
+        let broker = patient::broker_with_default_timeout(&store.url(), Some(Arc::new(clock.clone()))).await;
+        let member = join(&*broker, 1).await;
+        Self { broker, member, clock: Some(clock), store }
     }
 
     async fn with_clock(clock: Option<ManualClock>) -> Self {

@@ -38,7 +38,20 @@ pub async fn broker(url: &str, clock: Option<Arc<dyn Clock>>) -> Arc<dyn Broker>
     }
 }
 
-/// Connects a client to such a broker.
+/// [`broker`] with the call timeout that a program has by default, for cases that measure real time.
+pub async fn broker_with_default_timeout(url: &str, clock: Option<Arc<dyn Clock>>) -> Arc<dyn Broker> {
+    if url.starts_with("sqlite:") {
+        let mut options = sqlite_options(clock);
+        options.call_timeout = SqliteOptions::default().call_timeout;
+        Arc::new(SqliteBroker::open(url, options).await.expect("the file can be used"))
+    } else {
+        let mut options = redis_options(clock);
+        options.call_timeout = RedisOptions::default().call_timeout;
+        Arc::new(RedisBroker::connect(url, options).await.expect("the Redis can be used"))
+    }
+}
+
+/// Connects a client to such a patient broker.
 pub async fn client(url: &str) -> Client {
     Client::new(broker(url, None).await)
 }

@@ -236,8 +236,12 @@ impl<S: Servers> Store for StoreOn<S> {
         Self { server, connections }
     }
 
+    fn url(&self) -> String {
+        self.server.url()
+    }
+
     async fn connect(&self, clock: Option<Arc<dyn Clock>>) -> Arc<dyn Broker> {
-        patient::broker(&self.server.url(), clock).await
+        patient::broker(&self.url(), clock).await
     }
 
     fn dump(&self) -> String {

@@ -51,6 +51,10 @@ impl Store for SqliteStore {
         Self { folder: fast_folder() }
     }
 
+    fn url(&self) -> String {
+        Self::url(self)
+    }
+
     async fn connect(&self, clock: Option<Arc<dyn Clock>>) -> Arc<dyn Broker> {
         patient::broker(&self.url(), clock).await
     }

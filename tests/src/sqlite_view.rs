@@ -37,6 +37,10 @@ impl Store for SqliteViewStore {
         Self(SqliteStore::start().await)
     }
 
+    fn url(&self) -> String {
+        self.0.url()
+    }
+
     async fn connect(&self, clock: Option<Arc<dyn Clock>>) -> Arc<dyn Broker> {
         let clock_is_manual = clock.is_some();
         Arc::new(ByView { inner: self.0.connect(clock).await, file: self.0.path(), clock_is_manual })
