@@ -34,13 +34,19 @@ async fn sigterm_lets_short_jobs_end() {
 async fn a_second_sigterm_leaves_at_once_and_loses_nothing() {
     let world = World::sqlite().await;
     world.enqueue_records(4, AN_HOUR).await;
-    let mut worker = world.worker_with(4, "1h");
+    let mut worker = world.everyday(&[("ASYNQ_CONCURRENCY", "4"), ("ASYNQ_SHUTDOWN_TIMEOUT", "1h")]).await;
     world.started(4).await;
-    worker.signal("TERM");
-    // The worker has received the first signal when its status says that it leaves.
-    world.says("closed").await;
-    worker.signal("TERM");
-    worker.ended().await;
+    // A signal that comes soon after the first one belongs to the same request.
+    eventually("a second request is received", async || {
+        worker.signal("TERM");
+        worker.has_ended().then_some(())
+    })
+    .await;
+    assert_eq!(worker.ended().await.code(), Some(130));
+    let log = worker.log();
+    let leaving = log.find("leaving: takes no more tasks running=4").expect(&log);
+    let at_once = "leaving at once, as asked twice: what runs runs again, with one crash more tasks=4";
+    assert!(log.find(at_once) > Some(leaving), "{log}");
     let stats = world.stats().await;
     assert_eq!(stats.pending + stats.active, 4, "nothing is lost");
 }
@@ -65,7 +71,12 @@ async fn a_request_to_leave_between_two_servers_is_for_the_next_and_one_after_th
     let mut input = child.stdin.take().unwrap();
     input.write_all(b"go on\n").await.unwrap();
     assert_eq!(soon(lines.next_line()).await.unwrap().as_deref(), Some("left"));
-    term().await;
+    // A signal that comes soon after the first one belongs to the same request.
+    eventually("a second request is received", async || {
+        term().await;
+        child.try_wait().unwrap().map(drop)
+    })
+    .await;
     assert_eq!(soon(child.wait()).await.unwrap().code(), Some(130));
 }
 

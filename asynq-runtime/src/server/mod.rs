@@ -255,6 +255,7 @@ impl Server {
             leaving: CancellationToken::new(),
             services_ended: CancellationToken::new(),
         });
+        os_signals::count_tasks_of(&context);
         warnings::gos_archive(&context).await;
         let (heartbeat_runtime, never, closing) =
             (&self.heartbeat_runtime, CancellationToken::new(), context.closing.clone());
@@ -292,9 +293,10 @@ impl Server {
     }
 
     /// Starts, and works until the process is asked to leave: TSTP stops fetching, TERM or INT drains within the
-    /// shutdown timeout and requeues the rest, a second TERM or INT ends the process at once with exit code 130, also when `run` has
-    /// returned. Threads of the server's own act on signals, so that jobs which block every thread of their runtime do not delay them. A
-    /// TERM or INT while no server runs, between two of a loop, is for the next one, which returns at once.
+    /// shutdown timeout and requeues the rest, a second TERM or INT, half a second or more after the first, ends the process at once with
+    /// exit code 130, also when `run` has returned. Threads of the server's own act on signals, so that jobs which block every thread
+    /// of their runtime do not delay them. A TERM or INT while no server runs, between two of a loop, is for the next one, which returns
+    /// at once.
     ///
     /// A future that is dropped ends the server at once, as a crash does: each task that runs has one crash more. To stop the server by
     /// a signal of your own, [`start`](Self::start) it and call [`Running::shutdown`].
