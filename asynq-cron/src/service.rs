@@ -3,7 +3,7 @@
 use std::{ffi::OsString, future::Future, sync::Arc, time::Duration};
 
 use asynq_runtime::{
-    BoxError,
+    BoxError, Registry,
     app::text_of_variable,
     job::{BoxFuture, IntoSpan, InvalidSpan},
     server::{Flag, Flags, Service, ServiceContext, ServiceEntry, ServiceRow},
@@ -66,6 +66,8 @@ pub struct SchedulerService {
     release: Option<u64>,
     /// The interval of the provider, or the first mistake about providers.
     sync_every: Result<Duration, String>,
+    /// The settings and entries, once they are checked.
+    checked: Option<(Settings, Vec<Arc<Periodic>>)>,
 }
 
 impl SchedulerService {
@@ -79,10 +81,11 @@ impl SchedulerService {
             program: None,
             release: None,
             sync_every: Ok(Duration::from_secs(180)),
+            checked: None,
         }
     }
 
-    /// Adds an entry. If the server does not know the job of the entry, the server stops with an error, unless the entry is
+    /// Adds an entry. If the server does not know the job of the entry, the server does not start, unless the entry is
     /// [`foreign`](Periodic::foreign).
     pub fn entry(mut self, entry: Periodic) -> Self {
         self.entries.push(entry);
@@ -101,7 +104,7 @@ impl SchedulerService {
     /// changes nothing either. Ticks do not wait for it; only a scheduler that gets the lead asks for the entries before it plans
     /// them, and plans the known ones after an error or 30 s.
     ///
-    /// A scheduler has one provider. A second one stops the server with an error, and so does a text that is not a duration.
+    /// A scheduler has one provider. With a second one the server does not start, and neither with a text that is not a duration.
     pub fn provider<F, R>(mut self, every: impl IntoSpan, entries: F) -> Self
     where
         F: Fn() -> R + Send + Sync + 'static,
@@ -122,7 +125,7 @@ impl SchedulerService {
     }
 
     /// Sets how long the leader leads without renewing its lead, which is also how late ticks are after its death; default 10 s. Less
-    /// than 3 s counts as that, and more than a year as a year. A text that is not a duration stops the server with an error.
+    /// than 3 s counts as that, and more than a year as a year. With a text that is not a duration the server does not start.
     pub fn leader_ttl(mut self, ttl: impl IntoSpan) -> Self {
         self.ttl = ttl.into_span().map(|ttl| ttl.clamp(SHORTEST_TTL, LONGEST));
         self
@@ -153,7 +156,7 @@ impl SchedulerService {
         self
     }
 
-    async fn schedule(mut self, cx: ServiceContext) -> Result<(), BoxError> {
+    fn check(&mut self, registry: &Registry) -> Result<(), BoxError> {
         let revision = match self.release {
             Some(release) => release,
             None => release(std::env::var_os(RELEASE))?,
@@ -166,13 +169,14 @@ impl SchedulerService {
         }
         entries.append(&mut self.entries);
         let settings = Settings {
-            ttl: self.ttl.map_err(|error| format!("invalid option `leader_ttl`: {error}"))?,
+            ttl: self.ttl.clone().map_err(|error| format!("invalid option `leader_ttl`: {error}"))?,
             election: self.election,
-            program: self.program.map_or_else(|| program(std::env::var_os(PROGRAM)), Ok)?,
+            program: self.program.take().map_or_else(|| program(std::env::var_os(PROGRAM)), Ok)?,
             revision,
-            sync_every: self.sync_every?,
+            sync_every: self.sync_every.clone()?,
         };
-        Ok(scheduler::run(settings, entries, self.provider, cx).await?)
+        self.checked = Some((settings, scheduler::checked(entries, registry)?));
+        Ok(())
     }
 }
 
@@ -191,8 +195,17 @@ impl Service for SchedulerService {
         !self.entries.is_empty() || self.provider.is_some()
     }
 
+    fn before_start<'a>(&'a mut self, cx: &'a ServiceContext) -> BoxFuture<'a, Result<(), BoxError>> {
+        Box::pin(std::future::ready(self.check(cx.registry())))
+    }
+
     fn run(self: Box<Self>, cx: ServiceContext) -> BoxFuture<'static, Result<(), BoxError>> {
-        Box::pin(self.schedule(cx))
+        Box::pin(async move {
+            let Self { checked, provider, .. } = *self;
+            let (settings, entries) = checked.ok_or("`before_start` was not called")?;
+            scheduler::run(settings, entries, provider, cx).await;
+            Ok(())
+        })
     }
 }
 

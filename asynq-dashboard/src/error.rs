@@ -62,7 +62,7 @@ pub enum DashboardError {
         source: io::Error,
     },
     /// The address cannot be listened at.
-    #[error("cannot listen at {address}: {source}")]
+    #[error("cannot listen at {address}: {source}{}", remedy(.source))]
     Bind {
         /// The address.
         address: String,
@@ -77,4 +77,14 @@ pub enum DashboardError {
         /// The reason.
         reason: String,
     },
+}
+
+fn remedy(source: &io::Error) -> &'static str {
+    match source.kind() {
+        io::ErrorKind::AddrInUse => {
+            "; another program, such as another worker, or another setting of this one has the port: write another port"
+        }
+        io::ErrorKind::PermissionDenied => "; write a port of 1024 or more",
+        _ => "",
+    }
 }

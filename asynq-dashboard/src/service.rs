@@ -14,7 +14,8 @@ use tracing::instrument::WithSubscriber as _;
 use crate::{
     builder::Dashboard,
     environment::{self, DASHBOARD, METRICS, METRICS_QUEUES},
-    metrics,
+    error::DashboardError,
+    serve::Bound,
 };
 
 /// Returns a dashboard at `address` for `ServerBuilder::service`, which a set-up function reaches by `App::server`. The dashboard
@@ -31,7 +32,8 @@ use crate::{
 /// # }
 /// ```
 pub fn service(address: impl Into<String>) -> DashboardService {
-    DashboardService { address: Some(address.into()), metrics: None, metrics_of_queues: false, configure: Box::new(Ok) }
+    let address = Address { text: address.into(), setting: "asynq_dashboard::service" };
+    DashboardService::new(Some(address), None)
 }
 
 type Configure = Box<dyn FnOnce(Dashboard) -> Result<Dashboard, BoxError> + Send>;
@@ -39,16 +41,50 @@ type Configure = Box<dyn FnOnce(Dashboard) -> Result<Dashboard, BoxError> + Send
 /// A dashboard, a metrics endpoint, or both; [`service`] makes one.
 #[must_use = "a dashboard is not served until it is given to a server"]
 pub struct DashboardService {
-    address: Option<String>,
-    metrics: Option<String>,
+    address: Option<Address>,
+    metrics: Option<Address>,
     metrics_of_queues: bool,
     configure: Configure,
+    /// The pages, once they listen.
+    pages: Option<Bound>,
+    /// The metrics, once they listen on their runtime.
+    observed: Option<(OwnRuntime, Bound)>,
+}
+
+/// An address, with the setting that it comes from, for messages.
+#[derive(Debug, Clone)]
+struct Address {
+    text: String,
+    setting: &'static str,
+}
+
+/// An address that a dashboard cannot have.
+#[derive(Debug, thiserror::Error)]
+#[error("{setting}: {source}")]
+struct AddressError {
+    setting: &'static str,
+    source: DashboardError,
+}
+
+impl Address {
+    async fn bind(self, dashboard: Dashboard) -> Result<Bound, BoxError> {
+        dashboard.bind(&self.text).await.map_err(|source| match source {
+            DashboardError::Address { .. } | DashboardError::Bind { .. } | DashboardError::NoLogin { .. } => {
+                AddressError { setting: self.setting, source }.into()
+            }
+            other => other.into(),
+        })
+    }
 }
 
 impl DashboardService {
+    fn new(address: Option<Address>, metrics: Option<Address>) -> Self {
+        Self { address, metrics, metrics_of_queues: false, configure: Box::new(Ok), pages: None, observed: None }
+    }
+
     /// Also serves metrics and health checks alone at this address: this program's own metrics.
     pub fn metrics(mut self, address: impl Into<String>) -> Self {
-        self.metrics = Some(address.into());
+        self.metrics = Some(Address { text: address.into(), setting: "DashboardService::metrics" });
         self
     }
 
@@ -66,31 +102,44 @@ impl DashboardService {
         self
     }
 
-    async fn serve(self, cx: ServiceContext) -> Result<(), BoxError> {
+    async fn listen(&mut self, cx: &ServiceContext) -> Result<(), BoxError> {
         if self.metrics_of_queues && self.metrics.is_none() {
             tracing::warn!("`metrics_of_queues` has no effect without an address for `metrics`");
         }
-        let dashboard = (self.configure)(Dashboard::new(cx.client()).registry(cx.registry().clone()))?;
+        let configure = std::mem::replace(&mut self.configure, Box::new(Ok));
+        let dashboard = configure(Dashboard::new(cx.client()).registry(cx.registry().clone()))?;
         // Supervisors ask at the root of the port, wherever the pages are mounted.
         let observed = dashboard.clone().observed_only().mount("").queue_metrics(self.metrics_of_queues);
+        if let Some(address) = self.metrics.clone() {
+            let runtime = OwnRuntime::start()?;
+            let bound = runtime.run(address.bind(observed)).await??;
+            self.observed = Some((runtime, bound));
+        }
+        if let Some(address) = self.address.clone() {
+            self.pages = Some(address.bind(dashboard).await?);
+        }
+        Ok(())
+    }
+
+    async fn serve(self, cx: ServiceContext) -> Result<(), BoxError> {
         let metrics = async {
-            let Some(address) = self.metrics else { return Ok(()) };
-            OwnRuntime::start()?.run(serve(address, observed, "metrics", cx.clone())).await?
+            let Some((runtime, bound)) = self.observed else { return Ok(()) };
+            runtime.run(serve(bound, "metrics", cx.clone())).await
         };
         let pages = async {
-            let Some(address) = self.address else { return Ok(()) };
-            serve(address, dashboard, "dashboard", cx.clone()).await
+            if let Some(bound) = self.pages {
+                serve(bound, "dashboard", cx.clone()).await;
+            }
+            Ok::<(), BoxError>(())
         };
         tokio::try_join!(metrics, pages).map(|_| ())
     }
 }
 
 /// Serves until the server stops.
-async fn serve(address: String, dashboard: Dashboard, label: &'static str, cx: ServiceContext) -> Result<(), BoxError> {
-    let bound = dashboard.bind(&address).await?;
+async fn serve(bound: Bound, label: &'static str, cx: ServiceContext) {
     tracing::info!("{label} at {}", bound.url());
     bound.serve_until(async move { cx.stopping().await }).await;
-    Ok(())
 }
 
 /// A runtime with one thread of its own: jobs that block every thread of their runtime must delay no health check, because a
@@ -104,7 +153,7 @@ impl OwnRuntime {
     }
 
     /// Runs `work`, which ends with this future.
-    async fn run<T: Send + 'static>(self, work: impl Future<Output = T> + Send + 'static) -> Result<T, BoxError> {
+    async fn run<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> Result<T, BoxError> {
         let Some(runtime) = &self.0 else { return Err("the runtime has ended".into()) };
         Ok(AbortOnDropHandle::new(runtime.spawn(work.with_current_subscriber())).await?)
     }
@@ -124,9 +173,10 @@ impl Service for DashboardService {
         "dashboard"
     }
 
-    // Not when the service is made: until the server starts, the program may install a recorder of its own.
-    fn before_start(&mut self) {
-        metrics::install();
+    // The first tasks are in the metrics, because a dashboard that listens has installed its recorder. A program installs a recorder of
+    // its own before the server starts.
+    fn before_start<'a>(&'a mut self, cx: &'a ServiceContext) -> BoxFuture<'a, Result<(), BoxError>> {
+        Box::pin(self.listen(cx))
     }
 
     fn run(self: Box<Self>, cx: ServiceContext) -> BoxFuture<'static, Result<(), BoxError>> {
@@ -148,11 +198,12 @@ inventory::submit! {
 }
 
 fn make(flags: &Flags) -> Option<Box<dyn Service>> {
-    let given = |name: &str, variable| match flags.value(name) {
-        Some(value) => Ok(Some(value.to_owned())),
-        None => environment::text(variable),
+    let given = |name: &str, flag, variable| match flags.value(name) {
+        Some(value) => Ok(Some(Address { text: value.to_owned(), setting: flag })),
+        None => environment::text(variable).map(|text| text.map(|text| Address { text, setting: variable })),
     };
-    let (address, metrics) = (given("dashboard", DASHBOARD), given("metrics", METRICS));
+    let address = given("dashboard", "--dashboard", DASHBOARD);
+    let metrics = given("metrics", "--metrics", METRICS);
     let (has_pages, has_metrics) = (!matches!(address, Ok(None)), !matches!(metrics, Ok(None)));
     for (name, needs, has_effect) in [
         ("dashboard-read-only", "`--dashboard`", has_pages),
@@ -163,7 +214,7 @@ fn make(flags: &Flags) -> Option<Box<dyn Service>> {
             tracing::warn!("`--{name}` has no effect without {needs}");
         }
     }
-    // This function has no error: a variable that cannot be read fails the service when it starts.
+    // This function has no error: a variable that cannot be read fails the start of the service.
     let (address, metrics, addresses) = match (address, metrics) {
         (Ok(None), Ok(None)) => return None,
         (Ok(address), Ok(metrics)) => (address, metrics, Ok(())),
@@ -178,9 +229,11 @@ fn make(flags: &Flags) -> Option<Box<dyn Service>> {
             hosts.into_iter().fold(dashboard.from_env()?, Dashboard::allow_host).host_flag("--dashboard-host");
         Ok(if read_only { dashboard.read_only(true) } else { dashboard })
     };
-    let metrics_of_queues =
+    let mut service = DashboardService::new(address, metrics);
+    service.configure = Box::new(configure);
+    service.metrics_of_queues =
         has_metrics && (flags.is_set("metrics-queues") || environment::flag(METRICS_QUEUES).unwrap_or(false));
-    Some(Box::new(DashboardService { address, metrics, metrics_of_queues, configure: Box::new(configure) }))
+    Some(Box::new(service))
 }
 
 /// Returns the flags of the worker. `OF_DASHBOARD` of asynq-runtime names each of them, for programs without this crate.

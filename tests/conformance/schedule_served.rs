@@ -48,9 +48,12 @@ pub(super) async fn start(t: &Fixture, service: SchedulerService) -> Running {
 }
 
 async fn start_on(broker: Arc<dyn Broker>, service: SchedulerService) -> Running {
+    built(broker, service).await.start().await.unwrap()
+}
+
+async fn built(broker: Arc<dyn Broker>, service: SchedulerService) -> Server {
     let server = Server::builder("nothing://is-connected").broker(broker);
-    let server = server.registry(Registry::from_descriptors([]).unwrap()).service(service);
-    server.build().await.unwrap().start().await.unwrap()
+    server.registry(Registry::from_descriptors([]).unwrap()).service(service).build().await.unwrap()
 }
 
 /// The tasks of all ticks, which stay pending.
@@ -356,7 +359,7 @@ async fn a_program_that_only_schedules_needs_no_job_and_takes_nothing_from_any_q
 }
 
 #[tokio::test]
-async fn an_entry_that_cannot_be_stops_the_server_with_the_reason() {
+async fn a_server_with_an_entry_that_cannot_be_does_not_start_and_says_why() {
     let (t, _log) = (Fixture::real_time().await, Log::keep());
     let unknown = Periodic::new(CronSpec::parse("@daily").unwrap(), RawTask::new("reprot", "")).unwrap();
     let twice = || entry("report", "@daily");
@@ -375,9 +378,7 @@ async fn an_entry_that_cannot_be_stops_the_server_with_the_reason() {
         (scheduler("shop", 1, [unknown]), "no job `reprot` in this program; register it, or say `foreign()`"),
         (scheduler("shop", 1, [twice(), twice()]), "`report` is scheduled twice under the same key"),
     ] {
-        let running = start(&t, service).await;
-        soon(running.failed()).await;
-        let error = running.shutdown().await.unwrap_err();
+        let error = soon(built(t.another_broker().await, service).await.start()).await.unwrap_err();
         let reason_text =
             format!("{error} {}", std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default());
         assert!(reason_text.contains(reason), "{reason_text}");

@@ -16,10 +16,10 @@ use crate::{
 
 const JOB: (&str, &str) = ("type", "record");
 
-/// A worker of two slots whose jobs do not end while the file `hold` exists. Its dashboard is made when two of them run.
+/// A worker of two slots whose jobs do not end while the file `hold` exists.
 fn worker(stage: &Stage, folder: &Path) -> Worker {
     let mut command = stage.program(env!("CARGO_BIN_EXE_everyday"));
-    command.args(["--concurrency", "2"]).env("LATE_DASHBOARD", "1");
+    command.args(["--concurrency", "2", "--dashboard", "127.0.0.1:0"]);
     command.env("JOURNAL", folder.join("journal")).env("HOLD", folder.join("hold"));
     Worker::start(command)
 }
@@ -44,7 +44,7 @@ fn count(families: &Families, name: &str) -> Option<f64> {
 }
 
 on_both_brokers! {
-    /// They may run for hours, and begin before the port is open.
+    /// They may run for hours, and begin before anybody asks.
     async fn tasks_that_wait_for_a_worker_when_it_starts_are_counted_like_all_others(stage: &Stage) {
         let (client, folder) = (stage.client().await, TempDir::new().unwrap());
         let hold = folder.path().join("hold");

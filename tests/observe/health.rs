@@ -151,6 +151,22 @@ async fn a_service_exports_the_numbers_of_queues_where_it_is_told_to() {
 }
 
 #[tokio::test]
+async fn a_server_whose_dashboard_or_metrics_cannot_listen_does_not_start() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    for (dashboard, setting) in [
+        (asynq_dashboard::service(&address), "asynq_dashboard::service"),
+        (asynq_dashboard::service("127.0.0.1:0").metrics(&address), "DashboardService::metrics"),
+    ] {
+        let server = Server::builder("sqlite::memory:").registry(Registry::from_descriptors([]).unwrap());
+        let server = server.handle("x", |_: RawTask| async { Ok::<(), JobError>(()) }).service(dashboard);
+        let error = server.build().await.unwrap().start().await.unwrap_err().to_string();
+        let expected = format!("service `dashboard` failed: {setting}: cannot listen at {address}: ");
+        assert!(error.starts_with(&expected) && error.ends_with("has the port: write another port"), "{error}");
+    }
+}
+
+#[tokio::test]
 async fn readiness_goes_with_the_broker_and_comes_back_and_the_process_lives_on() {
     let mut redis = RedisServer::start(Persistence::None);
     let client = Client::connect(&redis.url()).await.unwrap();

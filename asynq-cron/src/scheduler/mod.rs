@@ -37,15 +37,9 @@ pub(crate) struct Settings {
 }
 
 /// Schedules until the server stops.
-pub(crate) async fn run(
-    settings: Settings,
-    fixed: Vec<Periodic>,
-    provider: Option<Provider>,
-    cx: ServiceContext,
-) -> Result<(), PeriodicError> {
-    let fixed = checked(fixed, cx.registry())?;
+pub(crate) async fn run(settings: Settings, fixed: Vec<Arc<Periodic>>, provider: Option<Provider>, cx: ServiceContext) {
     if fixed.is_empty() && provider.is_none() {
-        return Ok(());
+        return;
     }
     let broker = Arc::clone(cx.client().broker());
     let name = cx.new_name();
@@ -71,11 +65,10 @@ pub(crate) async fn run(
     if timeout(CLEANUP_TIMEOUT, cleanup).await.is_err() {
         tracing::debug!("the broker did not confirm that this scheduler stops");
     }
-    Ok(())
 }
 
 /// Checks each entry, and that none comes twice.
-fn checked(entries: Vec<Periodic>, registry: &Registry) -> Result<Vec<Arc<Periodic>>, PeriodicError> {
+pub(crate) fn checked(entries: Vec<Periodic>, registry: &Registry) -> Result<Vec<Arc<Periodic>>, PeriodicError> {
     let mut known: HashMap<EntryId, Arc<Periodic>> = HashMap::new();
     let mut checked = Vec::with_capacity(entries.len());
     for entry in entries {

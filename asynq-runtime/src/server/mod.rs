@@ -14,7 +14,7 @@
 //!   aggregator ── the tasks of a ripe group → one task
 //! ```
 //!
-//! Start order: heartbeat, lease, settler, queue patterns, health check, subscriber, recoverer, forwarder, fetcher, janitor,
+//! Start order: [`Service::before_start`] of the services, heartbeat, lease, settler, queue patterns, health check, subscriber, recoverer, forwarder, fetcher, janitor,
 //! warnings, aggregator, services. Stop order: services are asked to stop; fetcher, forwarder, recoverer and janitor end; jobs
 //! drain; the outbox empties; the aggregator releases its sets; the server leaves; and the rest ends with the thread. The fetcher
 //! runs where its broker answers faster ([`Consume::dequeues_beside_jobs`](crate::broker::Consume::dequeues_beside_jobs)).
@@ -203,8 +203,8 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// A hook `before_start` failed, a service panicked before the start, the broker does not let the server join, or there is
-    /// no tokio runtime with timers and I/O here.
+    /// A hook `before_start` failed, a service cannot start ([`Service::before_start`]), the broker does not let the server join, or
+    /// there is no tokio runtime with timers and I/O here.
     pub async fn start(self) -> Result<Running, ServerError> {
         let jobs = runtime::Handle::try_current().map_err(|_| ServerError::NoRuntime)?;
         // A runtime without timers would fail every single attempt, and one without I/O each connection that is made there. Both panic.
@@ -219,10 +219,16 @@ impl Server {
         let Parts { broker, config, executor, aggregations, layers, mut lifecycle_hooks, mut services } = self.parts;
         let client = Client::new(Arc::clone(&broker));
         lifecycle_hooks.start(&client).await?;
-        service::before_start(&mut services)?;
+        let service_context = ServiceContext {
+            client,
+            registry: executor.registry().clone(),
+            stopping: executor.closing().clone(),
+            jobs: jobs.clone(),
+        };
+        service::before_start(&mut services, &service_context).await?;
 
         let queues = ServedQueues::new(config.queues.clone(), config.strict);
-        let (started, registry) = (broker.now(), executor.registry().clone());
+        let started = broker.now();
         let (joined, introduced) = (Arc::clone(&broker), config.clone());
         let join = async move {
             let name = identity::new_name();
@@ -243,7 +249,7 @@ impl Server {
             closing: executor.closing().clone(),
             executor,
             aggregations,
-            jobs: jobs.clone(),
+            jobs,
             outbox: Outbox::default(),
             signals: Signals::default(),
             started,
@@ -280,7 +286,6 @@ impl Server {
             heartbeat_runtime.tend("aggregator", &context, &never, aggregator::run);
         }
 
-        let service_context = ServiceContext { client, registry, stopping: closing, jobs };
         let services =
             Services::start(services, service_context, heartbeat_runtime.runtime(), context.services_ended.clone());
         Ok(Running {

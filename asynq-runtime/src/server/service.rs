@@ -19,7 +19,7 @@ use crate::{
     censor::usage_without_passwords,
     client::Client,
     job::{BoxError, BoxFuture, Registry, SharedError},
-    panics::{Caught, catch},
+    panics::Caught,
 };
 
 /// Work beside the jobs that lasts as long as the server. A service runs on the runtime of the jobs, unless it asks for the
@@ -40,9 +40,11 @@ pub trait Service: Send + 'static {
         false
     }
 
-    /// Runs once before the server takes its first task, after its hooks `before_start`, to install a recorder that must not miss an
-    /// event, for example. Must not block. Default: does nothing.
-    fn before_start(&mut self) {}
+    /// Runs once before the server takes its first task, after its hooks `before_start`. An error, such as a port that is taken, ends the
+    /// start: a mistake that shows only in [`run`](Self::run) interrupts tasks that have begun meanwhile. Default: does nothing.
+    fn before_start<'a>(&'a mut self, _cx: &'a ServiceContext) -> BoxFuture<'a, Result<(), BoxError>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
 
     /// Works until the context says that the server is stopping. An error stops the server; an early end without an error does
     /// not.
@@ -180,13 +182,19 @@ type Failure = (&'static str, SharedError);
 ///
 /// # Errors
 ///
-/// The first panic: the server does not start.
-pub(super) fn before_start(services: &mut [Box<dyn Service>]) -> Result<(), ServerError> {
-    services.iter_mut().try_for_each(|service| {
+/// The first service that failed or panicked: the server does not start.
+pub(super) async fn before_start(
+    services: &mut [Box<dyn Service>],
+    context: &ServiceContext,
+) -> Result<(), ServerError> {
+    for service in services {
         let name = service.name();
-        catch(|| service.before_start())
-            .map_err(|panic| ServerError::Service { name, source: BoxError::from(panic).into() })
-    })
+        // Making the future may panic as well.
+        let ended = Caught::new(async { service.before_start(context).await }).await;
+        let ended = ended.unwrap_or_else(|panic| Err(panic.into()));
+        ended.map_err(|error| ServerError::Service { name, source: error.into() })?;
+    }
+    Ok(())
 }
 
 impl Services {

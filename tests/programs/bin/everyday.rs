@@ -1,7 +1,6 @@
 //! A program as companies run it: `main!` with the dashboard, and defaults for everything else. The incidents choose its jobs,
 //! and set variables besides `ASYNQ_…`: `JOURNAL`, `TICKS` and `HOLD` name the files of its jobs, `SCHEDULE` is its cron
-//! expression, with `HANGING_PROVIDER` the provider of further periodic jobs answers once, and then never again, and with
-//! `LATE_DASHBOARD` its dashboard is made when two jobs run.
+//! expression, and with `HANGING_PROVIDER` the provider of further periodic jobs answers once, and then never again.
 
 use std::{
     path::PathBuf,
@@ -10,12 +9,10 @@ use std::{
 };
 
 use asynq_cron::{CronSpec, Missed, Periodic, SchedulerService};
-use asynq_dashboard::DashboardService;
 use asynq_runtime::{App, BoxError};
 use asynq_tests::{
-    eventually_blocking,
     jobs::{Parcel, Poison, Record, Trial},
-    journal::{History, Journal},
+    journal::Journal,
     unruly::{GivenUp, Hog, NeverReturns, Tock},
 };
 
@@ -25,23 +22,11 @@ async fn setup(mut app: App) -> Result<App, BoxError> {
         let scheduler = scheduler(&spec)?;
         app = app.server(|server| server.service(scheduler));
     }
-    if std::env::var_os("LATE_DASHBOARD").is_some() {
-        let dashboard = late_dashboard(journal.clone());
-        app = app.server(|server| server.service(dashboard));
-    }
     let app = app.server(|server| {
         let server = server.register::<Record>().register::<Parcel>().register::<Poison>().register::<Trial>();
         server.register::<NeverReturns>().register::<GivenUp>().register::<Hog>().register::<Tock>()
     });
     Ok(app.state(Journal::open(&journal)?))
-}
-
-fn late_dashboard(journal: PathBuf) -> DashboardService {
-    let run = move || (History::read(&journal).starts().len() == 2).then_some(());
-    asynq_dashboard::service("127.0.0.1:0").configure(|dashboard| {
-        tokio::task::block_in_place(|| eventually_blocking("two jobs run", run));
-        dashboard
-    })
 }
 
 fn scheduler(spec: &str) -> Result<SchedulerService, BoxError> {

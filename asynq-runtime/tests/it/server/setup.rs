@@ -6,7 +6,7 @@ use std::{
 };
 
 use asynq_runtime::{
-    BoxError, Client, Registry, Server, State,
+    BoxError, Client, Registry, Server, State, TaskState,
     broker::{
         Broker, ServerName,
         sqlite::{SqliteBroker, SqliteOptions},
@@ -22,7 +22,7 @@ use tokio::{
     sync::{mpsc, oneshot},
 };
 
-use super::{Log, flaky::Flaky, logged, memory, server, soon, start};
+use super::{Log, flaky::Flaky, ids, logged, memory, server, soon, start};
 
 struct Mailer;
 
@@ -274,8 +274,9 @@ impl Service for Panics {
         "panics"
     }
 
-    fn before_start(&mut self) {
+    fn before_start<'a>(&'a mut self, _: &'a ServiceContext) -> BoxFuture<'a, Result<(), BoxError>> {
         assert!(!self.before_start, "before the server starts");
+        Box::pin(async { Ok(()) })
     }
 
     fn run(self: Box<Self>, _: ServiceContext) -> BoxFuture<'static, Result<(), BoxError>> {
@@ -291,6 +292,34 @@ async fn a_service_that_panics_before_it_is_polled_is_named() {
         let error = soon(server.run()).await.unwrap_err().to_string();
         assert!(error.contains("service `panics` failed") && error.contains(message), "{error}");
     }
+}
+
+struct Refuses;
+
+impl Service for Refuses {
+    fn name(&self) -> &'static str {
+        "refuses"
+    }
+
+    fn before_start<'a>(&'a mut self, _: &'a ServiceContext) -> BoxFuture<'a, Result<(), BoxError>> {
+        Box::pin(async { Err(InUse.into()) })
+    }
+
+    fn run(self: Box<Self>, _: ServiceContext) -> BoxFuture<'static, Result<(), BoxError>> {
+        panic!("the server does not start")
+    }
+}
+
+#[tokio::test]
+async fn a_server_with_a_service_that_cannot_start_joins_no_broker_and_takes_no_task() {
+    let broker = memory().await;
+    named::job("waits").task_id("waits").enqueue(&Client::new(broker.clone())).await.unwrap();
+    let (builder, _log) = server::<(named,)>(&broker);
+    let error = soon(builder.service(Refuses).build().await.unwrap().start()).await.unwrap_err();
+    assert_eq!(error.to_string(), "service `refuses` failed: address in use");
+    assert!(std::error::Error::source(&error).is_some_and(|cause| cause.is::<InUse>()));
+    assert_eq!(ids(&broker, TaskState::Pending).await, ["waits"]);
+    assert!(broker.servers().await.unwrap().is_empty());
 }
 
 #[tokio::test]
