@@ -1,9 +1,9 @@
 //! Why a dashboard cannot be served, and how to correct the settings.
 
-use std::{io, net::IpAddr};
+use std::{fmt, io, net::IpAddr};
 
 /// A dashboard that cannot be served.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum DashboardError {
     /// Other machines could reach the dashboard, and no login is set.
@@ -77,6 +77,13 @@ pub enum DashboardError {
         /// The reason.
         reason: String,
     },
+}
+
+// A `main` that returns an error prints its `Debug`.
+impl fmt::Debug for DashboardError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 fn remedy(source: &io::Error) -> &'static str {

@@ -102,6 +102,17 @@ macro_rules! partial_debug {
     };
 }
 
+/// Implements `Debug` of an error as its text and those of its causes: a `main` that returns an error prints its `Debug`.
+macro_rules! debug_as_text {
+    ($error:ident) => {
+        impl std::fmt::Debug for $error {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(&crate::job::with_causes(self))
+            }
+        }
+    };
+}
+
 pub mod app;
 pub mod broker;
 mod censor;

@@ -1,5 +1,7 @@
 //! The reasons why a periodic entry is refused.
 
+use std::fmt;
+
 use asynq_runtime::{
     EnqueueError,
     broker::{BrokerError, Refused},
@@ -8,7 +10,7 @@ use asynq_runtime::{
 use crate::SpecError;
 
 /// The reason why a periodic entry cannot be used or run.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum PeriodicError {
     /// The schedule is not valid.
@@ -56,6 +58,13 @@ pub enum PeriodicError {
         /// The name.
         job: String,
     },
+}
+
+// A `main` that returns an error prints its `Debug`.
+impl fmt::Debug for PeriodicError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 impl PeriodicError {

@@ -105,15 +105,7 @@ impl fmt::Display for BrokerError {
     }
 }
 
-impl fmt::Debug for BrokerError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BrokerError")
-            .field("kind", &self.inner.kind)
-            .field("message", &self.inner.message)
-            .field("source", &self.inner.source)
-            .finish()
-    }
-}
+debug_as_text!(BrokerError);
 
 impl Error for BrokerError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {

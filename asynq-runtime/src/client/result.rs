@@ -15,7 +15,7 @@ use crate::{
 pub(crate) type Value<J> = <<J as Job>::Output as IntoJobResult>::Value;
 
 /// Why there is no result to read.
-#[derive(Debug, Clone, thiserror::Error)]
+#[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum ResultError {
     /// The queue has no such task: the id or the queue is wrong, or the task succeeded and is not kept (any longer).
@@ -98,6 +98,8 @@ pub enum ResultError {
     #[error(transparent)]
     Broker(#[from] BrokerError),
 }
+
+debug_as_text!(ResultError);
 
 impl ResultError {
     /// Returns whether the same call may succeed later without a repair: the task waits or runs, or the broker did not answer.

@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// A request to an [`Inspector`](super::Inspector) that failed. Nothing was changed, except where a variant says so.
-#[derive(Debug, Clone, thiserror::Error)]
+#[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum InspectError {
     /// The queue does not exist.
@@ -212,6 +212,8 @@ pub enum InspectError {
     #[error(transparent)]
     Broker(#[from] BrokerError),
 }
+
+debug_as_text!(InspectError);
 
 impl InspectError {
     /// Returns whether the queue or the task does not exist.

@@ -8,7 +8,7 @@ use crate::{
 
 /// A task that was not enqueued. Nothing of the task is stored, unless [`is_ambiguous`](Self::is_ambiguous) says that this is
 /// not known.
-#[derive(Debug, Clone, thiserror::Error)]
+#[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum EnqueueError {
     /// The arguments cannot be encoded.
@@ -69,6 +69,8 @@ pub enum EnqueueError {
     #[error(transparent)]
     Broker(#[from] BrokerError),
 }
+
+debug_as_text!(EnqueueError);
 
 impl EnqueueError {
     /// Returns whether the task, or one equal to it, is stored already: a taken id or a held unique lock.

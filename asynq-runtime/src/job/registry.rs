@@ -31,7 +31,7 @@ struct Jobs {
 }
 
 /// A set of jobs that cannot be served, with the reason.
-#[derive(Debug, Clone, thiserror::Error)]
+#[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum RegistryError {
     /// Two jobs have one name or alias.
@@ -110,6 +110,8 @@ pub enum RegistryError {
     )]
     NoJobs,
 }
+
+debug_as_text!(RegistryError);
 
 struct JobPair<'a>(&'a JobDescriptor, &'a JobDescriptor);
 

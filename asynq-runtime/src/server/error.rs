@@ -7,7 +7,7 @@ use crate::{
 };
 
 /// Why a server cannot be built or started, or had to stop. No text carries a password.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum ServerError {
     /// The jobs cannot be served: none, two of one name, or a state is missing.
@@ -73,8 +73,29 @@ pub enum ServerError {
     Gone,
 }
 
+debug_as_text!(ServerError);
+
 impl ServerError {
     pub(super) fn option(option: &'static str, reason: impl ToString) -> Self {
         Self::Option { option, reason: reason.to_string() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::broker::BrokerErrorKind;
+
+    /// A `main` that returns an error prints its `Debug`.
+    #[test]
+    fn the_debug_of_an_error_is_its_text_with_its_causes() {
+        let error = ServerError::from(RegistryError::NoJobs);
+        assert_eq!(format!("{error:?}"), error.to_string());
+        let error = BrokerError::with_source(BrokerErrorKind::Denied, "the login is refused", "WRONGPASS");
+        assert_eq!(format!("{error:?}"), "the login is refused: WRONGPASS");
+        assert_eq!(
+            format!("{:?}", ServerError::from(error)),
+            "the broker cannot be used: the login is refused: WRONGPASS"
+        );
     }
 }

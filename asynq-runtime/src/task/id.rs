@@ -5,12 +5,14 @@ use std::{borrow::Borrow, fmt, str::FromStr, sync::Arc};
 use asynq_grammar::{NameError, names};
 
 /// A name that was refused, with the reason.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{name:?} cannot be used: {reason}")]
 pub struct InvalidName {
     name: String,
     reason: String,
 }
+
+debug_as_text!(InvalidName);
 
 impl InvalidName {
     fn new(name: &str, error: &NameError) -> Self {

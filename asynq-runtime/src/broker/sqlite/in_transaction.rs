@@ -22,7 +22,7 @@ use super::{
 const STATEMENTS: usize = 128;
 
 /// Why a task did not join a transaction. The transaction has nothing of the task and keeps its earlier changes.
-#[derive(Debug, Clone, thiserror::Error)]
+#[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum TransactionError {
     /// The client's tasks are not in SQLite.
@@ -57,6 +57,8 @@ pub enum TransactionError {
     #[error(transparent)]
     Broker(#[from] BrokerError),
 }
+
+debug_as_text!(TransactionError);
 
 /// A task as a row of the view `enqueue`, with the statement that stores it.
 #[derive(Debug)]
