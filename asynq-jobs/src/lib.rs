@@ -43,6 +43,9 @@ pub use asynq_macros::facade_job as job;
 #[cfg(feature = "cron")]
 #[doc(inline)]
 pub use asynq_macros::facade_periodic as periodic;
+#[cfg(not(feature = "cron"))]
+#[doc(hidden)]
+pub use asynq_macros::facade_periodic_without_cron as periodic;
 pub use asynq_runtime::*;
 
 /// Periodic jobs: everything of [`asynq_cron`], with the [`periodic`](macro@periodic) of this crate.
@@ -75,9 +78,7 @@ pub mod cron {
 pub mod prelude {
     pub use asynq_runtime::prelude::*;
 
-    pub use crate::job;
-    #[cfg(feature = "cron")]
-    pub use crate::periodic;
+    pub use crate::{job, periodic};
     #[cfg(feature = "cron")]
     pub use asynq_cron::prelude::*;
 }

@@ -116,3 +116,15 @@ pub fn facade_job(options: TokenStream, item: TokenStream) -> TokenStream {
 pub fn facade_periodic(options: TokenStream, item: TokenStream) -> TokenStream {
     job::expand(job::Attribute::Periodic, paths::Home::Facade, options.into(), item.into()).into()
 }
+
+/// [`#[periodic]`](macro@periodic) of the facade without its feature `cron`.
+#[doc(hidden)]
+#[proc_macro_attribute]
+pub fn facade_periodic_without_cron(_: TokenStream, _: TokenStream) -> TokenStream {
+    quote::quote! {
+        ::core::compile_error!(
+            "`#[periodic]` comes with the feature `cron`, which is on by default: in Cargo.toml write `features = [\"cron\"]` for asynq-jobs"
+        );
+    }
+    .into()
+}

@@ -32,6 +32,21 @@ mod set_up;
 #[cfg(feature = "main")]
 mod table;
 
+/// Says that `main!` needs its feature, where the compiler would look for a function of that name.
+#[cfg(not(feature = "main"))]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! main {
+    ($($all:tt)*) => {
+        ::core::compile_error!(
+            "`main!` comes with the feature `main`, which is on by default: in Cargo.toml write `features = [\"main\"]` for \
+             asynq-runtime or asynq-jobs, or a `main` of your own with `Server::builder`"
+        );
+
+        fn main() {}
+    };
+}
+
 use std::{sync::OnceLock, time::Duration};
 
 use parking_lot::Mutex;
