@@ -80,7 +80,7 @@ pub(super) fn reopen_writer(file: &Path) -> rusqlite::Result<Connection> {
 
 /// Refuses a connection that cannot write. While a file system is read-only, SQLite opens a file for reading alone instead, and the
 /// connection stays so.
-fn refuse_read_only(connection: &Connection) -> rusqlite::Result<()> {
+pub(super) fn refuse_read_only(connection: &Connection) -> rusqlite::Result<()> {
     match connection.is_readonly("main")? {
         true => Err(SqliteFailure(ffi::Error::new(ffi::SQLITE_READONLY), None)),
         false => Ok(()),

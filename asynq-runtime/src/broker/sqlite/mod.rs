@@ -288,9 +288,7 @@ fn set_up(location: &Location, options: &SqliteOptions) -> Result<(Store, Writer
     let file = open::look(file, location)?;
     let place = file.display().to_string();
     let mut connection = connection::open_untouched(&file).map_err(|error| translate(error, &place))?;
-    if connection.is_readonly("main").map_err(|error| translate(error, &place))? {
-        return Err(BrokerError::new(BrokerErrorKind::Denied, format!("{place} is read-only for this program")));
-    }
+    connection::refuse_read_only(&connection).map_err(|error| translate(error, &place))?;
     let names = migrate::settle_in(&mut connection, location.shared, &place, connection::make_writer)?;
     let broken = |error: io::Error| translate_io(error, &file);
     // A copy made by VACUUM INTO is not in WAL mode before, and SQLite creates the log at the first look into the file.
