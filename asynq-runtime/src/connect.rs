@@ -77,6 +77,8 @@ pub(crate) fn missing_file(_url: &str) -> Option<PathBuf> {
 /// As [`connect`], or there is no such file.
 pub(crate) async fn connect_existing(url: &str) -> Result<Arc<dyn Broker>, BrokerError> {
     if let Some(file) = missing_file(url) {
+        // The mistake behind a relative path is the folder.
+        let file = std::path::absolute(&file).unwrap_or(file);
         return Err(BrokerError::new(
             BrokerErrorKind::Config,
             format!(

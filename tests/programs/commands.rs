@@ -81,14 +81,14 @@ fn tasks_do_not_go_to_a_new_file_where_the_set_up_may_name_another_broker() {
             &enqueue[..],
             "--url: the set-up of this program may name a broker, and is not run here; start the worker once",
         ),
-        (&["stats"], "there is no SQLite file \"asynq.db\": name the broker by ASYNQ_URL (or --url of a command)"),
+        (&["stats"], "/asynq.db\": name the broker by ASYNQ_URL (or --url of a command)"),
     ] {
         let error = error_line(&ask(MISFIT, args));
         assert!(error.contains(expected), "{error}");
         assert!(!folder.path().join("asynq.db").exists(), "{args:?}");
     }
     let error = error_line(&ask(ONE, &["stats"]));
-    assert!(error.contains("there is no SQLite file"), "looking makes no file: {error}");
+    assert!(error.contains("there is no SQLite file \"/"), "looking makes no file: {error}");
     good(&ask(MISFIT, &["--url", "sqlite://asynq.db", "enqueue", "picky", "\"password\""]));
     let printed = good(&ask(MISFIT, &enqueue));
     assert!(printed.contains(" is pending in default on sqlite://") && printed.ends_with("asynq.db\n"), "{printed}");

@@ -160,6 +160,7 @@ impl SqliteBroker {
             return Err(BrokerError::new(BrokerErrorKind::Config, "call_timeout and lease must be more than zero"));
         }
         let place = location.file.as_deref().map_or_else(|| ":memory:".to_owned(), |file| file.display().to_string());
+        let is_new = location.file.as_deref().is_some_and(|file| matches!(file.try_exists(), Ok(false)));
         let (send, opened) = oneshot::channel();
         let thread_options = options.clone();
         thread::Builder::new()
@@ -195,6 +196,10 @@ impl SqliteBroker {
                 ));
             }
         };
+        // Two programs in two folders have two files by one relative path.
+        if is_new && let Some(file) = &store.common.file {
+            tracing::info!(file = %file.display(), "made a new SQLite file");
+        }
         Ok(Self {
             store: Arc::new(store),
             tokens: Tokens::new(),

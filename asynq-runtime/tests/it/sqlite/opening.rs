@@ -9,7 +9,7 @@ use std::{
 
 use asynq_runtime::broker::{BrokerErrorKind, Inspect as _, Quarantined};
 
-use asynq_test_support::{eventually, soon};
+use asynq_test_support::{Log, eventually, soon};
 
 use super::*;
 
@@ -120,6 +120,17 @@ async fn a_missing_folder_and_a_folder_are_distinguished() {
     let (kind, text) = refusal(&folder.path().join("plain/jobs.db")).await;
     assert_eq!(kind, BrokerErrorKind::Config);
     assert!(text.contains("is not a folder"), "{text}");
+}
+
+#[tokio::test]
+async fn a_new_file_is_logged_with_its_whole_path() {
+    let (folder, log) = (tempfile::tempdir().unwrap(), Log::keep());
+    let file = folder.path().canonicalize().unwrap().join("jobs.db");
+    for _ in 0..2 {
+        open(&file).await.close().await;
+    }
+    let made = format!("made a new SQLite file file={}", file.display());
+    assert_eq!(log.with("made a new SQLite file"), [made]);
 }
 
 /// Makes permissions hold for this thread, and for the threads that it starts, if these are the superuser's.
