@@ -98,6 +98,13 @@ pub(crate) async fn connect_existing(url: &str) -> Result<Arc<dyn Broker>, Broke
 pub(crate) async fn connect_on(thread: Option<Thread>, url: &str) -> Result<Arc<dyn Broker>, BrokerError> {
     #[cfg(not(feature = "redis"))]
     let _ = thread;
+    if tokio::runtime::Handle::try_current().is_err() {
+        return Err(BrokerError::new(
+            BrokerErrorKind::Config,
+            "a client needs a tokio runtime: connect inside one, such as that of `#[tokio::main]`; a program without async keeps one \
+             `tokio::runtime::Runtime` and calls its `block_on` for each call of the client",
+        ));
+    }
     let scheme = url.split(':').next().unwrap_or_default();
     match scheme {
         #[cfg(feature = "sqlite")]

@@ -64,11 +64,13 @@ impl Client {
     pub const MAX_PAYLOAD_LIMIT: usize = 64 * 1024 * 1024;
 
     /// Connects to the broker at `url`, such as `redis://127.0.0.1:6379` or `sqlite://asynq.db`. The forms of URLs and their
-    /// parameters are listed at `RedisBroker::connect` and `SqliteBroker::open` in [`broker`](crate::broker).
+    /// parameters are listed at `RedisBroker::connect` and `SqliteBroker::open` in [`broker`](crate::broker). A client outlives the
+    /// runtime that connected it, and works in any other one.
     ///
     /// # Errors
     ///
-    /// The URL cannot be used, or the broker is not reachable or refuses the password. The text never shows a password.
+    /// The URL cannot be used, the broker is not reachable or refuses the password, or there is no tokio runtime here. The text never
+    /// shows a password.
     pub async fn connect(url: &str) -> Result<Self, BrokerError> {
         Ok(Self::new(connect::connect(url).await?))
     }

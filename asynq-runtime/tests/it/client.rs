@@ -2,6 +2,7 @@
 
 use asynq_runtime::{Client, EnqueueError, RawTask, TaskId, TaskState, job::PreparedTask, prelude::*};
 use chrono::SubsecRound as _;
+use futures_util::FutureExt as _;
 
 #[job(queue = "mails", unique = "1h")]
 async fn mail(to: String) -> JobResult {
@@ -79,6 +80,13 @@ async fn an_answer_says_state_queue_and_when() {
     assert!(now + delay <= due && due <= client.broker().now() + delay, "{due}");
     let task = mail::enqueue_at(&client, now - chrono::TimeDelta::hours(1), "bob").await.unwrap();
     assert_eq!(task.state, TaskState::Pending, "a time in the past means now");
+}
+
+#[test]
+fn a_client_that_finds_no_runtime_says_what_it_needs() {
+    let error = Client::connect("sqlite::memory:").now_or_never().and_then(Result::err);
+    let error = error.map(|error| error.to_string());
+    assert!(error.as_deref().is_some_and(|error| error.contains("`block_on`")), "{error:?}");
 }
 
 #[tokio::test]
