@@ -53,6 +53,17 @@ fn each_verdict_names_its_remedy() {
         line,
         "UNSAFE  add_required {to: str, n: u32}: needs a default: write #[serde(default)] on `from`, or make it an Option"
     );
+    for (codec, job) in [("postcard", "rename"), ("json", "rename_json")] {
+        let (_, line, verdict) = find("an argument is renamed", codec);
+        assert_eq!(verdict, Verdict::NeedsAlias { field: "recipient".into(), earlier: "to".into() });
+        assert_eq!(
+            line,
+            format!(
+                "UNSAFE  {job} {{to: str, n: u32}}: looks like a rename of `to` to `recipient`: write #[serde(alias = \"to\")] on \
+                 `recipient`; a default is for a new one, and loses `to`"
+            )
+        );
+    }
     let (_, line, verdict) = find("an integer becomes narrower than its value", "json");
     assert!(matches!(verdict, Verdict::NeedsUpgrade(_)) && line.contains("#[job(upgrade = from_v1)]"), "{line}");
 }

@@ -40,6 +40,14 @@ pub enum Verdict {
     UnservedQueue(String),
     /// The tasks keep waiting, because this argument or field is new and has no default.
     NeedsDefault(String),
+    /// The tasks keep waiting, because this argument or field is new and has no default; one of the same shape is gone, so that
+    /// the new one may be that one under another name. A default would lose its values.
+    NeedsAlias {
+        /// The new argument or field.
+        field: String,
+        /// The one that is gone.
+        earlier: String,
+    },
     /// The tasks keep waiting, because not all of their values can be read, for this reason.
     NeedsUpgrade(String),
     /// The tasks keep waiting, because the job is gone; this new one takes the same arguments.
@@ -74,6 +82,13 @@ impl fmt::Display for LockFinding {
             }
             Verdict::NeedsDefault(field) => {
                 write!(f, ": needs a default: write #[serde(default)] on `{field}`, or make it an Option")
+            }
+            Verdict::NeedsAlias { field, earlier } => {
+                write!(
+                    f,
+                    ": looks like a rename of `{earlier}` to `{field}`: write #[serde(alias = \"{earlier}\")] on `{field}`; a default \
+                     is for a new one, and loses `{earlier}`"
+                )
             }
             Verdict::NeedsUpgrade(reason) => {
                 write!(
@@ -148,7 +163,10 @@ fn readable(shape: &LockedShape, document: &ShapeDocument, job: &JobDescriptor) 
             is_all_read &= answer == Answer::Taken;
             if let Answer::Refused(reason) = answer {
                 return match reason.contains("missing").then(|| quoted(&reason)).flatten() {
-                    Some(field) => Verdict::NeedsDefault(field),
+                    Some(field) => match document.earlier_name(&job.fingerprint().document, &field) {
+                        Some(earlier) => Verdict::NeedsAlias { earlier: earlier.to_owned(), field },
+                        None => Verdict::NeedsDefault(field),
+                    },
                     None => Verdict::NeedsUpgrade(reason),
                 };
             }

@@ -189,18 +189,32 @@ impl ShapeDocument {
     pub(super) fn secret_names(&self) -> Vec<&str> {
         let holds_secret = |node| self.holds_unnamed_secret(node, &mut vec![false; self.types.len()]);
         let mut names: Vec<&str> = self.argument.as_deref().filter(|_| holds_secret(&self.root)).into_iter().collect();
-        let fields = self.types.iter().flat_map(|form| match form {
+        names.extend(self.fields().filter(|field| holds_secret(&field.node)).flat_map(Field::names));
+        names
+    }
+
+    /// Returns the fields of all structs and of all variants.
+    fn fields(&self) -> impl Iterator<Item = &Field> {
+        let forms = self.types.iter().flat_map(|form| match form {
             Form::Enum(variants) => variants.iter().filter_map(|variant| variant.form.as_ref()).collect(),
             form => vec![form],
         });
-        for form in fields {
-            let Form::Struct(fields) = form else { continue };
-            for field in fields.iter().filter(|field| holds_secret(&field.node)) {
-                names.push(&field.name);
-                names.extend(field.aliases.iter().map(String::as_str));
-            }
-        }
-        names
+        let fields = forms.filter_map(|form| match form {
+            Form::Struct(fields) => Some(fields),
+            _ => None,
+        });
+        fields.flatten()
+    }
+
+    /// Returns the name of a field that `today` has no more, if its shape is that of the field `new` of `today`: it may be
+    /// the same one under an earlier name. Several arguments are the fields of a struct.
+    pub(super) fn earlier_name(&self, today: &Self, new: &str) -> Option<&str> {
+        let new = today.fields().find(|field| field.name == new)?;
+        let known: Vec<&str> = today.argument_names().chain(today.fields().flat_map(Field::names)).collect();
+        let part = |document: &Self, node: &Node| Self::new(node.clone(), document.types.clone());
+        let new = part(today, &new.node);
+        let mut gone = self.fields().filter(|field| !known.contains(&field.name.as_str()));
+        gone.find(|field| part(self, &field.node).is_same_shape(&new)).map(|field| field.name.as_str())
     }
 
     /// Returns whether a place has a secret that no field nearer to the secret names. `seen` marks the types that were looked
@@ -225,6 +239,13 @@ impl ShapeDocument {
     /// Returns whether payloads of both have the same shape.
     pub(super) fn is_same_shape(&self, other: &Self) -> bool {
         self.joined(other).is_some()
+    }
+}
+
+impl Field {
+    /// Returns the name of the field, and its earlier names.
+    fn names(&self) -> impl Iterator<Item = &str> {
+        std::iter::once(&self.name).chain(&self.aliases).map(String::as_str)
     }
 }
 
