@@ -123,7 +123,8 @@ fn unknown_tasks(queue: &QueueEvidence, findings: &mut Vec<Finding>) {
                 format!("tasks of type {type:?} with arguments of a shape that a worker did not know"),
                 "another version of the program enqueued them: a worker of ours requeues such a task for a day, then \
                  it is archived",
-                "run a worker of the version that knows the old shape, or give changed arguments a new job name",
+                "give what is new in the arguments a default, an alias or an upgrade (docs/changing-a-job.md; the error of such a \
+                 task names it), or run a worker of the version that knows the old shape",
             ),
         };
         let run_again = match archived {

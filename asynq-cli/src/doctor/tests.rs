@@ -218,6 +218,16 @@ fn all_archived_tasks_are_run_again_only_where_each_of_them_was_unknown() {
 }
 
 #[test]
+fn the_repair_of_an_unknown_shape_is_what_lets_its_tasks_run() {
+    let mut evidence = sound();
+    let counts = UnknownCounts { waiting: 1, archived: 0 };
+    evidence.queues[0].unknown.insert(("mail".into(), UnknownPart::Shape), counts);
+    let repair = &diagnose(&evidence)[0].repair;
+    // Under a new name no worker would have a job for the tasks that wait.
+    assert!(repair.contains("a default, an alias or an upgrade") && !repair.contains("new job name"), "{repair}");
+}
+
+#[test]
 fn harmless_evidence_is_not_reported() {
     type Fault = fn(&mut Evidence);
     let cases: Vec<(&str, Fault)> = vec![
