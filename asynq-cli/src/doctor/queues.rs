@@ -24,7 +24,7 @@ pub(super) fn check(evidence: &Evidence) -> Vec<Finding> {
     for queue in &evidence.queues {
         if evidence.has_all_servers() {
             let is_served = evidence.servers.iter().any(|server| server.info.serves(&queue.stats.name));
-            consumers(queue, is_served, &mut findings);
+            consumers(queue, is_served, evidence.servers.is_empty(), &mut findings);
         }
         groups(queue, evidence.now, &mut findings);
         unknown_tasks(queue, &mut findings);
@@ -45,7 +45,7 @@ fn of(
     Finding { severity, check, subject: queue.stats.name.to_string(), found, means, repair }
 }
 
-fn consumers(queue: &QueueEvidence, is_served: bool, findings: &mut Vec<Finding>) {
+fn consumers(queue: &QueueEvidence, is_served: bool, has_no_server: bool, findings: &mut Vec<Finding>) {
     let stats = &queue.stats;
     let waiting = stats.pending + stats.scheduled + stats.retry + stats.aggregating;
     if !is_served && waiting + stats.active > 0 {
@@ -61,10 +61,19 @@ fn consumers(queue: &QueueEvidence, is_served: bool, findings: &mut Vec<Finding>
         };
         let tasks = [waits, ran].into_iter().flatten().collect::<Vec<_>>().join(", ");
         let name = shell::quote(stats.name.as_str());
+        // A worker that is started anew with this queue alone would leave its other queues.
         let start = if is_refused(&stats.name) {
             "our workers refuse a queue of this name: start one of Go".to_owned()
+        } else if has_no_server {
+            format!(
+                "no worker runs: start one, which serves the queues of its jobs unless it is told others, as by {}",
+                serving(&stats.name)
+            )
         } else {
-            format!("start a worker with {}", serving(&stats.name))
+            format!(
+                "add it to the queues of a worker, or start a further one for it alone with {}",
+                serving(&stats.name)
+            )
         };
         findings.push(of(
             queue,

@@ -391,6 +391,18 @@ fn a_queue_is_served_by_a_pattern_too() {
 }
 
 #[test]
+fn no_repair_of_one_queue_takes_a_worker_from_the_others() {
+    let mut evidence = sound();
+    evidence.queues[0].stats.name = QueueName::from_wire("mail");
+    let repair = &diagnose(&evidence)[0].repair;
+    let start = "add it to the queues of a worker, or start a further one for it alone with --queues=mail, or move";
+    assert!(repair.starts_with(start), "{repair}");
+    evidence.servers.clear();
+    let repair = &diagnose(&evidence)[0].repair;
+    assert!(repair.starts_with("no worker runs: start one, which serves the queues of its jobs unless"), "{repair}");
+}
+
+#[test]
 fn a_small_archive_is_full_from_nine_tenths_on() {
     let is_reported = |archived| {
         let mut evidence = sound();

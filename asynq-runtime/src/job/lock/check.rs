@@ -78,7 +78,11 @@ impl fmt::Display for LockFinding {
             }
             Verdict::NotLocked => f.write_str(": not in jobs.lock; write it by `jobs --lock` and commit it"),
             Verdict::UnservedQueue(queue) => {
-                write!(f, ": queue changed: tasks wait in `{queue}`, which no job here names; serve it, too (--queues)")
+                write!(
+                    f,
+                    ": queue changed: tasks wait in `{queue}`, which no job here names; let a worker serve it beside the \
+                     others, all of which --queues names"
+                )
             }
             Verdict::NeedsDefault(field) => {
                 write!(f, ": needs a default: write #[serde(default)] on `{field}`, or make it an Option")
