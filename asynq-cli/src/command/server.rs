@@ -61,7 +61,7 @@ pub(super) fn table<'a>(
             .map(|q| (q.weight.unwrap_or_default(), q.queue.as_deref().unwrap_or_default()))
             .collect();
         queues.sort_by(|a, b| (b.0, a.1).cmp(&(a.0, b.1)));
-        let queues: Vec<String> = queues.iter().map(|(weight, queue)| format!("{queue}:{weight}")).collect();
+        let queues: Vec<String> = queues.iter().map(|(weight, queue)| format!("{queue}={weight}")).collect();
         let state = Cell::from(&info.status);
         table.row([
             Cell::from(&info.host),
@@ -103,10 +103,19 @@ fn to_json(state: &ServerState, now: DateTime<Utc>) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use asynq_runtime::task::WorkerInfo;
+    use asynq_runtime::task::{QueueWeight, WorkerInfo};
     use chrono::TimeDelta;
 
     use super::*;
+
+    #[test]
+    fn the_weights_of_queues_are_written_as_queues_reads_them() {
+        let queues = [("low", 1), ("critical", 6)]
+            .map(|(queue, weight)| QueueWeight { queue: Some(queue.into()), weight: Some(weight) });
+        let info = ServerInfo { queues: queues.into(), ..ServerInfo::default() };
+        let text = table([(&info, 0)].into_iter(), DateTime::UNIX_EPOCH, Style::default());
+        assert!(text.contains("critical=6 low=1"), "{text}");
+    }
 
     #[test]
     fn a_run_that_is_stuck_is_marked_in_the_table_and_in_json() {

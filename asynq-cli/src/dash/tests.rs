@@ -147,7 +147,7 @@ async fn a_narrow_or_tiny_terminal_is_drawn_too() {
         watcher.select_tab(TaskState::Completed).await;
         watcher.shows(&["completed 1", "esc back", "page"]);
         watcher.keys("2").await;
-        watcher.shows(&["mail-1:4", "critical:6", "active ", "{\"to\":"]);
+        watcher.shows(&["mail-1:4", "critical=6", "active ", "{\"to\":"]);
         watcher.keys("3").await;
         watcher.shows(&["*/5 * * *", "cleanup ", " {}"]);
     }

@@ -2,7 +2,9 @@
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
-use super::{Server, retry_backoff::RetryBackoff, server_context::ServerContext};
+use asynq_grammar::nearest;
+
+use super::{Server, queues::Entry, retry_backoff::RetryBackoff, server_context::ServerContext};
 use crate::task::QueueName;
 
 /// Most queues of one server that are asked for groups.
@@ -22,10 +24,16 @@ pub(super) fn panics_abort() {
 
 /// Warns of jobs whose tasks this server does not take, or whose groups it leaves to others.
 pub(super) fn unserved_jobs(server: &Server) {
+    let served = &server.parts.config.queues;
+    let of_jobs: HashSet<&str> = server.registry().iter().map(|job| job.options.queue).collect();
     for job in server.registry().iter() {
         let queue = job.options.queue;
-        if !server.parts.config.queues.iter().any(|entry| entry.pattern.matches(queue)) {
-            tracing::warn!(job = job.name, queue, "this worker does not serve the job's queue");
+        if !served.iter().any(|entry| entry.pattern.matches(queue)) {
+            let advice = match mistaken(queue, served, &of_jobs) {
+                Some((name, meant)) => format!("it serves `{name}`, which no job names; did you mean `{meant}`?"),
+                None => "unless another worker does, add it to --queues or by App::queue".to_owned(),
+            };
+            tracing::warn!(job = job.name, queue, "this worker does not serve the job's queue: {advice}");
         } else if let Some(group) = job.options.group
             && !server.parts.aggregations.takes(group, job.name)
         {
@@ -36,6 +44,20 @@ pub(super) fn unserved_jobs(server: &Server) {
             );
         }
     }
+}
+
+/// Returns the name of a served queue that no job names, and what may be meant by it: this queue, written otherwise.
+fn mistaken<'e>(queue: &str, served: &'e [Entry], of_jobs: &HashSet<&str>) -> Option<(&'e str, String)> {
+    let names = served.iter().filter(|entry| entry.pattern.is_exact()).map(|entry| entry.pattern.as_str());
+    names.filter(|name| !of_jobs.contains(name)).find_map(|name| {
+        // Sidekiq writes a weight behind a colon.
+        let weight = name.strip_prefix(queue).and_then(|rest| rest.strip_prefix(':')?.parse::<u32>().ok());
+        let meant = match weight {
+            Some(weight) => format!("{queue}={weight}"),
+            None => nearest(name, [queue])?.to_owned(),
+        };
+        Some((name, meant))
+    })
 }
 
 /// Warns of archives that are larger than a Go server lets them be. The script by which it archives a task deletes all tasks beyond
@@ -93,6 +115,33 @@ pub(super) async fn left_groups(context: Arc<ServerContext>) {
         tokio::select! {
             () = context.queues.changed(&queues) => {}
             () = tokio::time::sleep(retry_backoff.on_error(&error)) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use asynq_grammar::{Pattern, names::check_queue};
+
+    use super::*;
+
+    #[test]
+    fn a_served_queue_that_is_a_slip_for_that_of_a_job_is_found() {
+        let of_jobs = HashSet::from(["critical", "mail", "mails"]);
+        for (served, expected) in [
+            ("critcal", Some("critical")),
+            ("critical:6", Some("critical=6")),
+            ("critical:x", Some("critical")),
+            ("low", None),
+            // It is the queue of another job.
+            ("mail", None),
+            ("critica*", None),
+        ] {
+            let pattern = Pattern::new(served, check_queue).unwrap();
+            let entries = [Entry { pattern, weight: 1, limit: None }];
+            let expected = expected.map(|meant| (served, meant.to_owned()));
+            assert_eq!(mistaken("critical", &entries, &of_jobs), expected);
+            assert_eq!(mistaken("mails", &entries, &of_jobs), None, "{served}");
         }
     }
 }

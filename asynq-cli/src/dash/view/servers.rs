@@ -38,7 +38,7 @@ pub(super) fn draw(
         let queues: Vec<String> = info
             .queues
             .iter()
-            .map(|queue| format!("{}:{}", clean(queue.queue.as_deref().unwrap_or("")), queue.weight.unwrap_or(0)))
+            .map(|queue| format!("{}={}", clean(queue.queue.as_deref().unwrap_or("")), queue.weight.unwrap_or(0)))
             .collect();
         // Stuck runs say more about a server than its status does.
         let status = match server.workers.iter().filter(|worker| worker.is_stuck(now)).count() {
