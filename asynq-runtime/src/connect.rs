@@ -118,14 +118,46 @@ pub(crate) async fn connect_on(thread: Option<Thread>, url: &str) -> Result<Arc<
             }))
         }
         // The URL itself is not shown: there may be a password in it.
-        _ if scheme == "sqlite" || REDIS_SCHEMES.contains(&scheme) => Err(BrokerError::new(
-            BrokerErrorKind::Config,
-            format!("this program was built without the broker for {scheme}:// (a feature of asynq-runtime)"),
-        )),
+        _ if scheme == "sqlite" || REDIS_SCHEMES.contains(&scheme) => Err(not_built(url)),
         _ => Err(BrokerError::new(
             BrokerErrorKind::Config,
             "the broker's URL starts with no known scheme: write for example sqlite://asynq.db or redis://127.0.0.1:6379; \
              docs/brokers.md lists all",
         )),
+    }
+}
+
+/// Returns the error of a program that was built without the broker of `url`.
+fn not_built(url: &str) -> BrokerError {
+    let feature = if url.starts_with("sqlite:") { "sqlite" } else { "redis" };
+    let remedy = format!("turn on the feature `{feature}` of asynq-runtime");
+    let reason = if url == DEFAULT_URL {
+        format!(
+            "{DEFAULT_URL}, which is the broker where none is named, is not built into this program: set {URL_VARIABLE}, or \
+             {remedy}"
+        )
+    } else {
+        format!("this program was built without the broker of its URL: {remedy}")
+    };
+    BrokerError::new(BrokerErrorKind::Config, reason)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_error_of_a_broker_that_is_not_built_in_names_the_variable_or_the_feature() {
+        let error = |url| not_built(url).to_string();
+        assert!(
+            error(DEFAULT_URL).contains("where none is named, is not built into this program: set ASYNQ_URL"),
+            "{}",
+            error(DEFAULT_URL)
+        );
+        for (url, feature) in [("sqlite:///var/lib/asynq.db", "sqlite"), ("rediss://:canary@h", "redis")] {
+            let error = error(url);
+            assert!(error.ends_with(&format!("turn on the feature `{feature}` of asynq-runtime")), "{error}");
+            assert!(!error.contains("ASYNQ_URL") && !error.contains("canary"), "{error}");
+        }
     }
 }
