@@ -231,7 +231,8 @@ fn meaning(code: &str) -> (BrokerErrorKind, &'static str) {
     use BrokerErrorKind::{Config, Corrupt, Denied, Full, Unavailable, Unexpected};
     match code {
         "OOM" => (Full, "its memory is full: raise maxmemory or delete tasks"),
-        "NOAUTH" | "WRONGPASS" => (Denied, "check user and password in the URL"),
+        "NOAUTH" => (Denied, "it asks for a password: redis://:PASSWORD@host"),
+        "WRONGPASS" => (Denied, "check user and password in the URL"),
         "NOPERM" => (Denied, "the user lacks a permission: see ACL LOG"),
         "DENIED" => (Denied, "it is in protected mode: set a password, or allow other hosts in its configuration"),
         "MAXCLIENTS" => (Unavailable, "it has as many clients as its maxclients allows"),

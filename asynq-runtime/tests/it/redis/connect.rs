@@ -34,6 +34,8 @@ async fn a_wrong_password_is_denied_at_once_and_shown_nowhere() {
         let error = RedisBroker::connect(&url, patient()).await.unwrap_err();
         assert_eq!(error.kind(), BrokerErrorKind::Denied, "{login}: {error:?}");
         assert!(!format!("{error} {error:?}").contains("canary"));
+        let asks = error.to_string().contains("asks for a password: redis://:PASSWORD@host");
+        assert_eq!(asks, login.is_empty(), "{login}: {error}");
     }
     let proxy = Proxy::before(&server);
     for url in [format!("{}?pass=secret", server.url()), format!("redis://:secret@127.0.0.1:{}/1", proxy.port)] {

@@ -165,7 +165,7 @@ impl Query {
                         "the Redis URL has an unknown parameter; known are db, user, pass, timeout, connect_timeout, lease, \
                          allow_eviction, \
                          durability, durability_timeout, with TLS ca, cert, key and tls_name, and for sentinels master, \
-                         sentinel_user and sentinel_pass",
+                         sentinel_user and sentinel_pass; in a password, ? is written as %3F and & as %26",
                     ));
                 }
             }
@@ -238,7 +238,11 @@ fn parse_host(host: &str, default_port: u16) -> Result<Address, BrokerError> {
 
 fn parse_db(text: &str) -> Result<i64, BrokerError> {
     let db: Option<u32> = text.parse().ok();
-    db.map(i64::from).ok_or_else(|| config("the database in the Redis URL is a number: redis://localhost:6379/0"))
+    db.map(i64::from).ok_or_else(|| {
+        config(
+            "the database in the Redis URL is a number: redis://localhost:6379/0; in a password, / is written as %2F",
+        )
+    })
 }
 
 fn parse_lease(text: &str) -> Result<Duration, BrokerError> {
@@ -266,6 +270,9 @@ fn parse_bool(text: &str) -> Result<bool, BrokerError> {
 
 fn decode(text: &str) -> Result<String, BrokerError> {
     percent::decode(text).ok_or_else(|| {
-        config("the Redis URL has a percent sign that is not followed by two hexadecimal digits of UTF-8")
+        config(
+            "the Redis URL has a percent sign that is not followed by two hexadecimal digits of UTF-8; in a password, % is \
+             written as %25",
+        )
     })
 }
