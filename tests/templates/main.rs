@@ -103,8 +103,8 @@ fn a_lock_is_written_checked_and_stops_a_deploy_that_would_strand_tasks() {
         !refused.status.success()
             && text(&refused.stderr).contains("cannot read jobs.lock, which `jobs --lock=jobs.lock` writes")
     );
-    assert_eq!(good(&run(WORKER, &folder, &["jobs", "--lock"])), "jobs.lock: 2 shapes, 2 of them new\n");
-    assert_eq!(good(&run(WORKER, &folder, &["jobs", "--lock"])), "jobs.lock: 2 shapes, 0 of them new\n");
+    assert_eq!(good(&run(WORKER, &folder, &["jobs", "--lock"])), "jobs.lock: 2 shapes, 2 new\n");
+    assert_eq!(good(&run(WORKER, &folder, &["jobs", "--lock"])), "jobs.lock: 2 shapes, 0 new\n");
     let checked = good(&run(WORKER, &folder, &["jobs", "--check"]));
     assert_eq!(checked, "safe    good_morning no arguments\nsafe    greet str\n");
 
@@ -119,7 +119,7 @@ fn a_lock_is_written_checked_and_stops_a_deploy_that_would_strand_tasks() {
         "{}",
         text(&stopped.stdout)
     );
-    assert!(text(&stopped.stderr).contains("2 of the shapes in jobs.lock are unsafe"), "{}", text(&stopped.stderr));
+    assert!(text(&stopped.stderr).contains("2 shapes are unsafe by jobs.lock"), "{}", text(&stopped.stderr));
     let wrong = run(WORKER, &folder, &["jobs", "--lock", "--json"]);
     assert_eq!(wrong.status.code(), Some(2));
 }

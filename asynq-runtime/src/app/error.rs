@@ -75,9 +75,9 @@ pub enum AppError {
         source: InvalidLock,
     },
     /// A deploy of this program would strand tasks, or its shapes are not locked.
-    #[error("{found} of the shapes in {file} are unsafe")]
+    #[error("{found} {} unsafe by {file}", if *found == 1 { "shape is" } else { "shapes are" })]
     UnsafeDeploy {
-        /// How many shapes are unsafe.
+        /// How many shapes are unsafe: shapes in the file, and those of this program that are not in it.
         found: usize,
         /// The file.
         file: String,
@@ -109,6 +109,13 @@ impl AppError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn shapes_that_are_not_in_the_file_are_not_called_shapes_of_it() {
+        for (found, expected) in [(1, "1 shape is unsafe by jobs.lock"), (2, "2 shapes are unsafe by jobs.lock")] {
+            assert_eq!(AppError::UnsafeDeploy { found, file: "jobs.lock".into() }.line(), expected);
+        }
+    }
 
     #[test]
     fn what_another_program_chose_does_not_act_on_the_terminal() {

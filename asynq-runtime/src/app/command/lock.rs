@@ -18,7 +18,11 @@ pub(in super::super) fn lock(file: &Path) -> Result<(), AppError> {
     written.map_err(|source| AppError::System { what: format!("cannot write {name}"), source })?;
     // A shape may be known twice, from both sides of a conflict.
     let new = lock.shapes().iter().filter(|shape| !known.shapes().contains(shape)).count();
-    print(format_args!("{name}: {} shapes, {new} of them new\n", lock.shapes().len()))
+    let all = match lock.shapes().len() {
+        1 => "1 shape".to_owned(),
+        all => format!("{all} shapes"),
+    };
+    print(format_args!("{name}: {all}, {new} new\n"))
 }
 
 fn parse(file: &Path, text: &str) -> Result<JobsLock, AppError> {
