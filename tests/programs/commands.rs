@@ -179,7 +179,7 @@ on_both_brokers! {
             ("--queue", "a{b}", "\"a{b}\" cannot be used: queue name must not contain `{`"),
             ("--queue", "", "\"\" cannot be used: queue name must not be empty"),
             ("--queue", &"x".repeat(201), "queue name is 201 bytes long; write at most 200"),
-            ("--in", "soon", "invalid option `process_in`: invalid duration \"soon\""),
+            ("--in", "soon", "--in: invalid duration \"soon\""),
         ] {
             let arguments = r#"{"to":"a@b.c","subject":"Hi"}"#;
             let output = stage.program(ONE).args(["enqueue", "send_email", arguments, option, value]).output().unwrap();

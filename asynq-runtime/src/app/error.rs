@@ -101,7 +101,18 @@ impl AppError {
     /// may quote the id of a task that another program chose.
     #[cfg_attr(not(feature = "main"), allow(dead_code, reason = "only `main!` prints it"))]
     pub(super) fn line(&self) -> String {
-        let line = with_causes(self).split_whitespace().collect::<Vec<_>>().join(" ");
+        let text = match self {
+            // These options are checked behind the place that knows where they were written.
+            Self::Server(ServerError::Option { option: "only", reason }) => {
+                format!("--only, ASYNQ_ONLY or App::only: {reason}")
+            }
+            Self::Server(ServerError::Option { option: "except", reason }) => {
+                format!("--except, ASYNQ_EXCEPT or App::except: {reason}")
+            }
+            Self::Enqueue(EnqueueError::Option { option: "process_in", reason }) => format!("--in: {reason}"),
+            _ => with_causes(self),
+        };
+        let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
         usage_without_passwords(&line).replace(char::is_control, "\u{fffd}")
     }
 }
@@ -115,6 +126,17 @@ mod tests {
         for (found, expected) in [(1, "1 shape is unsafe by jobs.lock"), (2, "2 shapes are unsafe by jobs.lock")] {
             assert_eq!(AppError::UnsafeDeploy { found, file: "jobs.lock".into() }.line(), expected);
         }
+    }
+
+    #[test]
+    fn an_option_is_named_as_a_flag_and_a_variable_write_it() {
+        let reason = || "this is wrong".to_owned();
+        let server = |option| AppError::Server(ServerError::Option { option, reason: reason() }).line();
+        assert_eq!(server("only"), "--only, ASYNQ_ONLY or App::only: this is wrong");
+        assert_eq!(server("except"), "--except, ASYNQ_EXCEPT or App::except: this is wrong");
+        assert_eq!(server("queues"), "invalid option `queues`: this is wrong");
+        let delay = AppError::Enqueue(EnqueueError::Option { option: "process_in", reason: reason() });
+        assert_eq!(delay.line(), "--in: this is wrong");
     }
 
     #[test]
