@@ -1,5 +1,6 @@
 //! `enqueue NAME JSON`: one task, its arguments checked against their types.
 
+use asynq_grammar::shell;
 use chrono::{DateTime, SecondsFormat, Utc};
 use clap::ArgMatches;
 
@@ -55,7 +56,12 @@ fn prepare(registry: &Registry, name: &str, arguments: Option<&str>) -> Result<P
     let wrong = |reason: String| AppError::Arguments { job: job.name, reason, shape: shape(job) };
     let value = match arguments {
         None => serde_json::Value::Null,
-        Some(text) => serde_json::from_str(text).map_err(|error| wrong(format!("this is not JSON ({error})")))?,
+        Some(text) => serde_json::from_str(text).map_err(|error| {
+            // The shape of a lone text, which may be optional.
+            let is_text = job.fingerprint().shape.trim_end_matches('?') == "str";
+            let hint = if is_text { format!(": write {}", as_json(text)) } else { String::new() };
+            wrong(format!("this is not JSON ({error}){hint}"))
+        })?,
     };
     if let Some(unknown) = unknown_field(job, &value) {
         return Err(wrong(format!("unknown field `{unknown}`")));
@@ -71,6 +77,12 @@ fn shape(job: &JobDescriptor) -> String {
         fingerprint if fingerprint.no_arguments => "none".to_owned(),
         fingerprint => fingerprint.shape.clone(),
     }
+}
+
+/// Returns the beginning of a text in JSON, as a shell takes it.
+fn as_json(text: &str) -> String {
+    let text: String = text.chars().take(80).collect();
+    shell::quote(&serde_json::Value::from(text).to_string())
 }
 
 /// Returns a field that serde would skip in silence: on a command line it is a typing error.
@@ -127,6 +139,7 @@ mod tests {
         for (name, arguments) in [
             ("mail", Some(r#"{"to":"a@b.c","copies":2}"#)),
             ("mail", Some(r#"{"to":"a@b.c"}"#)),
+            ("mail", Some(r#"["a@b.c",2]"#)),
             ("tidy", None),
             ("tidy", Some("{}")),
             ("one", Some("\"a.png\"")),
@@ -142,6 +155,7 @@ mod tests {
             ("mail", Some(r#"{"to":7}"#), "invalid type: integer `7`, expected a string"),
             ("mail", Some(r#"{"to":"a","copys":1}"#), "unknown field `copys`; it takes {to: str, copies: u8?}"),
             ("mail", Some("{to: 1}"), "this is not JSON (key must be a string at line 1 column 2)"),
+            ("one", Some("a b.png"), r#"at line 1 column 1): write '"a b.png"'; it takes str"#),
             ("mail", None, "`mail` does not take these arguments: none were given; it takes {to: str, copies: u8?}"),
             ("tidy", Some("[1]"), "it takes none"),
             ("one", Some("null"), "invalid type: null, expected a string; it takes str"),
