@@ -6,6 +6,7 @@ use std::ops::Range;
 
 use self::kind::Field;
 use super::{CronError, Fields, Mode, Schedule, Spec, Zone, every, field::bit};
+use crate::duration;
 
 const MONTHS: [&str; 12] = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
 const WEEKDAYS: [&str; 7] = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
@@ -87,8 +88,14 @@ fn read_fields(text: &str, range: Range<usize>, mode: Mode) -> Result<Fields, Cr
             return Err(CronError::new(format!("expected 5 fields, found {found}"), pointable(range, text)));
         }
         (found, Mode::Default) => {
-            let message =
-                format!("expected 5 fields (minute hour day month weekday), or 6 with the second first, found {found}");
+            let is_interval = |word: &str| word.eq_ignore_ascii_case("every") || duration::parse(word).is_ok();
+            let hint = match words.first() {
+                Some(word) if is_interval(&text[word.clone()]) => "; an interval is written `@every 5m`",
+                _ => "",
+            };
+            let message = format!(
+                "expected 5 fields (minute hour day month weekday), or 6 with the second first, found {found}{hint}"
+            );
             return Err(CronError::new(message, pointable(range, text)));
         }
     };

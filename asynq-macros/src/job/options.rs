@@ -110,6 +110,9 @@ const SCHEDULE_SYNONYMS: [(&str, &str); 9] = [
     ("splay", "jitter"),
 ];
 
+/// Options of a job that a schedule refuses.
+const REFUSED_BY_SCHEDULES: [&str; 4] = ["unique_by", "debounce", "debounce_max", "aggregates"];
+
 /// Settings of one enqueue alone, because they differ from one task to the next.
 const PER_CALL: [&str; 7] = ["process_in", "process_at", "task_id", "header", "delay", "or_replace", "awaited"];
 
@@ -163,7 +166,8 @@ pub(super) fn unknown(name: &str, attribute: Attribute) -> String {
     };
     let synonym = of_schedules.iter().chain(&SYNONYMS).find(|(word, _)| *word == name).map(|(_, ours)| *ours);
     let meant = synonym.or_else(|| nearest(name, names()));
-    let all = names().collect::<Vec<_>>().join(", ");
+    let is_taken = |name: &&str| attribute == Attribute::Job || !REFUSED_BY_SCHEDULES.contains(name);
+    let all = names().filter(is_taken).collect::<Vec<_>>().join(", ");
     match meant {
         Some(meant) => format!("unknown option `{name}`; did you mean `{meant}`? (options: {all})"),
         None => format!("unknown option `{name}`; use one of these: {all}"),
@@ -231,5 +235,7 @@ mod tests {
         assert!(known("tz", Attribute::Periodic).is_some() && known("tz", Attribute::Job).is_none());
         assert!(unknown("tz", Attribute::Job).contains("belongs to a schedule"));
         assert!(known("queue", Attribute::Periodic).is_some());
+        let message = unknown("colour", Attribute::Periodic);
+        assert!(message.contains("unique, unique_until,") && !message.contains("debounce"), "{message}");
     }
 }

@@ -96,6 +96,15 @@ fn a_mistake_names_its_bytes_and_what_to_write() {
 }
 
 #[test]
+fn the_error_of_an_interval_without_its_descriptor_shows_one() {
+    let cases = [("every 5 minutes", true), ("Every 5m", true), ("1h30m", true), ("5", false), ("0 9 * *", false)];
+    for (text, is_shown) in cases {
+        let message = parse(text, Mode::Default).unwrap_err().to_string();
+        assert_eq!(message.ends_with("; an interval is written `@every 5m`"), is_shown, "{message}");
+    }
+}
+
+#[test]
 fn rubbish_is_an_error_with_a_place_inside_the_text() {
     let long = ",".repeat(4096) + " * * * *";
     for text in
