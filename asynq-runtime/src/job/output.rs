@@ -10,7 +10,7 @@ use super::error::{JobError, JobResult};
 #[diagnostic::on_unimplemented(
     message = "a job cannot return `{Self}`",
     label = "not a job's return type",
-    note = "a job returns `()`, or `Result<T, E>`: `T` derives `serde::Serialize`, and `E` implements `std::error::Error`, as `thiserror::Error` derives it, or is `JobError` or `BoxError`, a box with `Send + Sync`"
+    note = "a job returns `()`, or `Result<T, E>`: `T` derives `serde::Serialize`, and `E` implements `std::error::Error`, as `thiserror::Error` derives it, or is `JobError`, a text, or `BoxError`, a box with `Send + Sync`"
 )]
 pub trait IntoJobResult {
     /// The type of the stored result.
