@@ -179,7 +179,9 @@ fn parse_names(text: &str) -> Result<Vec<String>, String> {
 fn parse_concurrency(text: &str) -> Result<usize, String> {
     match text.parse::<usize>() {
         Ok(concurrency) if concurrency > 0 => Ok(concurrency),
-        _ => Err(format!("{text:?} is not a number of tasks; write a whole number from 1 up")),
+        _ => Err(format!(
+            "{text:?} is not a number of tasks; write a whole number from 1 up, or leave it out for one for each processor"
+        )),
     }
 }
 
@@ -250,7 +252,11 @@ mod tests {
             ("ASYNQ_QUEUES", "a,a=2", "ASYNQ_QUEUES: queue `a` is named twice"),
             ("ASYNQ_QUEUES", "a,,b", "ASYNQ_QUEUES: \"\" cannot be used: queue name must not be empty"),
             ("ASYNQ_QUEUES", "{a}=1", "ASYNQ_QUEUES: \"{a}\" cannot be used: queue name must not contain `{`"),
-            ("ASYNQ_CONCURRENCY", "0", "ASYNQ_CONCURRENCY: \"0\" is not a number of tasks"),
+            (
+                "ASYNQ_CONCURRENCY",
+                "0",
+                "ASYNQ_CONCURRENCY: \"0\" is not a number of tasks; write a whole number from 1 up, or leave it out for one",
+            ),
             ("ASYNQ_CONCURRENCY", "many", "ASYNQ_CONCURRENCY: \"many\" is not a number of tasks"),
             ("ASYNQ_SHUTDOWN_TIMEOUT", "5", "ASYNQ_SHUTDOWN_TIMEOUT: invalid duration \"5\": `5` has no unit"),
             ("ASYNQ_LOG_FORMAT", "xml", "ASYNQ_LOG_FORMAT: \"xml\" is not a log format; write text or json"),

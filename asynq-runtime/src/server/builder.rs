@@ -180,7 +180,8 @@ impl ServerBuilder {
         self
     }
 
-    /// Sets how many tasks run at a time at most; 0, as the default, is the number of processors.
+    /// Sets how many tasks run at a time at most; 0, as the default, is the number of processors. `--concurrency` and
+    /// `ASYNQ_CONCURRENCY` refuse 0, and are left out for that.
     #[doc(alias("workers", "max_workers", "pool_size"))]
     pub fn concurrency(mut self, concurrency: usize) -> Self {
         self.concurrency = Some(concurrency).filter(|&n| n > 0);
