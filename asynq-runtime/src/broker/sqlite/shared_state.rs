@@ -213,7 +213,8 @@ impl SharedState {
         let error = BrokerError::new(
             BrokerErrorKind::Timeout,
             format!(
-                "{}: no answer within {limit:?} (a slow disk, or another program holds the lock); {effect}",
+                "{}: no answer within {limit:?} (a slow disk, or another program holds the lock, or a transaction of this one that \
+                 is still open: use `enqueue_in_tx` in it); {effect}",
                 self.place
             ),
         );
