@@ -10,7 +10,7 @@ use crate::fixture::{self, Setting, on_both_brokers};
 const PAGE: &str = include_str!("../../../docs/cli.md");
 
 /// Returns the command lines in the table of the page, without their arguments.
-fn documented_commands() -> BTreeSet<String> {
+pub(crate) fn documented_commands() -> BTreeSet<String> {
     let rows = PAGE.lines().filter(|line| line.starts_with("| `asynq "));
     let cells = rows.flat_map(|row| row.split(" | ").next().unwrap_or_default().split('`').skip(1).step_by(2));
     let names = cells.map(|line| {

@@ -4,11 +4,18 @@ use std::time::Duration;
 
 use asynq_runtime::{
     broker::NewTask,
+    job::JobsLock,
     task::{QueueName, QueueWeight, SchedulerEntry, ServerInfo, WorkerInfo},
 };
 use asynq_tests::{Build as _, Store, archive, group, retry, task};
 
-use crate::fixture::{Answer, CliFixture, on_both_brokers};
+use crate::{
+    docs::documented_commands,
+    fixture::{Answer, CliFixture, on_both_brokers},
+};
+
+/// The commands that show nothing of a broker on a terminal, or, as `dash` and `web`, have tests of their own.
+const WITHOUT_TEXTS: [&str; 5] = ["completions", "dash", "hash-password", "version", "web"];
 
 /// Clears the screen, sets a colour and the title, turns the direction of writing; in C0, C1 and beyond.
 const EVIL: &str = "e\u{1b}[2J\u{1b}]0;x\u{7}\u{9b}31m\u{202e}\u{2066}\u{7f}\u{8}\r\u{85}\u{feff}v";
@@ -35,7 +42,8 @@ async fn seed<S: Store>(cli: &CliFixture<S>) {
     cli.t.enqueue(grouped).await;
     cli.t.enqueue(evil("scheduled").after(hour)).await;
     cli.t.start_run(evil("active")).await;
-    cli.t.enqueue(evil(EVIL)).await;
+    let lock = format!("asynq:{{{EVIL}}}:unique:{EVIL}:0123");
+    cli.t.enqueue(evil(EVIL).locked(&lock, 3600)).await;
     let entry = SchedulerEntry {
         id: EVIL.into(),
         spec: EVIL.into(),
@@ -81,6 +89,12 @@ fn is_harmless(answer: &Answer) {
 on_both_brokers! {
     async fn nothing_hostile_reaches_a_terminal(cli) {
         seed(&cli).await;
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("jobs.lock");
+        std::fs::write(&file, JobsLock::default().to_string()).unwrap();
+        let (file, lock) = (file.to_str().unwrap(), format!("{EVIL}:0123"));
+        let lock = lock.as_str();
+        let mut untried = documented_commands();
         for words in [
             &["doctor"][..],
             &["stats"],
@@ -98,6 +112,9 @@ on_both_brokers! {
             &["task", "ls", "-q", EVIL, "-s", "scheduled"],
             &["task", "ls", "-q", EVIL, "-s", "aggregating"],
             &["task", "ls", "-q", EVIL, "-s", EVIL],
+            &["lock", "ls", "-q", EVIL],
+            &["lock", "rm", "-q", EVIL, EVIL],
+            &["lock", "rm", "-q", EVIL, lock, "--yes"],
             &["task", "inspect", "-q", EVIL, EVIL],
             &["task", "inspect", "-q", EVIL, "retry"],
             &["task", "inspect", "-q", EVIL, "nix\u{1b}[2J"],
@@ -107,17 +124,25 @@ on_both_brokers! {
             &["task", "delete-all", "-q", EVIL, "-s", "aggregating", "-g", EVIL],
             &["task", "move", "-q", EVIL, "retry", "--to", EVIL],
             &["task", "enqueue", "-t", EVIL, "-l", EVIL],
+            &["task", "edit", "-q", EVIL, "retry", "--payload", EVIL, "--raw", "--yes"],
+            &["task", "archive", "-q", EVIL, "scheduled", "nix\u{1b}[2J"],
+            &["task", "archive-all", "-q", EVIL, "-s", "pending", "--yes"],
+            &["task", "run-all", "-q", EVIL, "-s", "scheduled"],
+            &["deploy", "check", EVIL],
+            &["deploy", "check", file],
             &["group", "ls", "-q", EVIL],
             &["group", "ls", "-q", EVIL, "-l"],
             &["cron", "ls"],
             &["cron", "run", EVIL],
             &["cron", "pause", EVIL],
+            &["cron", "resume", EVIL],
             &["cron", "history", EVIL],
             &["server", "ls"],
             &["server", "ls", EVIL],
             &["--url", EVIL, EVIL],
             &[EVIL],
         ] {
+            untried.retain(|command| !words.starts_with(&command.split(' ').collect::<Vec<_>>()));
             for json in [&[][..], &["--json"]] {
                 let answer = cli.run_words(&[words, json].concat()).await;
                 is_harmless(&answer);
@@ -127,6 +152,7 @@ on_both_brokers! {
                 }
             }
         }
+        assert_eq!(untried.into_iter().collect::<Vec<_>>(), WITHOUT_TEXTS, "a command is not tried");
     }
 
     async fn the_doctor_finds_fault_with_a_hostile_queue_and_shows_its_name_harmlessly(cli) {
