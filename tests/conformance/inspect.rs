@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use asynq_runtime::{
     broker::{Page, QueueStats},
-    task::TaskState,
+    task::{Extra, TaskState},
 };
 use asynq_tests::{Build as _, Store as _, default_queue, done, group, queue, requeue, retry, task, task_id};
 use chrono::SubsecRound as _;
@@ -293,6 +293,17 @@ async fn an_archived_task_is_read_with_the_time_at_which_it_was_archived() {
     assert_eq!(listed[0].archived_at, read().await);
     t.broker().run_task(&queue, &id).await.unwrap();
     assert_eq!(read().await, None);
+}
+
+#[tokio::test]
+async fn a_task_is_read_with_the_time_after_which_no_attempt_begins() {
+    let t = Fixture::start().await;
+    let expires_ms = Some(t.now().timestamp_millis() + 60_001);
+    t.enqueue(task("t1").with_extra(Extra { expires_ms, ..Extra::default() })).await;
+    let read = t.broker().task(&default_queue(), &task_id("t1")).await.unwrap().unwrap();
+    assert_eq!(read.expires.map(|at| at.timestamp_millis()), expires_ms);
+    let listed = t.broker().tasks(&default_queue(), TaskState::Pending, Page::default()).await.unwrap();
+    assert_eq!(listed[0].expires, read.expires);
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use asynq_runtime::{
     TaskInfo,
     broker::{Failure, GroupStats, Node, QueueSlot, QueueStats, ServerState, SlowCall, TaskBrief},
     inspector::Statistics,
-    task::{Ending, Timestamp},
+    task::Timestamp,
 };
 use serde_json::{Map, Value, json};
 
@@ -99,21 +99,11 @@ pub(super) async fn listed(app: &AppState, tasks: &[TaskBrief]) -> Vec<Value> {
 
 fn described(app: &AppState, task: &TaskInfo, payload: &Rendered, result: Option<&Rendered>) -> Value {
     let mut value = Statistics::task_to_json(task);
-    value["ending"] = ending(task.ending).into();
     value["payload"] = rendered(payload);
     value["result"] = result.map(rendered).into();
     value["last_error"] = task.last_error.as_deref().map(|error| payload::error(error).text).into();
     value["is_orphan"] = task.is_orphan(app.client.broker().now()).into();
     value
-}
-
-/// Returns how a task ended, where its state does not say.
-fn ending(ending: Ending) -> Option<&'static str> {
-    match ending {
-        Ending::Revoked => Some("revoked"),
-        Ending::Expired => Some("expired"),
-        _ => None,
-    }
 }
 
 /// Returns one failed attempt.
@@ -218,15 +208,4 @@ pub(super) fn node(node: &Node) -> Value {
         "facts": facts,
         "slow_calls": slow_calls,
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_ending_tells_what_the_state_does_not() {
-        let endings = [Ending::Plain, Ending::Revoked, Ending::Expired].map(ending);
-        assert_eq!(endings, [None, Some("revoked"), Some("expired")]);
-    }
 }

@@ -249,6 +249,7 @@ fn facts(view: &View) -> Markup {
                 @if task.crashes > 0 { dt { "Crashes" } dd.alarm { (count(task.crashes.into())) " workers died while they ran it" } }
                 @if let Some(timeout) = task.timeout { dt { "Timeout" } dd { (span(timeout)) } }
                 (fact(view.now, "Deadline", task.deadline))
+                (fact(view.now, "Expires", task.expires))
                 @if let Some(retention) = task.retention { dt { "Retention" } dd { (span(retention)) } }
                 @if let Some(group) = &task.group {
                     @let path = href(&view.mount, &["queues", task.queue.as_str()]);

@@ -210,7 +210,9 @@ impl Client {
                     // A task that is not sent would have its shape count as one that the broker did not take.
                     shape.into_iter().for_each(|shape| shapes.add(shape));
                     let (id, queue) = (new.id.clone(), new.queue.clone());
-                    outcomes.push(Ok(TaskInfo::named(id, queue, &new.message, TaskState::Pending)));
+                    let mut info = TaskInfo::named(id, queue, &new.message, TaskState::Pending);
+                    info.expires = new.extra.expires();
+                    outcomes.push(Ok(info));
                     batch.push(new);
                 }
                 Err(error) => outcomes.push(Err(error)),

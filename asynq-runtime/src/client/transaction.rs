@@ -41,6 +41,7 @@ impl Client {
         let shape = task.shape();
         let task = prepare::new_task(task, self.broker.now(), self.payload_limit)?;
         let mut info = TaskInfo::from_message(&task.message, TaskState::Pending);
+        info.expires = task.extra.expires();
         let (new_shape, join) = due_in_transaction(&*self.broker, shape);
         match broker.enqueue_on(connection, task, new_shape.as_slice(), join)? {
             Ok(placed) => {

@@ -1,5 +1,6 @@
 //! The facts that asynq's message cannot carry: one extra hash field, written only if a fact differs from its default.
 
+use chrono::{DateTime, Utc};
 use prost::{
     DecodeError, Message as _,
     encoding::{DecodeContext, decode_key, skip_field},
@@ -73,6 +74,15 @@ pub enum Ending {
 }
 
 impl Ending {
+    /// Returns the word for it in JSON; `None` for [`Plain`](Self::Plain).
+    pub fn as_str(self) -> Option<&'static str> {
+        match self {
+            Self::Plain => None,
+            Self::Revoked => Some("revoked"),
+            Self::Expired => Some("expired"),
+        }
+    }
+
     /// Returns this ending if a task in `state` can have it. The stored ending stays on a task that Go's tools run
     /// again, and says nothing about the end of that run.
     #[allow(dead_code, reason = "brokers use it, and there may be none")]
@@ -167,6 +177,11 @@ impl Extra {
         self.expires_ms.is_some_and(|end| end <= now_ms)
     }
 
+    /// Returns the instant after which no attempt at the task begins.
+    pub(crate) fn expires(&self) -> Option<DateTime<Utc>> {
+        self.expires_ms.and_then(DateTime::from_timestamp_millis)
+    }
+
     /// Reads stored bytes. Bytes that cannot be read count as the defaults, because they must not stop a task.
     pub fn from_bytes(bytes: &[u8]) -> Self {
         let Ok(known) = Self::decode(bytes) else { return Self::default() };
@@ -205,6 +220,12 @@ mod tests {
                 assert_eq!(ending.of(state), expected, "{ending:?} {state}");
             }
         }
+    }
+
+    #[test]
+    fn the_word_for_an_ending_tells_what_the_state_does_not() {
+        let words = [Ending::Plain, Ending::Revoked, Ending::Expired].map(Ending::as_str);
+        assert_eq!(words, [None, Some("revoked"), Some("expired")]);
     }
 
     #[test]

@@ -48,6 +48,8 @@ pub struct TaskInfo {
     pub timeout: Option<Duration>,
     /// The time after which no attempt may run.
     pub deadline: Option<DateTime<Utc>>,
+    /// The time after which no attempt begins; the task is then archived in place of its next one.
+    pub expires: Option<DateTime<Utc>>,
     /// When the task is due: the exact time of a scheduled task or a retry, now for a pending task.
     pub next_process_at: Option<DateTime<Utc>>,
     /// When the lease of an active task ends unless its worker extends it.
@@ -122,6 +124,7 @@ impl TaskInfo {
             last_failed_at: instant(message.last_failed_at),
             timeout: span(message.timeout),
             deadline: instant(message.deadline),
+            expires: None,
             next_process_at: None,
             lease_until: None,
             retention: span(message.retention),
@@ -143,7 +146,7 @@ impl TaskInfo {
 
 partial_debug!(TaskInfo {
     id, queue, r#type, payload as length, state, ending, max_retry, retried, crashes, last_error, last_failed_at, timeout,
-    deadline, next_process_at, lease_until, retention, completed_at, archived_at, result as length, progress, unique_key, group,
+    deadline, expires, next_process_at, lease_until, retention, completed_at, archived_at, result as length, progress, unique_key, group,
     headers, replaced, ..
 });
 

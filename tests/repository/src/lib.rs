@@ -30,5 +30,6 @@ mod scripts;
 mod source;
 mod suites;
 mod surface;
+mod task_views;
 mod templates;
 mod tree;

@@ -49,6 +49,7 @@ fn text(task: &TaskInfo, failures: &[Failure], now: DateTime<Utc>, most: usize, 
     facts.add("Queue", task.queue.as_str());
     facts.add("Type", &*task.r#type);
     facts.add("State", if task.is_orphan(now) { "active, but no worker runs it" } else { task.state.as_str() });
+    facts.add_if("Ending", task.ending.as_str());
     facts.add_if("Group", task.group.as_deref());
     facts.add("Payload", full(&for_people(&task.r#type, &task.payload, reader), most, ""));
     facts.add_if("Shape", reader.read(&task.r#type, None, &task.payload).and_then(Result::err));
@@ -66,6 +67,7 @@ fn text(task: &TaskInfo, failures: &[Failure], now: DateTime<Utc>, most: usize, 
     facts.add_if("Lease until", task.lease_until.map(future));
     facts.add_if("Timeout", task.timeout.map(about));
     facts.add_if("Deadline", task.deadline.map(future));
+    facts.add_if("Expires", task.expires.map(future));
     facts.add_if("Retention", task.retention.map(about));
     facts.add_if("Completed", task.completed_at.map(past));
     facts.add_if("Archived", task.archived_at.map(past));

@@ -62,16 +62,20 @@ fn lines(task: &TaskInfo, failures: &[Failure], now: DateTime<Utc>) -> Vec<Line<
     };
     fact("type", Some(Span::from(clean(&task.r#type)).bold()));
     fact("state", Some(Span::from(task.state.to_string()).fg(colour(task.state))));
+    fact("ending", task.ending.as_str().map(Span::from));
     fact("attempts", Some(format!("{} failed, {} retries at most", task.retried, task.max_retry).into()));
     fact("crashes", (task.crashes > 0).then(|| format!("{} workers died while it ran", task.crashes).red()));
     fact("due", task.next_process_at.map(|at| until(now, at).into()));
     fact("timeout", task.timeout.map(|timeout| about(timeout).into()));
     fact("deadline", task.deadline.map(|at| until(now, at).into()));
+    fact("expires", task.expires.map(|at| until(now, at).into()));
+    fact("lease ends", task.lease_until.map(|at| until(now, at).into()));
+    fact("retention", task.retention.map(|retention| about(retention).into()));
     let progress = |p: &Progress| format!("{:.0} % {}", p.fraction * 100.0, clean(&p.note)).into();
     fact("progress", task.progress.as_ref().map(progress));
     fact("group", task.group.as_ref().map(|group| clean(group).into()));
     fact("unique key", task.unique_key.as_ref().map(|key| clean(key).into()));
-    fact("ended", task.completed_at.map(|at| ago(now, at).into()));
+    fact("ended", task.completed_at.or(task.archived_at).map(|at| ago(now, at).into()));
     for (name, value) in &task.headers {
         fact("header", Some(format!("{}: {}", clean(name), clean(value)).into()));
     }
@@ -79,6 +83,7 @@ fn lines(task: &TaskInfo, failures: &[Failure], now: DateTime<Utc>) -> Vec<Line<
         let text = format!("{} (attempt {}): {}", ago(now, failure.at), failure.number, clean(&failure.error));
         fact("error", Some(text.red()));
     }
+    fact("last failed", task.last_failed_at.filter(|_| failures.is_empty()).map(|at| ago(now, at).into()));
     fact("error", task.last_error.as_ref().filter(|_| failures.is_empty()).map(|error| clean(error).red()));
     for (label, bytes) in [("Arguments", Some(&task.payload)), ("Result", task.result.as_ref())] {
         let Some(bytes) = bytes else { continue };

@@ -10,7 +10,7 @@ use rusqlite::{
 };
 
 use super::{error::is_damaged, sql, tx::View};
-use crate::task::{Ending, Extra, Progress, QueueName, TaskId, TaskInfo, TaskMessage, TaskState, UndecodableMessage};
+use crate::task::{Extra, Progress, QueueName, TaskId, TaskInfo, TaskMessage, TaskState, UndecodableMessage};
 
 /// Facts of a task that may have changed since its message was stored.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -139,7 +139,8 @@ impl TaskRow {
         let raw = self.msg.or_else(|| (state == TaskState::Archived).then(in_its_place))?;
         let message = message(raw.into(), queue, &id, &facts).ok()?;
         let mut info = TaskInfo::from_message(&message, state);
-        info.ending = self.extra.map_or(Ending::Plain, |extra| Extra::from_bytes(&extra).ending().of(state));
+        let extra = self.extra.map(|extra| Extra::from_bytes(&extra)).unwrap_or_default();
+        (info.ending, info.expires) = (extra.ending().of(state), extra.expires());
         info.crashes = u32::try_from(self.crashes).unwrap_or(0);
         info.last_failed_at = facts.failed_at.map(instant).or(info.last_failed_at);
         info.completed_at = completed_at.map(instant).or(info.completed_at);

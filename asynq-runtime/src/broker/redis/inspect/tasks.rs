@@ -15,7 +15,7 @@ use crate::{
             settle::read_progress,
         },
     },
-    task::{Ending, Extra, QueueName, TaskId, TaskInfo, TaskMessage, TaskState},
+    task::{Extra, QueueName, TaskId, TaskInfo, TaskMessage, TaskState},
 };
 
 /// Most tasks that one script reads, and scripts in one write; a longer page takes several.
@@ -150,6 +150,7 @@ fn read_task(queue: &QueueName, row: Vec<Value>, listed: Option<TaskState>, now:
         TaskState::Scheduled | TaskState::Retry => due_at(reply::number(&score), reply::number(&due)),
         _ => None,
     };
+    let extra = reply::bytes(extra).map(|extra| Extra::from_bytes(&extra)).unwrap_or_default();
     let task = TaskInfo {
         id: TaskId::from_wire(&reply::text(id)?),
         queue: queue.clone(),
@@ -158,7 +159,8 @@ fn read_task(queue: &QueueName, row: Vec<Value>, listed: Option<TaskState>, now:
         lease_until: reply::number(&lease).and_then(|lease| DateTime::from_timestamp(lease, 0)),
         archived_at: if state == TaskState::Archived { due_at(reply::number(&score), None) } else { None },
         result: reply::bytes(result).map(Into::into),
-        ending: reply::bytes(extra).map_or(Ending::Plain, |extra| Extra::from_bytes(&extra).ending().of(state)),
+        ending: extra.ending().of(state),
+        expires: extra.expires(),
         progress: reply::text(progress).and_then(|progress| read_progress(&progress)),
         ..TaskInfo::from_message(&message, state)
     };
