@@ -84,7 +84,7 @@ async fn an_idle_server_costs_the_same_with_any_number_of_queues() {
 #[tokio::test]
 async fn a_look_at_all_queues_repeats_few_of_the_answers_that_are_known() {
     const QUEUES: usize = 1_000;
-    /// What a look may repeat at most, after a minute in which there was none.
+    /// Most answers that a look repeats, after a minute in which there was none.
     const SHARE: u64 = 192;
     let redis = Redis::start(&[]);
     let (broker, mut foreign) = (redis.broker().await, redis.foreign().await);
