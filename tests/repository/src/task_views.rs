@@ -63,7 +63,7 @@ fn each_view_of_a_task_shows_every_field_or_says_why_not() {
             match (reads(&text, field), reason) {
                 (false, None) => broken.push(format!("{}: `{field}` is not shown", files[0])),
                 (true, Some((_, reason))) => {
-                    broken.push(format!("{}: `{field}` is shown, although {reason}", files[0]))
+                    broken.push(format!("{}: `{field}` is shown, although {reason}", files[0]));
                 }
                 _ => {}
             }
