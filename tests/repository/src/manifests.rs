@@ -104,17 +104,6 @@ fn every_package_takes_the_lints_of_the_workspace() {
     none(without, "`unsafe` is forbidden and public items are documented everywhere");
 }
 
-#[test]
-fn test_programs_are_optimised_once_and_share_crates_with_ordinary_builds() {
-    let manifest = read("Cargo.toml");
-    let of_dev =
-        manifest.split("\n[profile.dev]\n").nth(1).and_then(|rest| rest.split("\n[").next()).unwrap_or_default();
-    let is_once = of_dev.lines().any(|line| line == "lto = \"off\"");
-    assert!(is_once, "a build of the tests takes a quarter longer without `lto = \"off\"` in [profile.dev]: {of_dev}");
-    let is_shared = !manifest.contains("\n[profile.test]\n");
-    assert!(is_shared, "[profile.test] inherits [profile.dev]: a setting of its own would build every crate twice");
-}
-
 /// A version as numbers, such as 1.89 as (1, 89, 0).
 fn version(text: &str) -> (u32, u32, u32) {
     let mut parts = text.split('.').map(|part| part.parse().unwrap());
