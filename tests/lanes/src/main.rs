@@ -59,7 +59,7 @@ fn main() -> ExitCode {
     suites.retain(|suite| wanted.is_empty() || wanted.iter().any(|word| suite.name.contains(word.as_str())));
     suites.sort_by_key(|suite| plan::of(&suite.name).place);
     let mut report = Report::new(logs);
-    let at_a_time: usize = env::var("LANES").ok().and_then(|lanes| lanes.parse().ok()).unwrap_or(processors * 4);
+    let at_a_time: usize = env::var("LANES").ok().and_then(|lanes| lanes.parse().ok()).unwrap_or(processors * 3);
     let timed = thread::scope(|scope| {
         // Every binary is asked for its timing tests, beside the tests of the parallel part rather than after them.
         let timed = scope.spawn(|| suites.iter().filter(|suite| suite.has_timing()).collect::<Vec<_>>());
