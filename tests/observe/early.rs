@@ -44,7 +44,7 @@ fn count(families: &Families, name: &str) -> Option<f64> {
 }
 
 on_both_brokers! {
-    /// They may run for hours, and begin before anybody asks.
+    /// They may run for hours, and begin before the first scrape.
     async fn tasks_that_wait_for_a_worker_when_it_starts_are_counted_like_all_others(stage: &Stage) {
         let (client, folder) = (stage.client().await, TempDir::new().unwrap());
         let hold = folder.path().join("hold");

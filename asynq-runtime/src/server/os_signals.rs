@@ -156,7 +156,7 @@ fn leave_at_once() -> ! {
     let _ = thread::Builder::new().spawn(move || {
         let tasks: usize =
             SERVERS.lock().iter().filter_map(Weak::upgrade).map(|context| context.runs.keys().len()).sum();
-        tracing::warn!(tasks, "leaving at once, as asked twice: what runs runs again, with one crash more");
+        tracing::warn!(tasks, "leaving at once, as asked twice: these tasks run again, with one crash more");
         drop(logged);
     });
     let _ = is_logged.recv_timeout(LAST_LINE);
