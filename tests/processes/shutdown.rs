@@ -45,7 +45,7 @@ async fn a_second_sigterm_leaves_at_once_and_loses_nothing() {
     assert_eq!(worker.ended().await.code(), Some(130));
     let log = worker.log();
     let leaving = log.find("leaving: takes no more tasks running=4").expect(&log);
-    let at_once = "leaving at once, as asked twice: what runs runs again, with one crash more tasks=4";
+    let at_once = "leaving at once, as asked twice: these tasks run again, with one crash more tasks=4";
     assert!(log.find(at_once) > Some(leaving), "{log}");
     let stats = world.stats().await;
     assert_eq!(stats.pending + stats.active, 4, "nothing is lost");
