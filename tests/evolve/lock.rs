@@ -55,7 +55,7 @@ fn each_verdict_names_its_remedy() {
     );
     for (codec, job) in [("postcard", "rename"), ("json", "rename_json")] {
         let (_, line, verdict) = find("an argument is renamed", codec);
-        assert_eq!(verdict, Verdict::NeedsAlias { field: "recipient".into(), earlier: "to".into() });
+        assert_eq!(verdict, Verdict::NeedsAlias { field: "recipient".into(), earlier: vec!["to".into()] });
         assert_eq!(
             line,
             format!(
@@ -66,6 +66,33 @@ fn each_verdict_names_its_remedy() {
     }
     let (_, line, verdict) = find("an integer becomes narrower than its value", "json");
     assert!(matches!(verdict, Verdict::NeedsUpgrade(_)) && line.contains("#[job(upgrade = from_v1)]"), "{line}");
+}
+
+/// Either alias makes the check content, and one of them swaps the values.
+#[test]
+fn no_alias_is_named_where_several_arguments_of_the_type_are_gone() {
+    mod before {
+        use asynq_runtime::prelude::*;
+
+        #[job(name = "lock:transfer")]
+        pub(super) async fn transfer(from: String, to: String, cents: u64) -> JobResult {
+            let _ = (from, to, cents);
+            Ok(())
+        }
+    }
+
+    #[asynq_runtime::job(name = "lock:transfer")]
+    async fn transfer(recipient: String, sender: String, cents: u64) {
+        let _ = (recipient, sender, cents);
+    }
+
+    let lock = JobsLock::default().with(&Registry::only::<before::transfer>().unwrap());
+    let found = lock.check(&Registry::only::<transfer>().unwrap()).swap_remove(0);
+    let earlier = vec!["from".into(), "to".into()];
+    assert_eq!(found.verdict, Verdict::NeedsAlias { field: "recipient".into(), earlier });
+    let line = found.to_string();
+    assert!(line.contains("looks like a rename of `from` or `to` to `recipient`"), "{line}");
+    assert!(!line.contains("alias = \"from\"") && !line.contains("alias = \"to\""), "{line}");
 }
 
 #[test]

@@ -40,13 +40,13 @@ pub enum Verdict {
     UnservedQueue(String),
     /// The tasks keep waiting, because this argument or field is new and has no default.
     NeedsDefault(String),
-    /// The tasks keep waiting, because this argument or field is new and has no default; one of the same shape is gone, so that
-    /// the new one may be that one under another name. A default would lose its values.
+    /// The tasks keep waiting, because this argument or field is new and has no default; others of the same shape are gone, so that
+    /// the new one may be one of them under another name. A default would lose its values.
     NeedsAlias {
         /// The new argument or field.
         field: String,
-        /// The one that is gone.
-        earlier: String,
+        /// Those that are gone, at least one. Where they are several, their order says nothing about which one was renamed.
+        earlier: Vec<String>,
     },
     /// The tasks keep waiting, because not all of their values can be read, for this reason.
     NeedsUpgrade(String),
@@ -87,13 +87,19 @@ impl fmt::Display for LockFinding {
             Verdict::NeedsDefault(field) => {
                 write!(f, ": needs a default: write #[serde(default)] on `{field}`, or make it an Option")
             }
-            Verdict::NeedsAlias { field, earlier } => {
-                write!(
+            Verdict::NeedsAlias { field, earlier } => match earlier.as_slice() {
+                [earlier] => write!(
                     f,
                     ": looks like a rename of `{earlier}` to `{field}`: write #[serde(alias = \"{earlier}\")] on `{field}`; a default \
                      is for a new one, and loses `{earlier}`"
-                )
-            }
+                ),
+                several => write!(
+                    f,
+                    ": looks like a rename of `{}` to `{field}`: write #[serde(alias = \"...\")] on `{field}` with the name that it \
+                     had, because another one swaps the values; a default is for a new one, and loses them",
+                    several.join("` or `")
+                ),
+            },
             Verdict::NeedsUpgrade(reason) => {
                 write!(
                     f,
@@ -167,10 +173,15 @@ fn readable(shape: &LockedShape, document: &ShapeDocument, job: &JobDescriptor) 
             is_all_read &= answer == Answer::Taken;
             if let Answer::Refused(reason) = answer {
                 return match reason.contains("missing").then(|| quoted(&reason)).flatten() {
-                    Some(field) => match document.earlier_name(&job.fingerprint().document, &field) {
-                        Some(earlier) => Verdict::NeedsAlias { earlier: earlier.to_owned(), field },
-                        None => Verdict::NeedsDefault(field),
-                    },
+                    Some(field) => {
+                        let earlier = document.earlier_names(&job.fingerprint().document, &field);
+                        let earlier: Vec<String> = earlier.into_iter().map(str::to_owned).collect();
+                        if earlier.is_empty() {
+                            Verdict::NeedsDefault(field)
+                        } else {
+                            Verdict::NeedsAlias { field, earlier }
+                        }
+                    }
                     None => Verdict::NeedsUpgrade(reason),
                 };
             }

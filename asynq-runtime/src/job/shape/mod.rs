@@ -14,6 +14,8 @@ mod text;
 mod value;
 mod write;
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
 pub(crate) use self::write::{encode, encode_sample};
@@ -206,15 +208,15 @@ impl ShapeDocument {
         fields.flatten()
     }
 
-    /// Returns the name of a field that `today` has no more, if its shape is that of the field `new` of `today`: it may be
-    /// the same one under an earlier name. Several arguments are the fields of a struct.
-    pub(super) fn earlier_name(&self, today: &Self, new: &str) -> Option<&str> {
-        let new = today.fields().find(|field| field.name == new)?;
+    /// Returns the names of the fields that `today` has no more and that have the shape of its field `new`: one of them may be
+    /// the same field under an earlier name. Several arguments are the fields of a struct.
+    pub(super) fn earlier_names(&self, today: &Self, new: &str) -> BTreeSet<&str> {
+        let Some(new) = today.fields().find(|field| field.name == new) else { return BTreeSet::new() };
         let known: Vec<&str> = today.argument_names().chain(today.fields().flat_map(Field::names)).collect();
         let part = |document: &Self, node: &Node| Self::new(node.clone(), document.types.clone());
         let new = part(today, &new.node);
-        let mut gone = self.fields().filter(|field| !known.contains(&field.name.as_str()));
-        gone.find(|field| part(self, &field.node).is_same_shape(&new)).map(|field| field.name.as_str())
+        let gone = self.fields().filter(|field| !known.contains(&field.name.as_str()));
+        gone.filter(|field| part(self, &field.node).is_same_shape(&new)).map(|field| field.name.as_str()).collect()
     }
 
     /// Returns whether a place has a secret that no field nearer to the secret names. `seen` marks the types that were looked
