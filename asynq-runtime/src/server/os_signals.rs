@@ -42,8 +42,9 @@ const LEFT_AT_ONCE: i32 = 130;
 /// A signal to leave that comes within this time of the first one belongs to the same request. A person takes longer to ask again.
 const SAME_REQUEST: Duration = Duration::from_millis(500);
 
-/// How long a process that leaves at once waits for its last log line.
-const LAST_LINE: Duration = Duration::from_millis(100);
+/// How long a process that leaves at once waits for its last log line, on processors that may be busy. Only a subscriber that blocks
+/// uses all of it.
+const LAST_LINE: Duration = Duration::from_secs(1);
 
 static REQUEST: LazyLock<watch::Sender<Request>> = LazyLock::new(|| {
     let (ready, registered) = mpsc::channel();

@@ -126,6 +126,12 @@ impl Program {
         assert!(Command::new("kill").args([name, &self.child.id().to_string()]).status().unwrap().success());
     }
 
+    /// Sends the signals of these names, one right after the other.
+    pub(crate) fn signals(&self, names: &[&str]) {
+        let kills: Vec<_> = names.iter().map(|name| format!("kill {name} {}", self.child.id())).collect();
+        assert!(Command::new("sh").args(["-c", &kills.join(" && ")]).status().unwrap().success());
+    }
+
     /// Returns whether the child has not ended yet.
     pub(crate) fn is_running(&mut self) -> bool {
         self.child.try_wait().unwrap().is_none()

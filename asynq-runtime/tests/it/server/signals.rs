@@ -87,9 +87,8 @@ mod timing {
     #[test]
     fn signals_that_come_together_are_one_request_to_leave() {
         let mut worker = start(SHUTDOWN.0);
-        worker.signal("-TERM");
         // Two signals of one kind would be one to a process that has not received the first yet.
-        worker.signal("-INT");
+        worker.signals(&["-TERM", "-INT"]);
         assert!(worker.ended().success());
     }
 }
