@@ -2,6 +2,8 @@
 
 use std::{fmt, io, net::IpAddr};
 
+use asynq_runtime::job::with_causes;
+
 /// A dashboard that cannot be served.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
@@ -82,7 +84,7 @@ pub enum DashboardError {
 // A `main` that returns an error prints its `Debug`.
 impl fmt::Debug for DashboardError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
+        f.write_str(&with_causes(self))
     }
 }
 

@@ -72,7 +72,7 @@ pub struct Semaphore {
 }
 
 /// Why a token cannot be acquired or released.
-#[derive(Debug, Clone, thiserror::Error)]
+#[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum SemaphoreError {
     /// The scope has no name.
@@ -101,6 +101,8 @@ pub enum SemaphoreError {
     #[error(transparent)]
     Broker(#[from] BrokerError),
 }
+
+debug_as_text!(SemaphoreError);
 
 impl Semaphore {
     /// Returns the tokens of `scope`, of which at most `max` are out. Every program should give the same `max`: each applies only

@@ -5,6 +5,7 @@ use std::fmt;
 use asynq_runtime::{
     EnqueueError,
     broker::{BrokerError, Refused},
+    job::with_causes,
 };
 
 use crate::SpecError;
@@ -63,7 +64,7 @@ pub enum PeriodicError {
 // A `main` that returns an error prints its `Debug`.
 impl fmt::Debug for PeriodicError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
+        f.write_str(&with_causes(self))
     }
 }
 
@@ -76,5 +77,24 @@ impl PeriodicError {
             }
             _ => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use asynq_runtime::broker::BrokerErrorKind;
+
+    use super::*;
+    use crate::CronSpec;
+
+    /// A `main` that returns an error prints its `Debug`.
+    #[test]
+    fn the_debug_of_an_error_is_its_text_with_its_causes() {
+        let broker = BrokerError::with_source(BrokerErrorKind::Denied, "the login is refused", "WRONGPASS");
+        let error = PeriodicError::from(EnqueueError::from(broker));
+        let text = format!("{error:?}");
+        assert!(text.starts_with("a periodic task cannot be enqueued: ") && text.ends_with("WRONGPASS"), "{text}");
+        let error = CronSpec::parse("61 * * * *").expect_err("no such minute");
+        assert_eq!(format!("{error:?}"), error.to_string());
     }
 }

@@ -6,6 +6,7 @@ mod robfig;
 use std::{fmt, str::FromStr};
 
 use asynq_grammar::cron::{self, CronError, Mode, Schedule};
+use asynq_runtime::job::with_causes;
 use chrono::{DateTime, Utc};
 use chrono_tz::Tz;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -50,7 +51,7 @@ pub struct CronSpec {
 }
 
 /// The error for a text that is not a cron expression, or names a zone that does not exist.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SpecError {
     /// The expression is wrong.
@@ -75,6 +76,13 @@ pub enum SpecError {
         /// The text.
         text: String,
     },
+}
+
+// A `main` that returns an error prints its `Debug`.
+impl fmt::Debug for SpecError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&with_causes(self))
+    }
 }
 
 impl CronSpec {

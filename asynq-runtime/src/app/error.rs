@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// Why a worker could not be set up or had to stop, or a command was refused. No text carries a password.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum AppError {
     /// A flag, a variable or an argument cannot be read.
@@ -92,6 +92,8 @@ pub enum AppError {
     },
 }
 
+debug_as_text!(AppError);
+
 impl AppError {
     pub(super) fn setting(what: &'static str, reason: impl ToString) -> Self {
         Self::Setting { what, reason: reason.to_string() }
@@ -120,6 +122,15 @@ impl AppError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A `main` of the program's own prints it.
+    #[test]
+    fn the_debug_of_an_error_is_its_text() {
+        let error = AppError::from(RegistryError::NoJobs);
+        assert_eq!(format!("{error:?}"), error.to_string());
+        let error = AppError::setting("ASYNQ_CONCURRENCY", "this is wrong");
+        assert_eq!(format!("{error:?}"), "ASYNQ_CONCURRENCY: this is wrong");
+    }
 
     #[test]
     fn shapes_that_are_not_in_the_file_are_not_called_shapes_of_it() {

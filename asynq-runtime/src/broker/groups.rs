@@ -278,7 +278,7 @@ pub struct Rejected {
 }
 
 /// The reason why a set was not ended.
-#[derive(Debug, Clone, thiserror::Error)]
+#[derive(Clone, thiserror::Error)]
 pub enum SetError {
     /// The caller does not hold the set any more.
     #[error(
@@ -289,6 +289,8 @@ pub enum SetError {
     #[error(transparent)]
     Refused(#[from] Refused),
 }
+
+debug_as_text!(SetError);
 
 impl From<BrokerError> for SetError {
     fn from(error: BrokerError) -> Self {

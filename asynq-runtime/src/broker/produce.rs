@@ -108,7 +108,7 @@ pub struct Placed {
 }
 
 /// The reason why a queue did not accept a task that was enqueued or moved there. Nothing of it is stored in that queue.
-#[derive(Debug, Clone, thiserror::Error)]
+#[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refused {
     /// The id is taken in this queue.
@@ -124,6 +124,8 @@ pub enum Refused {
     #[error(transparent)]
     Broker(#[from] BrokerError),
 }
+
+debug_as_text!(Refused);
 
 #[cfg(all(test, any(feature = "redis", feature = "sqlite")))]
 mod tests {

@@ -227,7 +227,7 @@ pub struct PayloadEdit {
 }
 
 /// The reason why a payload was not replaced.
-#[derive(Debug, Clone, thiserror::Error)]
+#[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum EditError {
     /// Another program changed the payload in the meantime.
@@ -243,3 +243,5 @@ pub enum EditError {
     #[error(transparent)]
     Broker(#[from] BrokerError),
 }
+
+debug_as_text!(EditError);

@@ -117,7 +117,7 @@ impl<T: fmt::Debug> fmt::Debug for Checkpoint<T> {
 }
 
 /// A checkpoint that was not saved.
-#[derive(Debug, Clone, thiserror::Error)]
+#[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum CheckpointError {
     /// The value cannot be encoded.
@@ -139,6 +139,8 @@ pub enum CheckpointError {
     #[error(transparent)]
     Broker(#[from] BrokerError),
 }
+
+debug_as_text!(CheckpointError);
 
 /// Why a job that asks for its checkpoint could not get it. The server recognises this type among the errors of jobs.
 #[derive(Debug, Clone, thiserror::Error)]

@@ -27,13 +27,15 @@ const RESULT: u8 = 0x02;
 const PREFIX: usize = 5;
 
 /// Arguments or a result that cannot be encoded.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error("cannot encode {what} as {codec}: {reason}")]
 pub struct CodecError {
     what: String,
     codec: &'static str,
     reason: String,
 }
+
+debug_as_text!(CodecError);
 
 /// Encodes the arguments of a job.
 pub(crate) fn encode_arguments<J: Job>(job: &J) -> Result<Bytes, CodecError> {

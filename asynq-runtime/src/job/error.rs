@@ -188,7 +188,7 @@ pub(crate) fn chain<'e>(first: Option<&'e (dyn Error + 'static)>) -> impl Iterat
 }
 
 /// Returns the text of an error and of each cause that the text so far does not contain.
-pub(crate) fn with_causes(error: &(dyn Error + 'static)) -> String {
+pub fn with_causes(error: &(dyn Error + 'static)) -> String {
     let mut text = error.to_string();
     for cause in chain(error.source()) {
         let more = cause.to_string();

@@ -65,6 +65,9 @@ use serde::{Serialize, de::DeserializeOwned};
 
 #[cfg(feature = "sqlite")]
 pub(crate) use self::argument_shape::due_in_transaction;
+/// The text that the `Debug` of errors writes, also in the crates that build on this one.
+#[doc(hidden)]
+pub use self::error::with_causes;
 pub use self::{
     aggregates::{Aggregates, Aggregation},
     archived::{ArchivedTask, OnArchive},
@@ -101,7 +104,7 @@ pub(crate) use self::{
     cancel::Request,
     checkpoint::Unloaded,
     codec::{decode_arguments, decode_result, encode_arguments, encode_result, fingerprint_of, postcard_header},
-    error::{chain, with_causes},
+    error::chain,
     prepared::Prepared,
     resolve::{Needs, ShapeLookup, show as show_by_shape},
     results::RESULT_LIMIT,

@@ -1,7 +1,7 @@
 //! Why a job cannot take a payload.
 
 /// A payload that a job cannot take.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PayloadError {
     /// Arguments of another shape: another version of the program may know it.
@@ -55,6 +55,8 @@ pub enum PayloadError {
         reason: String,
     },
 }
+
+debug_as_text!(PayloadError);
 
 impl PayloadError {
     /// Returns whether another version of the program may take the payload.

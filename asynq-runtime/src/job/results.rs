@@ -10,15 +10,17 @@ use crate::broker::{BrokerError, Settled};
 pub(crate) const RESULT_LIMIT: usize = 1 << 20;
 
 /// A result that is larger than the limit of 1 MiB, encoded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the result has {size} bytes, more than the limit of {RESULT_LIMIT}; store it elsewhere and return its place")]
 pub struct ResultTooLarge {
     /// The size in bytes.
     pub size: usize,
 }
 
+debug_as_text!(ResultTooLarge);
+
 /// A result that was not written.
-#[derive(Debug, Clone, thiserror::Error)]
+#[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum WriteResultError {
     /// The value cannot be encoded.
@@ -37,6 +39,8 @@ pub enum WriteResultError {
     #[error(transparent)]
     Broker(#[from] BrokerError),
 }
+
+debug_as_text!(WriteResultError);
 
 impl JobContext {
     /// Stores a result while the job runs, encoded like the value that the job returns (as JSON for a raw handler). The last

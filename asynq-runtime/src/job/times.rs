@@ -20,12 +20,14 @@ pub trait IntoSpan {
 }
 
 /// A text that is not a duration.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error("invalid duration {text:?}: {reason}")]
 pub struct InvalidSpan {
     text: String,
     reason: String,
 }
+
+debug_as_text!(InvalidSpan);
 
 // The note of the trait says what to write; a list of its implementations would only be longer.
 #[diagnostic::do_not_recommend]
@@ -74,9 +76,11 @@ pub trait IntoInstant {
 }
 
 /// A moment outside the years that can be stored.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the time is outside the years that can be stored (-262143 to 262142)")]
 pub struct InvalidInstant;
+
+debug_as_text!(InvalidInstant);
 
 #[diagnostic::do_not_recommend]
 impl<Tz: TimeZone> IntoInstant for DateTime<Tz> {
@@ -130,7 +134,7 @@ pub trait IntoUntil {
 }
 
 /// An end that is not valid.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidUntil {
     /// A text that is not a duration.
@@ -140,6 +144,8 @@ pub enum InvalidUntil {
     #[error(transparent)]
     Instant(#[from] InvalidInstant),
 }
+
+debug_as_text!(InvalidUntil);
 
 macro_rules! spans_end {
     ($($type:ty),*) => {$(

@@ -58,11 +58,13 @@ impl fmt::Display for OnUnknown {
 const FOR: &str = "requeue for ";
 
 /// The error for a text that is not a valid [`OnUnknown`].
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{0:?} is not a valid policy for unknown tasks: write \"requeue\", \"requeue for 7d\", \"archive\" or \"retry\""
 )]
 pub struct ParseOnUnknownError(String);
+
+debug_as_text!(ParseOnUnknownError);
 
 impl FromStr for OnUnknown {
     type Err = ParseOnUnknownError;

@@ -60,9 +60,11 @@ impl fmt::Display for TaskState {
 }
 
 /// A text that names no state.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a task state (active, pending, scheduled, retry, archived, completed, aggregating)")]
 pub struct ParseTaskStateError(String);
+
+debug_as_text!(ParseTaskStateError);
 
 impl FromStr for TaskState {
     type Err = ParseTaskStateError;

@@ -63,7 +63,7 @@ pub struct LockedShape {
 }
 
 /// A `jobs.lock` that cannot be read.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "line {line} cannot be read: {reason}; take the line from version control, where the shapes of earlier versions are; `jobs --lock` resolves a conflict"
 )]
@@ -71,6 +71,8 @@ pub struct InvalidLock {
     line: usize,
     reason: String,
 }
+
+debug_as_text!(InvalidLock);
 
 impl JobsLock {
     /// Reads the text of a file.
