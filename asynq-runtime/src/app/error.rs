@@ -114,9 +114,14 @@ impl AppError {
             Self::Enqueue(EnqueueError::Option { option: "process_in", reason }) => format!("--in: {reason}"),
             _ => with_causes(self),
         };
-        let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-        usage_without_passwords(&line).replace(char::is_control, "\u{fffd}")
+        as_line(&text)
     }
+}
+
+/// Returns a text as the line of an error shows it: with one blank for each run of them, without passwords and control characters.
+pub(super) fn as_line(text: &str) -> String {
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    usage_without_passwords(&line).replace(char::is_control, "\u{fffd}")
 }
 
 #[cfg(test)]

@@ -5,7 +5,10 @@ use chrono::{DateTime, SecondsFormat, Utc};
 use clap::ArgMatches;
 
 use super::{
-    super::{env::Settings, error::AppError},
+    super::{
+        env::Settings,
+        error::{AppError, as_line},
+    },
     print, producer,
 };
 use crate::job::{JobDescriptor, PreparedTask, RawTask, Registry};
@@ -79,10 +82,12 @@ fn shape(job: &JobDescriptor) -> String {
     }
 }
 
-/// Returns the beginning of a text in JSON, as a shell takes it.
+/// Says how a text is written in JSON, as a shell takes it. A text that is long, or that the line of the error would change, is not
+/// repeated: a copy of it would enqueue another text.
 fn as_json(text: &str) -> String {
-    let text: String = text.chars().take(80).collect();
-    shell::quote(&serde_json::Value::from(text).to_string())
+    let json = shell::quote(&serde_json::Value::from(text).to_string());
+    let is_shown_whole = text.chars().count() <= 80 && as_line(&json) == json;
+    if is_shown_whole { json } else { "it in double quotes, as in '\"Ann\"'".to_owned() }
 }
 
 /// Returns a field that serde would skip in silence: on a command line it is a typing error.
@@ -150,12 +155,17 @@ mod tests {
 
     #[test]
     fn the_error_of_arguments_that_do_not_fit_shows_arguments_that_do() {
+        let long = "x".repeat(81);
+        let by_example = r#"at line 1 column 1): write it in double quotes, as in '"Ann"'; it takes str"#;
         for (name, arguments, expected) in [
             ("mail", Some(r#"{"copies":2}"#), "`mail` does not take these arguments: missing field `to`"),
             ("mail", Some(r#"{"to":7}"#), "invalid type: integer `7`, expected a string"),
             ("mail", Some(r#"{"to":"a","copys":1}"#), "unknown field `copys`; it takes {to: str, copies: u8?}"),
             ("mail", Some("{to: 1}"), "this is not JSON (key must be a string at line 1 column 2)"),
             ("one", Some("a b.png"), r#"at line 1 column 1): write '"a b.png"'; it takes str"#),
+            ("one", Some(long.as_str()), by_example),
+            ("one", Some("a  b"), by_example),
+            ("one", Some("redis://:secret@host"), by_example),
             ("mail", None, "`mail` does not take these arguments: none were given; it takes {to: str, copies: u8?}"),
             ("tidy", Some("[1]"), "it takes none"),
             ("one", Some("null"), "invalid type: null, expected a string; it takes str"),
