@@ -121,7 +121,11 @@ impl DashboardService {
         Ok(())
     }
 
-    async fn serve(self, cx: ServiceContext) -> Result<(), BoxError> {
+    async fn serve(mut self, cx: ServiceContext) -> Result<(), BoxError> {
+        // A service that wraps this one may not pass `before_start` on.
+        if self.pages.is_none() && self.observed.is_none() {
+            self.listen(&cx).await?;
+        }
         let metrics = async {
             let Some((runtime, bound)) = self.observed else { return Ok(()) };
             runtime.run(serve(bound, "metrics", cx.clone())).await

@@ -8,7 +8,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use asynq_runtime::prelude::*;
+use asynq_runtime::{
+    job::BoxFuture,
+    prelude::*,
+    server::{Service, ServiceContext},
+};
 use asynq_test_support::Log;
 use asynq_tests::{Calls, Persistence, RedisServer, eventually, patient};
 use axum::{Router, http::StatusCode};
@@ -164,6 +168,31 @@ async fn a_server_whose_dashboard_or_metrics_cannot_listen_does_not_start() {
         let expected = format!("service `dashboard` failed: {setting}: cannot listen at {address}: ");
         assert!(error.starts_with(&expected) && error.ends_with("has the port: write another port"), "{error}");
     }
+}
+
+/// A service of a program, from the time when there was no `before_start`.
+struct Wrapper(asynq_dashboard::DashboardService);
+
+impl Service for Wrapper {
+    fn name(&self) -> &'static str {
+        "wrapper"
+    }
+
+    fn run(self: Box<Self>, cx: ServiceContext) -> BoxFuture<'static, Result<(), BoxError>> {
+        let Self(dashboard) = *self;
+        Box::new(dashboard).run(cx)
+    }
+}
+
+#[tokio::test]
+async fn a_dashboard_listens_in_a_service_that_does_not_pass_before_start_on() {
+    let log = Log::keep();
+    let server = Server::builder("sqlite::memory:").registry(Registry::from_descriptors([]).unwrap());
+    let server = server.handle("x", |_: RawTask| async { Ok::<(), JobError>(()) });
+    let server = server.service(Wrapper(asynq_dashboard::service("127.0.0.1:0")));
+    let running = server.build().await.unwrap().start().await.unwrap();
+    eventually("the port is open", async || log.with("dashboard at http://").pop()).await;
+    running.shutdown().await.unwrap();
 }
 
 #[tokio::test]

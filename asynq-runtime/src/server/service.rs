@@ -42,6 +42,10 @@ pub trait Service: Send + 'static {
 
     /// Runs once before the server takes its first task, after its hooks `before_start`. An error, such as a port that is taken, ends the
     /// start: a mistake that shows only in [`run`](Self::run) interrupts tasks that have begun meanwhile. Default: does nothing.
+    /// A service that wraps another one passes this call on.
+    ///
+    /// It runs on the runtime that called `start`, also for a service that [runs beside the heartbeat](Self::runs_beside_heartbeat):
+    /// a listener that is bound here belongs to that runtime.
     fn before_start<'a>(&'a mut self, _cx: &'a ServiceContext) -> BoxFuture<'a, Result<(), BoxError>> {
         Box::pin(std::future::ready(Ok(())))
     }
