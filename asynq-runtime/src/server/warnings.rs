@@ -29,10 +29,7 @@ pub(super) fn unserved_jobs(server: &Server) {
     for job in server.registry().iter() {
         let queue = job.options.queue;
         if !served.iter().any(|entry| entry.pattern.matches(queue)) {
-            let advice = match mistaken(queue, served, &of_jobs) {
-                Some((name, meant)) => format!("it serves `{name}`, which no job names; did you mean `{meant}`?"),
-                None => "unless another worker does, add it to --queues or by App::queue".to_owned(),
-            };
+            let advice = advice(mistaken(queue, served, &of_jobs));
             tracing::warn!(job = job.name, queue, "this worker does not serve the job's queue: {advice}");
         } else if let Some(group) = job.options.group
             && !server.parts.aggregations.takes(group, job.name)
@@ -46,7 +43,13 @@ pub(super) fn unserved_jobs(server: &Server) {
     }
 }
 
-/// Returns the name of a served queue that no job names, and what may be meant by it: this queue, written otherwise.
+/// Says what to do about a queue that is not served; `mistaken` may only look like a slip, such as the queue of a job that is left out.
+fn advice(mistaken: Option<(&str, String)>) -> String {
+    let hint = mistaken.map(|(name, meant)| format!("it serves `{name}`; did you mean `{meant}`? Else, "));
+    hint.unwrap_or_default() + "unless another worker serves that queue, add it to --queues or by App::queue"
+}
+
+/// Returns the name of a served queue that no job of this worker names, and what may be meant by it: this queue, written otherwise.
 fn mistaken<'e>(queue: &str, served: &'e [Entry], of_jobs: &HashSet<&str>) -> Option<(&'e str, String)> {
     let names = served.iter().filter(|entry| entry.pattern.is_exact()).map(|entry| entry.pattern.as_str());
     names.filter(|name| !of_jobs.contains(name)).find_map(|name| {
@@ -124,6 +127,14 @@ mod tests {
     use asynq_grammar::{Pattern, names::check_queue};
 
     use super::*;
+
+    #[test]
+    fn the_advice_holds_also_where_the_served_queue_is_no_slip() {
+        let add = "unless another worker serves that queue, add it to --queues or by App::queue";
+        assert_eq!(advice(None), add);
+        let expected = format!("it serves `mail`; did you mean `mails`? Else, {add}");
+        assert_eq!(advice(Some(("mail", "mails".to_owned()))), expected);
+    }
 
     #[test]
     fn a_served_queue_that_is_a_slip_for_that_of_a_job_is_found() {
