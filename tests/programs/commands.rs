@@ -121,7 +121,9 @@ fn a_request_to_leave_ends_a_worker_in_order_while_its_set_up_waits() {
     command.env("MISFIT", "wait");
     let worker = Worker::start(command);
     worker.wait_for(&["set-up ran"]);
-    worker.terminate();
+    worker.send_term();
+    worker.wait_for(&["asked to leave before the start: takes no task"]);
+    assert_eq!(worker.exit_code(), Some(0));
 }
 
 #[test]

@@ -153,7 +153,7 @@ impl Worker {
         with(&lines).unwrap_or_else(|| panic!("{part:?} did not come; it printed {:#?}", *lines))
     }
 
-    fn send_term(&self) {
+    pub(crate) fn send_term(&self) {
         let sent = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status().unwrap();
         assert!(sent.success());
     }

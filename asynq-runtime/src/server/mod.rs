@@ -317,8 +317,7 @@ impl Server {
             // An error of the start is returned even if a request to leave came meanwhile.
             biased;
             running = self.start() => running?,
-            // No task was taken yet.
-            () = requests.obey() => return Ok(()),
+            () = requests.obey_before_start() => return Ok(()),
         };
         running.handle_requests(requests).await
     }

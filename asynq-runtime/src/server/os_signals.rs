@@ -119,6 +119,12 @@ impl OsRequests {
         });
     }
 
+    /// [Obeys](Self::obey) a request that comes before the server takes its first task.
+    pub(crate) async fn obey_before_start(&mut self) {
+        self.obey().await;
+        tracing::info!("asked to leave before the start: takes no task");
+    }
+
     /// Returns whether the process is asked to leave.
     pub(crate) fn is_leaving(&self) -> bool {
         *self.0.borrow() >= Request::Leave

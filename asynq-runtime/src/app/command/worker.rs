@@ -29,7 +29,7 @@ pub(in super::super) async fn worker(
         // An error of the set-up is returned even if a request to leave came meanwhile.
         biased;
         server = set_up(settings, format, flags, setup) => server?,
-        () = requests.obey() => return Ok(()),
+        () = requests.obey_before_start() => return Ok(()),
     };
     Ok(server.run().await?)
 }
