@@ -459,6 +459,14 @@ fn difference(input: &str, expansion: &str) -> String {
     lines.collect()
 }
 
+#[test]
+fn a_periodic_without_its_feature_is_one_error_beside_the_function() {
+    let function: TokenStream = "async fn ping() {}".parse().expect("tokens");
+    let expanded = crate::without_cron(&function).to_string();
+    assert!(expanded.contains("comes with the feature `cron`"), "{expanded}");
+    assert!(expanded.ends_with(&function.to_string()), "{expanded}");
+}
+
 /// Expands `source` as the compiler does: takes the first `#[job(…)]` away and passes its inside and the rest to the macro.
 fn expand(source: &str) -> String {
     let mut rest: Vec<TokenTree> = source.parse::<TokenStream>().expect("tokens").into_iter().collect();

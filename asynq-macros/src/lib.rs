@@ -120,11 +120,17 @@ pub fn facade_periodic(options: TokenStream, item: TokenStream) -> TokenStream {
 /// [`#[periodic]`](macro@periodic) of the facade without its feature `cron`.
 #[doc(hidden)]
 #[proc_macro_attribute]
-pub fn facade_periodic_without_cron(_: TokenStream, _: TokenStream) -> TokenStream {
+pub fn facade_periodic_without_cron(_: TokenStream, item: TokenStream) -> TokenStream {
+    let item: proc_macro2::TokenStream = item.into();
+    without_cron(&item).into()
+}
+
+/// Returns the error of the missing feature before the function, which is printed so that its uses are no errors as well.
+fn without_cron(item: &proc_macro2::TokenStream) -> proc_macro2::TokenStream {
     quote::quote! {
         ::core::compile_error!(
             "`#[periodic]` comes with the feature `cron`, which is on by default: in Cargo.toml write `features = [\"cron\"]` for asynq-jobs"
         );
+        #item
     }
-    .into()
 }
