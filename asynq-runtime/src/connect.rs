@@ -101,8 +101,8 @@ pub(crate) async fn connect_on(thread: Option<Thread>, url: &str) -> Result<Arc<
     if tokio::runtime::Handle::try_current().is_err() {
         return Err(BrokerError::new(
             BrokerErrorKind::Config,
-            "a client needs a tokio runtime: connect inside one, such as that of `#[tokio::main]`; a program without async keeps one \
-             `tokio::runtime::Runtime` and calls its `block_on` for each call of the client",
+            "clients and servers need a tokio runtime: connect inside one, such as that of `#[tokio::main]`; a program without \
+             async keeps one `tokio::runtime::Runtime` and calls its `block_on` for each call of them",
         ));
     }
     let scheme = url.split(':').next().unwrap_or_default();

@@ -140,7 +140,7 @@ fn renamed_removed_moved_and_new_jobs_are_reported() {
         found,
         [
             "UNSAFE  lock:gone {n: u8, m: u8}: the job is gone; keep it until none of its tasks waits, or take this line out",
-            "UNSAFE  lock:moved no arguments: queue changed: tasks wait in `old`, which no job here names; let a worker serve it beside the others, all of which --queues names",
+            "UNSAFE  lock:moved no arguments: queue changed: tasks wait in `old`, which no job here names; name it beside the others in --queues of a worker, or start a further worker for it",
             "UNSAFE  send str: looks like a rename to `send_email`: write #[job(alias = \"send\")] there",
             "UNSAFE  lock:moved no arguments: not in jobs.lock; write it by `jobs --lock` and commit it",
             "UNSAFE  send_email str: not in jobs.lock; write it by `jobs --lock` and commit it",

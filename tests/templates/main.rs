@@ -119,7 +119,7 @@ fn a_lock_is_written_checked_and_stops_a_deploy_that_would_strand_tasks() {
         "{}",
         text(&stopped.stdout)
     );
-    assert!(text(&stopped.stderr).contains("2 shapes are unsafe by jobs.lock"), "{}", text(&stopped.stderr));
+    assert!(text(&stopped.stderr).contains("2 shapes are unsafe (jobs.lock)"), "{}", text(&stopped.stderr));
     let wrong = run(WORKER, &folder, &["jobs", "--lock", "--json"]);
     assert_eq!(wrong.status.code(), Some(2));
 }

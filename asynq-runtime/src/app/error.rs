@@ -75,7 +75,7 @@ pub enum AppError {
         source: InvalidLock,
     },
     /// A deploy of this program would strand tasks, or its shapes are not locked.
-    #[error("{found} {} unsafe by {file}", if *found == 1 { "shape is" } else { "shapes are" })]
+    #[error("{found} {} unsafe ({file})", if *found == 1 { "shape is" } else { "shapes are" })]
     UnsafeDeploy {
         /// How many shapes are unsafe: shapes in the file, and those of this program that are not in it.
         found: usize,
@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn shapes_that_are_not_in_the_file_are_not_called_shapes_of_it() {
-        for (found, expected) in [(1, "1 shape is unsafe by jobs.lock"), (2, "2 shapes are unsafe by jobs.lock")] {
+        for (found, expected) in [(1, "1 shape is unsafe (jobs.lock)"), (2, "2 shapes are unsafe (jobs.lock)")] {
             assert_eq!(AppError::UnsafeDeploy { found, file: "jobs.lock".into() }.line(), expected);
         }
     }

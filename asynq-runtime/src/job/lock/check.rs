@@ -80,8 +80,8 @@ impl fmt::Display for LockFinding {
             Verdict::UnservedQueue(queue) => {
                 write!(
                     f,
-                    ": queue changed: tasks wait in `{queue}`, which no job here names; let a worker serve it beside the \
-                     others, all of which --queues names"
+                    ": queue changed: tasks wait in `{queue}`, which no job here names; name it beside the others in \
+                     --queues of a worker, or start a further worker for it"
                 )
             }
             Verdict::NeedsDefault(field) => {
