@@ -264,7 +264,8 @@ fn sort(members: &[SetMember], now: DateTime<Utc>) -> Sorted {
             Ok(message)
                 if !extra.is_expired(now.timestamp_millis()) && !AttemptDeadline::of(message, now).is_over() =>
             {
-                sorted.sound.push((id.clone(), TaskInfo::from_message(message, TaskState::Aggregating)));
+                let task = TaskInfo::from_message(message, TaskState::Aggregating);
+                sorted.sound.push((id.clone(), TaskInfo { expires: extra.expires(), ..task }));
             }
             _ => sorted.alone.push(id.clone()),
         }

@@ -48,7 +48,8 @@ pub struct TaskInfo {
     pub timeout: Option<Duration>,
     /// The time after which no attempt may run.
     pub deadline: Option<DateTime<Utc>>,
-    /// The time after which no attempt begins; the task is then archived in place of its next one.
+    /// The time after which no attempt begins; the task is then archived in place of its next one. The task that a server's
+    /// `backoff` receives has none.
     pub expires: Option<DateTime<Utc>>,
     /// When the task is due: the exact time of a scheduled task or a retry, now for a pending task.
     pub next_process_at: Option<DateTime<Utc>>,

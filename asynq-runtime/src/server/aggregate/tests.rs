@@ -141,6 +141,13 @@ async fn a_server_lets_tasks_run_alone_beside_those_that_it_aggregates_and_where
     }
 }
 
+#[test]
+fn a_task_of_a_set_says_when_it_expires() {
+    let extra = Extra { expires_ms: Some(60_000), ..Extra::default() };
+    let Sorted { sound, .. } = sort(&[SetMember { extra, ..member("note", b"") }], DateTime::UNIX_EPOCH);
+    assert_eq!(sound[0].1.expires, DateTime::from_timestamp_millis(60_000));
+}
+
 #[tokio::test]
 async fn tasks_whose_aggregation_has_killed_three_workers_run_alone() {
     let registry = Registry::only::<(Digest,)>().unwrap();
