@@ -53,24 +53,24 @@ pub fn wants_colours(no_color: Option<OsString>, term: Option<OsString>) -> bool
 impl Settings {
     /// Reads the settings of the environment; `get` returns a variable. A blank variable counts as not set.
     pub(super) fn from_env(get: impl Fn(&str) -> Option<OsString>) -> Result<Self, AppError> {
-        Self::read(|field| (field.variable, get(field.variable)))
+        Self::read(|field| Ok((field.variable, get(field.variable))))
     }
 
     /// Reads the settings of the flags.
     #[cfg(feature = "main")]
     pub(super) fn from_flags(flags: &clap::ArgMatches) -> Result<Self, AppError> {
-        let get = |field: &Field| flags.try_get_one::<String>(field.id).ok().flatten();
         // A blank variable counts as not set, because not every system that starts programs can leave one out. A flag can be left
         // out, and one without a value comes from a variable of a script that is not set: the default must not take its place.
-        for field in [&URL, &QUEUES, &ONLY, &EXCEPT, &CONCURRENCY, &SHUTDOWN_TIMEOUT, &LOG_FORMAT] {
-            if get(field).is_some_and(|text| text.trim().is_empty()) {
+        Self::read(|field| {
+            let text = flags.try_get_one::<String>(field.id).ok().flatten();
+            if text.is_some_and(|text| text.trim().is_empty()) {
                 let is_only = field.id == ONLY.id;
                 let reason =
                     if is_only { crate::server::NO_JOB } else { "it is empty: give it a value, or leave it out" };
                 return Err(AppError::setting(field.flag, reason));
             }
-        }
-        Self::read(|field| (field.flag, get(field).map(OsString::from)))
+            Ok((field.flag, text.map(OsString::from)))
+        })
     }
 
     #[cfg(any(feature = "main", test))]
@@ -87,7 +87,7 @@ impl Settings {
         }
     }
 
-    fn read(get: impl Fn(&Field) -> (&'static str, Option<OsString>)) -> Result<Self, AppError> {
+    fn read(get: impl Fn(&Field) -> Result<(&'static str, Option<OsString>), AppError>) -> Result<Self, AppError> {
         fn field<T>(
             (what, text): (&'static str, Option<OsString>),
             parse: impl FnOnce(&str) -> Result<T, String>,
@@ -96,13 +96,13 @@ impl Settings {
             text.map(|text| parse(&text)).transpose().map_err(|reason| AppError::setting(what, reason))
         }
         Ok(Self {
-            url: field(get(&URL), |text| Ok(text.to_owned()))?,
-            queues: field(get(&QUEUES), parse_queues)?,
-            only: field(get(&ONLY), parse_names)?,
-            except: field(get(&EXCEPT), parse_names)?,
-            concurrency: field(get(&CONCURRENCY), parse_concurrency)?,
-            shutdown_timeout: field(get(&SHUTDOWN_TIMEOUT), |text| text.into_span().map_err(|e| e.to_string()))?,
-            log_format: field(get(&LOG_FORMAT), parse_log_format)?,
+            url: field(get(&URL)?, |text| Ok(text.to_owned()))?,
+            queues: field(get(&QUEUES)?, parse_queues)?,
+            only: field(get(&ONLY)?, parse_names)?,
+            except: field(get(&EXCEPT)?, parse_names)?,
+            concurrency: field(get(&CONCURRENCY)?, parse_concurrency)?,
+            shutdown_timeout: field(get(&SHUTDOWN_TIMEOUT)?, |text| text.into_span().map_err(|e| e.to_string()))?,
+            log_format: field(get(&LOG_FORMAT)?, parse_log_format)?,
         })
     }
 }
