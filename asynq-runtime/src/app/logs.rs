@@ -8,16 +8,14 @@ use tracing_subscriber::{
 };
 
 use super::env::{LogFormat, wants_colours};
-
-/// The directive for the target of the spans `job` and `tick`, which write no lines, and of the error that ends a worker.
-const SPANS: &str = "asynq_runtime::run=error";
+use crate::server::RUN_TARGET;
 
 /// Starts to write the events that `RUST_LOG` lets through, or those of the level `default` where it is empty. A program that has
 /// installed a subscriber of its own keeps that.
 pub(super) fn start(format: LogFormat, default: LevelFilter) {
     let filter = EnvFilter::builder().with_default_directive(default.into()).from_env_lossy();
     // A `RUST_LOG` for the lines of the program alone, such as `my_worker=debug`, must not take the task's id off them.
-    let filter = match SPANS.parse::<Directive>() {
+    let filter = match format!("{RUN_TARGET}=error").parse::<Directive>() {
         Ok(spans) => filter.add_directive(spans),
         Err(_) => filter,
     };

@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
 use super::{
+    RUN_TARGET,
     attempt::Attempt,
     attempt_deadline::AttemptDeadline,
     attempt_future::{AFTER_REFUSAL, AttemptFuture, Attempted, OwnError, drive, judged, panicked, stopped},
@@ -111,7 +112,7 @@ impl Executor {
         // Without a subscriber tracing may write each span to the crate `log`.
         let span = if tracing::dispatcher::has_been_set() {
             tracing::error_span!(
-                target: "asynq_runtime::run",
+                target: RUN_TARGET,
                 "job",
                 id = %key.id,
                 r#type = %message.r#type,

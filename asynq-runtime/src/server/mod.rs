@@ -118,6 +118,10 @@ pub use self::{
 pub use crate::job::SharedError;
 use crate::{broker::Broker, client::Client, job::Registry};
 
+/// The target of the spans `job` and `tick`, which write no lines, and of the error that ends a worker. `main!` has a directive for it.
+#[doc(hidden)]
+pub const RUN_TARGET: &str = "asynq_runtime::run";
+
 /// A validated, connected server that has not been started.
 ///
 /// ```no_run

@@ -6,6 +6,7 @@ use asynq_runtime::{
     Client,
     broker::{Broker, BrokerError, Ticked},
     metrics::{self, TickOutcome},
+    server::RUN_TARGET,
     task::TaskId,
 };
 use chrono::{DateTime, Utc};
@@ -45,7 +46,7 @@ impl Work {
             // The task of the tick is in the trace of this span. Without a subscriber tracing may write each span to the crate `log`.
             let span = if tracing::dispatcher::has_been_set() {
                 tracing::error_span!(
-                    target: "asynq_runtime::run",
+                    target: RUN_TARGET,
                     "tick",
                     id = %entry.id(),
                     r#type = entry.job(),
