@@ -238,4 +238,21 @@ mod tests {
         let message = unknown("colour", Attribute::Periodic);
         assert!(message.contains("unique, unique_until,") && !message.contains("debounce"), "{message}");
     }
+
+    #[test]
+    fn a_schedule_refuses_the_options_that_its_list_leaves_out_and_no_others() {
+        let is_refused = |attribute, schedule: &str, option: &Known| {
+            let options = format!("{schedule}{}", option.example().trim_matches('`')).parse().expect("tokens");
+            let function = "async fn tidy() {}".parse().expect("tokens");
+            let expanded = crate::job::expand(attribute, crate::paths::Home::Runtime, options, function);
+            expanded.to_string().contains("compile_error")
+        };
+        for option in &OPTIONS {
+            let by_schedule = is_refused(Attribute::Periodic, "\"@daily\", ", option);
+            // Some options need others or arguments, with a schedule or without.
+            if !is_refused(Attribute::Job, "", option) || REFUSED_BY_SCHEDULES.contains(&option.name) {
+                assert_eq!(by_schedule, REFUSED_BY_SCHEDULES.contains(&option.name), "{}", option.name);
+            }
+        }
+    }
 }
