@@ -74,7 +74,7 @@ pub(crate) async fn compare(extent: &Extent) -> Result<(), BoxError> {
         for planned in plan.iter().filter(|planned| round < planned.times) {
             eprintln!("round {} of {}: {}", round + 1, extent.runs, planned.key);
             let order = broker.order(&planned.order);
-            for program in turned(&programs, round) {
+            for program in sequence(&programs, round) {
                 let (name, version) = program
                     .map_or((OURS, env!("CARGO_PKG_VERSION")), |program| (program.name, program.version.as_str()));
                 let found = table.entry((name, planned.key)).or_default();
@@ -108,11 +108,14 @@ pub(crate) async fn compare(extent: &Extent) -> Result<(), BoxError> {
     if failures.is_empty() { Ok(()) } else { Err(failures.join("\n").into()) }
 }
 
-/// Returns ours, which is `None`, and the others in the order of a round: each round begins with another one, so that a library does not
-/// always run behind the same other.
-fn turned<T>(others: &[T], round: usize) -> Vec<Option<&T>> {
+/// Returns ours, which is `None`, and the others in the sequence of a round. Each round begins with another one, and every second round
+/// has them the other way round, so that a library does not always run behind the same other.
+fn sequence<T>(others: &[T], round: usize) -> Vec<Option<&T>> {
     let mut all: Vec<_> = std::iter::once(None).chain(others.iter().map(Some)).collect();
     let first = round % all.len();
+    if round % 2 == 1 {
+        all.reverse();
+    }
     all.rotate_left(first);
     all
 }
@@ -151,19 +154,24 @@ fn print_row(
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     #[test]
-    fn each_round_begins_with_another_library() {
-        let others = ["asynq", "BullMQ"];
-        let names = |round| -> Vec<_> {
-            turned(&others, round).into_iter().map(|other| other.copied().unwrap_or(OURS)).collect()
-        };
-        assert_eq!(names(0), [OURS, "asynq", "BullMQ"]);
-        assert_eq!(names(1), ["asynq", "BullMQ", OURS]);
-        assert_eq!(names(2), ["BullMQ", OURS, "asynq"]);
-        assert_eq!(names(3), names(0));
-        assert_eq!(turned::<&str>(&[], 5), [None]);
+    fn no_library_always_runs_behind_the_same_other() {
+        let others = ["asynq", "BullMQ", "sidekiq", "apalis"];
+        let names = |round| sequence(&others, round).into_iter().map(|other| other.copied().unwrap_or(OURS));
+        // Each round has two rows, the second of which begins behind the last library of the first.
+        let order: Vec<_> = (0..3).flat_map(|round| names(round).chain(names(round))).collect();
+        for library in others.into_iter().chain([OURS]) {
+            let pairs = order.windows(2).filter(|pair| pair[1] == library);
+            let before: BTreeSet<_> = pairs.map(|pair| pair[0]).collect();
+            assert!(before.len() > 1, "{library} always runs behind {before:?}");
+        }
+        let firsts: BTreeSet<_> = (0..3).filter_map(|round| names(round).next()).collect();
+        assert_eq!(firsts.len(), 3, "{firsts:?}");
+        assert_eq!(sequence::<&str>(&[], 5), [None]);
     }
 
     #[test]
