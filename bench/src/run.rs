@@ -5,7 +5,7 @@ use std::{collections::HashMap, process::Stdio};
 use asynq_runtime::prelude::{BoxError, Client};
 use tokio::process::{Child, Command};
 
-use crate::{measured::Measured, order::Order, queue, run_broker::RunBroker, workload};
+use crate::{limit::Script, measured::Measured, order::Order, queue, run_broker::RunBroker, workload};
 
 /// The role of a process that this program starts. Roles are not part of the command line, so that a process that is measured
 /// holds no memory for reading one.
@@ -125,10 +125,13 @@ impl Runner {
         Ok((order, client))
     }
 
-    /// Deletes the queues on a broker of the caller.
+    /// Deletes the queues on a broker of the caller, and the plain values of `limit-get`, which are in no queue.
     async fn clean(&mut self) -> Result<(), BoxError> {
         if let Some(order) = self.given.take() {
             self.crowded.retain(|_, broker| !matches!(broker, RunBroker::Given(_)));
+            if order.workload == "limit-get" {
+                Script::connect(&order.url)?.forget(order.n)?;
+            }
             queue::forget(&Client::connect(&order.url).await?, &order).await?;
         }
         Ok(())
@@ -157,4 +160,34 @@ pub(crate) async fn measured(order: &Order, client: &Client) -> Result<Measured,
     measured.order.url.clone_from(&order.url);
     workload.verify(&measured, client).await?;
     Ok(measured)
+}
+
+#[cfg(test)]
+mod tests {
+    use asynq_tests::{Persistence, RedisServer};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_run_that_is_ended_before_its_check_leaves_no_plain_value_on_the_redis_of_its_caller() {
+        let server = RedisServer::start(Persistence::None);
+        let values =
+            || -> Vec<String> { redis::cmd("KEYS").arg("bench:plain:*").query(&mut server.connection()).unwrap() };
+        let order = Order {
+            workload: "limit-get".to_owned(),
+            broker: server.url(),
+            n: 3,
+            concurrency: 100,
+            payload_bytes: 100,
+            ..Order::default()
+        };
+        let mut runner = Runner::default();
+        let (order, client) = runner.begin(&RunBroker::Given(server.url()), &order).await.unwrap();
+        workload::named(&order.workload).unwrap().prepare(&order, &client).await.unwrap();
+        assert_eq!(values().len(), 3);
+        runner.end().await.unwrap();
+        assert_eq!(values(), [""; 0]);
+        let queues: u64 = redis::cmd("SCARD").arg("asynq:queues").query(&mut server.connection()).unwrap();
+        assert_eq!(queues, 0, "the limit adds the name of its queue when it connects");
+    }
 }

@@ -263,7 +263,7 @@ impl Script {
     /// # Errors
     ///
     /// Redis refused it.
-    pub(super) fn forget(&mut self, n: u64) -> io::Result<()> {
+    pub(crate) fn forget(&mut self, n: u64) -> io::Result<()> {
         for number in 0..n {
             self.redis.command(&[b"UNLINK", plain(number).as_bytes()]);
             self.redis.send()?;
