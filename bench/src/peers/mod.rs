@@ -62,7 +62,7 @@ struct Line<'a> {
 pub(crate) async fn compare(extent: &Extent) -> Result<(), BoxError> {
     let (facts, mut programs, mut skipped) = (suite::facts(), Vec::new(), Vec::new());
     for library in program::chosen(&extent.only)? {
-        match library.build() {
+        match library.build().await {
             Ok(program) => programs.push(program),
             Err(error) => skipped.push(format!("{} was skipped: {error}", library.name)),
         }

@@ -141,7 +141,7 @@ impl Library {
     /// # Errors
     ///
     /// A tool is not on this machine, or a package cannot be had from its registry.
-    pub(super) fn build(&self) -> Result<Program, BoxError> {
+    pub(super) async fn build(&self) -> Result<Program, BoxError> {
         let source = suite::folder().join("peers").join(self.folder);
         let target = suite::folder().join("../target/peers").join(self.folder);
         std::fs::create_dir_all(&target)?;
@@ -149,7 +149,7 @@ impl Library {
             Kind::Go => {
                 let program = target.join("peer");
                 let output = program.to_str().ok_or("the path of the target folder is not UTF-8")?;
-                finish(&source, "go", &["build", "-buildvcs=false", "-o", output, "."])?;
+                finish(&source, "go", &["build", "-buildvcs=false", "-o", output, "."]).await?;
                 vec![program]
             }
             Kind::Node => {
@@ -159,14 +159,14 @@ impl Library {
                     std::fs::copy(entry.path(), target.join(entry.file_name()))?;
                 }
                 // `npm ci` would refuse a registry that lacks packages for other systems.
-                finish(&target, "npm", &["install", "--ignore-scripts", "--no-audit", "--no-fund"])?;
+                finish(&target, "npm", &["install", "--ignore-scripts", "--no-audit", "--no-fund"]).await?;
                 vec!["node".into(), target.join("main.js")]
             }
             Kind::Rust(name) => {
                 // All programs share one folder, because most of their dependencies are the same.
                 let target = suite::folder().join("../target/peers/rust");
                 let folder = target.to_str().ok_or("the path of the target folder is not UTF-8")?;
-                finish(&source, "cargo", &["build", "--release", "--locked", "--target-dir", folder])?;
+                finish(&source, "cargo", &["build", "--release", "--locked", "--target-dir", folder]).await?;
                 vec![target.join("release").join(name)]
             }
         };
@@ -182,10 +182,11 @@ impl Library {
     }
 }
 
-/// Runs a tool to its end.
-fn finish(folder: &Path, tool: &str, arguments: &[&str]) -> Result<(), BoxError> {
-    let ran = std::process::Command::new(tool).args(arguments).current_dir(folder).output();
-    let ran = ran.map_err(|error| format!("{tool} cannot be started: {error}"))?;
+/// Runs a tool to its end; a signal to this program ends it, too.
+async fn finish(folder: &Path, tool: &str, arguments: &[&str]) -> Result<(), BoxError> {
+    let mut command = Command::new(tool);
+    command.args(arguments).current_dir(folder).stdin(Stdio::null()).kill_on_drop(true);
+    let ran = command.output().await.map_err(|error| format!("{tool} cannot be started: {error}"))?;
     if ran.status.success() {
         return Ok(());
     }
