@@ -35,7 +35,7 @@ const COMMIT: usize = 256;
 enum Work {
     /// One task per script, one script per round trip.
     Enqueue,
-    /// A group per script or commit: the best merge of many concurrent calls. Redis gets the same scripts as from bulk calls.
+    /// A group per commit: the best merge of many concurrent calls. On a file only: Redis would get the same scripts as from bulk calls.
     EnqueueConcurrent,
     /// A group per script, a thousand tasks per write; on a file [`COMMIT`] tasks per commit.
     EnqueueBulk,
@@ -62,7 +62,7 @@ pub(crate) static ALL: &[&dyn Workload] = &[
     &Limit { name: "limit-enqueue", about: "One task per script and round trip", n: 20_000, work: Work::Enqueue },
     &Limit {
         name: "limit-enqueue-concurrent",
-        about: "One group per script or commit",
+        about: "One group per commit, on a file",
         n: 100_000,
         work: Work::EnqueueConcurrent,
     },
@@ -110,10 +110,11 @@ impl Workload for Limit {
     fn orders(&self, order: Order) -> Vec<Order> {
         // One task takes 137 ms, and more tasks add nothing.
         let most = if self.work == Work::Latency { self.n } else { u64::MAX };
-        // A file has no GET, and only a drain of Redis turns from queue to queue.
+        // A file has no GET, and only a drain of Redis goes from queue to queue.
         let is_measured = match self.work {
             Work::Drain => order.on_redis() || !order.has_queues(),
             Work::Get => order.on_redis() && !order.has_queues(),
+            Work::EnqueueConcurrent => !order.on_redis() && !order.has_queues(),
             _ => !order.has_queues(),
         };
         if !is_measured {
@@ -185,10 +186,20 @@ impl Workload for Limit {
 }
 
 impl Limit {
+    /// Returns the number of tasks per script or commit.
+    fn group(&self, order: &Order) -> usize {
+        match self.work {
+            // Both connections together have as many tasks under way as a worker of this concurrency, up to 100.
+            Work::Drain | Work::EndToEnd if order.on_redis() => (order.concurrency / Turns::CONNECTIONS).clamp(1, 50),
+            Work::EnqueueBulk if !order.on_redis() => COMMIT,
+            _ => order.group(),
+        }
+    }
+
     /// Returns the order with the numbers of connections and of tasks per group that the limit has.
     fn shown(&self, order: &Order) -> Order {
         let connections = if order.on_redis() { Turns::CONNECTIONS } else { 1 };
-        let group = if self.work == Work::EnqueueBulk && !order.on_redis() { COMMIT } else { order.group() };
+        let group = self.group(order);
         match self.work {
             Work::Enqueue | Work::Latency => Order { concurrency: 1, ..order.clone() },
             Work::Get => Order { concurrency: 1, batch: Some(group), ..order.clone() },
@@ -220,8 +231,8 @@ impl Limit {
             }
             Work::Get => redis.get(order.n, order.group())?,
             Work::EnqueueConcurrent | Work::EnqueueBulk => turns.enqueue(tasks, order.group())?,
-            Work::Drain => turns.drain(queue::names(order), order.group())?,
-            Work::EndToEnd => turns.end_to_end(tasks, order.group())?,
+            Work::Drain => turns.drain(queue::names(order), self.group(order))?,
+            Work::EndToEnd => turns.end_to_end(tasks, self.group(order))?,
         }
         meter.stop()
     }

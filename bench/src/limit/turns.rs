@@ -91,7 +91,11 @@ mod tests {
     use asynq_test_support::{Calls, Persistence, RedisServer};
     use redis::Connection;
 
-    use super::*;
+    use super::{
+        super::{Limit, Work},
+        *,
+    };
+    use crate::order::Order;
 
     /// Stores `n` waiting tasks.
     fn fill(redis: &mut Connection, queue: &str, n: usize) {
@@ -121,6 +125,13 @@ mod tests {
     }
 
     #[test]
+    fn both_connections_together_have_as_many_tasks_under_way_as_a_worker() {
+        let limit = Limit { name: "limit-drain", about: "", n: 1, work: Work::Drain };
+        let group = |concurrency| limit.group(&Order { concurrency, ..Order::default() });
+        assert_eq!([1, 10, 100, 1_000].map(group), [1, 5, 50, 50]);
+    }
+
+    #[test]
     fn both_connections_share_one_queue() {
         let server = RedisServer::start(Persistence::None);
         fill(&mut server.connection(), "one", 32);
@@ -138,7 +149,7 @@ mod tests {
     #[test]
     fn an_end_to_end_run_settles_all_that_it_enqueues() {
         let server = RedisServer::start(Persistence::None);
-        let order = crate::order::Order { n: 50, payload_bytes: 100, ..Default::default() };
+        let order = Order { n: 50, payload_bytes: 100, ..Order::default() };
         Turns::connect(&server.url()).unwrap().end_to_end(&Tasks::new(&order), 16).unwrap();
         let settled: u64 = redis::cmd("GET").arg("asynq:{bench}:processed").query(&mut server.connection()).unwrap();
         assert_eq!(settled, 50);

@@ -47,7 +47,7 @@ pub(super) fn plan(extent: &Extent) -> Vec<Planned> {
 
     for concurrency in [10, 100, 1_000] {
         add(&format!("redis drain {concurrency}"), "drain", 100_000, concurrency, &plain);
-        // The limit of 1,000 is that of 100: above 10, a group has 64 tasks.
+        // The limit of 1,000 is that of 100, where a group has the most tasks.
         if concurrency <= 100 {
             add(&format!("redis limit-drain {concurrency}"), "limit-drain", 100_000, concurrency, &plain);
         }
