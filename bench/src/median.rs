@@ -6,7 +6,7 @@ use crate::measured::short;
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Median {
     pub(crate) figure: f64,
-    /// Half of the distance from the least to the greatest, as a share of the figure.
+    /// Half of the distance from the least to the greatest, as a share of the figure. Infinite where it is not told.
     pub(crate) spread: f64,
     /// The number of runs.
     pub(crate) n: usize,
@@ -19,19 +19,16 @@ impl Median {
         let upper = *figures.get(figures.len() / 2)?;
         let figure =
             if figures.len().is_multiple_of(2) { (figures[figures.len() / 2 - 1] + upper) / 2.0 } else { upper };
-        Self::with(figure, &figures)
-    }
-
-    /// Returns the least figure in place of the median, for a promise that no run may break.
-    pub(crate) fn least_of(figures: impl IntoIterator<Item = f64>) -> Option<Self> {
-        let figures = sorted(figures);
-        Self::with(*figures.first()?, &figures)
-    }
-
-    fn with(figure: f64, figures: &[f64]) -> Option<Self> {
         let range = figures.last()? - figures.first()?;
         let spread = if range == 0.0 { 0.0 } else { range / 2.0 / figure.abs() };
         Some(Self { figure, spread, n: figures.len() })
+    }
+
+    /// Returns the least figure in place of the median, for a promise that no run may break. It is at the end of the range, so that it
+    /// has no spread.
+    pub(crate) fn least_of(figures: impl IntoIterator<Item = f64>) -> Option<Self> {
+        let figures = sorted(figures);
+        Some(Self { figure: *figures.first()?, spread: f64::INFINITY, n: figures.len() })
     }
 
     /// Returns the spread as text, which is empty for one run and where it is not a share of the figure.
@@ -78,6 +75,7 @@ mod tests {
     fn the_least_run_tells_whether_a_promise_was_kept() {
         let least = Median::least_of([0.4, -0.5, 0.7]).unwrap();
         assert_eq!((least.figure, least.n), (-0.5, 3));
+        assert_eq!(least.formatted(), "-0.500", "half of the range is not a share of the least");
         assert_eq!(Median::least_of([]), None);
     }
 }

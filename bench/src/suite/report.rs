@@ -33,9 +33,10 @@ pub(super) fn page(
 
     page += "\n## Figures to reach\n\n";
     page += "*Beside* is the limit of the broker for the same tasks, or the same run without the million or with one queue; *share* is of that. \
-             The limit of Redis is that of bare scripts on two connections in turns, which always have one for Redis to run; that of one awaiting producer, of a GET and of latencies is one connection. \
-             *Spread* is half of the range of the runs; there is none of one run. Latencies and waits are of 100 tasks a run, so that p99 is the second longest. \
-             The earliest start is that of all runs.\n\n";
+             The limit of Redis is that of bare scripts on two connections that alternate; *broker CPU %* below *Every run* is the share of the time in which Redis ran them, \
+             and where it is far below 100 the figure is not the most that Redis can do. The limit of one awaiting producer, of a GET and of latencies is that of one connection. \
+             *Spread* is half of the range of the runs; there is none of one run, and none of the earliest start, which is that of all runs. \
+             Latencies and waits are of 100 tasks a run, so that p99 is the second longest; the wait of four processes is of all their calls, and that of the process with the longest p99.\n\n";
     let judged = goals::judge(found);
     let reached = judged.iter().filter(|judged| judged.reached == Some(true)).count();
     page += &format!("Reached: {reached} of {}.\n\n", judged.len());
