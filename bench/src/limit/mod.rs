@@ -1,11 +1,11 @@
 //! Measures the limit of a broker for the same tasks: throwaway scripts that do asynq's data-structure work and nothing else,
-//! sent by a lean blocking client, so that Redis always has one to run; and on a SQLite file the least that a queue has to do
+//! sent by a lean blocking client, so that Redis has the next one while an answer is read; and on a SQLite file the least that a queue has to do
 //! there. No receipts, no typed jobs.
 
+mod alternating;
 mod file;
 mod resp;
 mod scripts;
-mod turns;
 
 use std::time::Instant;
 
@@ -14,7 +14,7 @@ use asynq_runtime::prelude::*;
 use hdrhistogram::Histogram;
 
 pub(crate) use self::scripts::Script;
-use self::{file::File, scripts::Tasks, turns::Turns};
+use self::{alternating::Alternating, file::File, scripts::Tasks};
 use crate::{
     measured::Measured,
     meter::{Meter, Usage},
@@ -190,7 +190,9 @@ impl Limit {
     fn group(&self, order: &Order) -> usize {
         match self.work {
             // Both connections together have as many tasks under way as a worker of this concurrency, up to 100.
-            Work::Drain | Work::EndToEnd if order.on_redis() => (order.concurrency / Turns::CONNECTIONS).clamp(1, 50),
+            Work::Drain | Work::EndToEnd if order.on_redis() => {
+                (order.concurrency / Alternating::CONNECTIONS).clamp(1, 50)
+            }
             Work::EnqueueBulk if !order.on_redis() => COMMIT,
             _ => order.group(),
         }
@@ -198,7 +200,7 @@ impl Limit {
 
     /// Returns the order with the numbers of connections and of tasks per group that the limit has.
     fn shown(&self, order: &Order) -> Order {
-        let connections = if order.on_redis() { Turns::CONNECTIONS } else { 1 };
+        let connections = if order.on_redis() { Alternating::CONNECTIONS } else { 1 };
         let group = self.group(order);
         match self.work {
             Work::Enqueue | Work::Latency => Order { concurrency: 1, ..order.clone() },
@@ -208,7 +210,7 @@ impl Limit {
     }
 
     async fn on_redis(&self, order: &Order, tasks: &Tasks, calls: &mut Histogram<u64>) -> Result<Usage, BoxError> {
-        let (mut redis, mut turns) = (Script::connect(&order.url)?, Turns::connect(&order.url)?);
+        let (mut redis, mut alternating) = (Script::connect(&order.url)?, Alternating::connect(&order.url)?);
         let meter = Meter::start(order)?;
         match self.work {
             // One caller that awaits each call: Redis waits for the caller, too.
@@ -230,9 +232,9 @@ impl Limit {
                 }
             }
             Work::Get => redis.get(order.n, order.group())?,
-            Work::EnqueueConcurrent | Work::EnqueueBulk => turns.enqueue(tasks, order.group())?,
-            Work::Drain => turns.drain(queue::names(order), self.group(order))?,
-            Work::EndToEnd => turns.end_to_end(tasks, self.group(order))?,
+            Work::EnqueueConcurrent | Work::EnqueueBulk => alternating.enqueue(tasks, order.group())?,
+            Work::Drain => alternating.drain(queue::names(order), self.group(order))?,
+            Work::EndToEnd => alternating.end_to_end(tasks, self.group(order))?,
         }
         meter.stop()
     }

@@ -52,8 +52,8 @@ pub(crate) struct Script {
     keys: Keys,
     /// Answers that are not read yet.
     open: usize,
-    /// The number of tasks that the last cycle asked for.
-    asked: usize,
+    /// The number of tasks that the last cycle requested.
+    requested: usize,
 }
 
 #[derive(Debug)]
@@ -101,7 +101,7 @@ impl Script {
         redis.command(&[b"SADD", b"asynq:queues", QUEUE.as_bytes()]);
         redis.send()?;
         redis.reply(|_| {})?;
-        Ok(Self { redis, enqueue, cycle, taken: Vec::new(), keys: Keys::of(QUEUE), open: 0, asked: 0 })
+        Ok(Self { redis, enqueue, cycle, taken: Vec::new(), keys: Keys::of(QUEUE), open: 0, requested: 0 })
     }
 
     /// Enqueues one task, as a program would that knows nothing but asynq's keys.
@@ -178,13 +178,13 @@ impl Script {
     }
 
     /// Sends the next scripts of a drain: the tasks that were taken are settled, and up to `n` more are taken. A queue whose fetch gave
-    /// less than it asked for is empty, and the fetch in the same write goes to the next queue. Nothing is sent at the end.
+    /// less than it requested is empty, and the fetch in the same write goes to the next queue. Nothing is sent at the end.
     ///
     /// # Errors
     ///
     /// The connection is gone.
     pub(super) fn send_drain(&mut self, n: usize, queues: &mut impl Iterator<Item = String>) -> io::Result<()> {
-        if self.asked > 0 && self.taken() == self.asked {
+        if self.requested > 0 && self.taken() == self.requested {
             self.cycle(n);
         } else {
             if self.taken() > 0 {
@@ -274,7 +274,7 @@ impl Script {
 
     /// Writes a script that settles the tasks that were taken and takes up to `n` more.
     fn cycle(&mut self, n: usize) {
-        self.asked = n;
+        self.requested = n;
         self.open += 1;
         let (n, now) = (n.to_string(), since_epoch().as_secs());
         let (lease, day_ends) = ((now + 30).to_string(), (now + 90 * 86_400).to_string());

@@ -1,4 +1,4 @@
-//! Two connections in turns: while Redis runs the script of one, the client reads the answer of the other and sends its next script.
+//! Two connections that alternate: while Redis runs the script of one, the client reads the answer of the other and sends its next script.
 //! So Redis always has a script to run, and its rate is not that of a client that waits.
 
 use std::{io, iter, mem};
@@ -12,9 +12,9 @@ use super::{
 
 /// The connections. Each awaits its own answers.
 #[derive(Debug)]
-pub(super) struct Turns([Script; Turns::CONNECTIONS]);
+pub(super) struct Alternating([Script; Alternating::CONNECTIONS]);
 
-impl Turns {
+impl Alternating {
     pub(super) const CONNECTIONS: usize = 2;
 
     /// # Errors
@@ -38,7 +38,7 @@ impl Turns {
     }
 
     /// Settles and fetches `n` tasks per script until the queues are empty. Each connection works on a queue of its own, and on the
-    /// next one once a fetch gave less than it asked for; the connections share a single queue.
+    /// next one once a fetch gave less than it requested; the connections share a single queue.
     ///
     /// # Errors
     ///
@@ -71,7 +71,7 @@ impl Turns {
         })
     }
 
-    /// Lets `send` send the next scripts of each connection in turns, when its answers are read, until it has sent nothing.
+    /// Lets `send` send the next scripts of one connection after the other, when its answers are read, until it has sent nothing.
     fn run(&mut self, mut send: impl FnMut(usize, &mut Script) -> io::Result<()>) -> io::Result<()> {
         for (at, script) in self.0.iter_mut().enumerate() {
             send(at, script)?;
@@ -109,9 +109,9 @@ mod tests {
 
     /// Drains these queues; returns how often Redis ran a script and took tasks.
     fn drain(server: &RedisServer, queues: &[&str], group: usize) -> (u64, u64) {
-        let (mut redis, mut turns) = (server.connection(), Turns::connect(&server.url()).unwrap());
+        let (mut redis, mut limit) = (server.connection(), Alternating::connect(&server.url()).unwrap());
         let before = Calls::ask(&mut redis);
-        turns.drain(queues.iter().map(ToString::to_string), group).unwrap();
+        limit.drain(queues.iter().map(ToString::to_string), group).unwrap();
         let calls = Calls::ask(&mut redis) - &before;
         for queue in queues {
             let left: u64 = redis::cmd("EXISTS")
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_whose_fetch_gave_less_than_it_asked_for_is_not_fetched_again() {
+    fn a_queue_whose_fetch_gave_less_than_it_requested_is_not_fetched_again() {
         let server = RedisServer::start(Persistence::None);
         let queues = ["a", "b", "c", "d", "e"];
         queues.iter().for_each(|queue| fill(&mut server.connection(), queue, 3));
@@ -150,7 +150,7 @@ mod tests {
     fn an_end_to_end_run_settles_all_that_it_enqueues() {
         let server = RedisServer::start(Persistence::None);
         let order = Order { n: 50, payload_bytes: 100, ..Order::default() };
-        Turns::connect(&server.url()).unwrap().end_to_end(&Tasks::new(&order), 16).unwrap();
+        Alternating::connect(&server.url()).unwrap().end_to_end(&Tasks::new(&order), 16).unwrap();
         let settled: u64 = redis::cmd("GET").arg("asynq:{bench}:processed").query(&mut server.connection()).unwrap();
         assert_eq!(settled, 50);
     }
