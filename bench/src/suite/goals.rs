@@ -44,6 +44,8 @@ pub(super) struct Judged {
     pub(super) to_reach: String,
     pub(super) reach_for: String,
     pub(super) reached: Option<bool>,
+    /// Whether this system does not report the figure.
+    pub(super) is_unknown: bool,
 }
 
 const fn goal(row: &'static str, key: &'static str, figure: Figure, rule: Rule) -> Goal {
@@ -127,12 +129,12 @@ pub(super) fn compares(key: &str, beside: &str) -> bool {
     GOALS.iter().any(|goal| goal.key == key && goal.beside == beside)
 }
 
-/// Returns every row with its figures.
-pub(super) fn judge(found: &Found) -> Vec<Judged> {
-    GOALS.iter().map(|goal| judge_one(goal, found)).collect()
+/// Returns every row with its figures; `reports_memory` says whether this system reports the memory of a process.
+pub(super) fn judge(found: &Found, reports_memory: bool) -> Vec<Judged> {
+    GOALS.iter().map(|goal| judge_one(goal, found, reports_memory)).collect()
 }
 
-fn judge_one(goal: &Goal, found: &Found) -> Judged {
+fn judge_one(goal: &Goal, found: &Found, reports_memory: bool) -> Judged {
     let median = |key: &str| found.get(key).and_then(|runs| goal.figure.median(runs));
     let (measured, beside) = (median(goal.key), median(goal.beside).map(|median| median.figure));
     let figure = measured.map(|median| median.figure);
@@ -156,5 +158,23 @@ fn judge_one(goal: &Goal, found: &Found) -> Judged {
         reach_for: goal.reach_for.map(formatted).unwrap_or_default(),
         reached: if of_share { share } else { figure }
             .map(|figure| if at_least { figure >= bound } else { figure <= bound }),
+        is_unknown: measured.is_none() && goal.figure == Rss && !reports_memory,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_memory_is_unknown_on_a_system_that_does_not_report_it() {
+        let unknown = |reports_memory| {
+            let judged = judge(&Found::new(), reports_memory).into_iter().filter(|judged| judged.is_unknown);
+            judged.map(|judged| judged.row).collect::<Vec<_>>()
+        };
+        assert_eq!(unknown(true), [""; 0]);
+        let unknown = unknown(false);
+        assert_eq!(unknown.len(), 3, "{unknown:?}");
+        assert!(unknown.iter().all(|row| row.contains(", RSS")), "{unknown:?}");
     }
 }

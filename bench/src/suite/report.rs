@@ -11,6 +11,7 @@ use super::{
 use crate::{
     measured::{Figure, HEAD, Measured, short},
     median::Median,
+    meter,
 };
 
 /// Returns the whole page, as Markdown.
@@ -36,10 +37,10 @@ pub(super) fn page(
              The limit of Redis is that of bare scripts on two connections that alternate; *broker CPU %* below *Every run* is the share of the time in which Redis ran them, \
              and where it is far below 100 the figure is not the most that Redis can do. The limit of one awaiting producer, of a GET and of latencies is that of one connection. \
              *Spread* is half of the range of the runs; there is none of one run, and none of the earliest start, which is that of all runs. \
-             Latencies and waits are of 100 tasks a run, so that p99 is the second longest; the wait of four processes is of all their calls, and that of the process with the longest p99.\n\n";
-    let judged = goals::judge(found);
-    let reached = judged.iter().filter(|judged| judged.reached == Some(true)).count();
-    page += &format!("Reached: {reached} of {}.\n\n", judged.len());
+             Latencies and waits are of 100 tasks a run, so that p99 is the second longest; the wait of four processes is of all their calls, and that of the process with the longest p99. \
+             A row of memory is *not on this system* where the system does not report that of a process.\n\n";
+    let judged = goals::judge(found, meter::peak_rss_mib().is_some());
+    page += &format!("Reached: {}.\n\n", reached(&judged));
     let head = ["figure", "measured", "beside", "share", "to reach", "reach for", "reached", "spread"];
     page += &table(&head, judged.iter().map(cells));
 
@@ -78,6 +79,13 @@ pub(super) fn page(
     page
 }
 
+/// Writes how many of the goals that this system can show are reached.
+fn reached(judged: &[Judged]) -> String {
+    let reached = judged.iter().filter(|judged| judged.reached == Some(true)).count();
+    let known = judged.iter().filter(|judged| !judged.is_unknown).count();
+    format!("{reached} of {known}")
+}
+
 fn cells(judged: &Judged) -> [String; 8] {
     [
         judged.row.to_owned(),
@@ -89,6 +97,7 @@ fn cells(judged: &Judged) -> [String; 8] {
         match judged.reached {
             Some(true) => "yes",
             Some(false) => "**no**",
+            None if judged.is_unknown => "not on this system",
             None => "not measured",
         }
         .to_owned(),
@@ -113,4 +122,18 @@ fn table<const N: usize>(head: &[&str; N], rows: impl Iterator<Item = [String; N
 /// Returns a line of a table.
 pub(crate) fn line<S: AsRef<str>>(cells: &[S]) -> String {
     cells.iter().fold("|".to_owned(), |line, cell| format!("{line} {} |", cell.as_ref())) + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn goals_that_the_system_cannot_show_are_not_missed() {
+        let (all, known) = (goals::judge(&Found::new(), true), goals::judge(&Found::new(), false));
+        assert_eq!(reached(&all), format!("0 of {}", all.len()));
+        assert_eq!(reached(&known), format!("0 of {}", all.len() - 3));
+        let cells = known.iter().map(|judged| cells(judged).join(" | "));
+        assert_eq!(cells.filter(|line| line.contains("not on this system")).count(), 3);
+    }
 }
