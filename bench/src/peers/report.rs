@@ -65,7 +65,12 @@ fn cells(row: &Row, programs: &[Program], table: &Table, notes: &mut Vec<String>
         ]);
     }
     let goal = |figure: fn((f64, f64)) -> f64| row.goal.map(|goal| format!("≥ {}", figure(goal))).unwrap_or_default();
-    let reached = row.goal.zip(beside_asynq).map(|((reach, _), times)| if times >= reach { "yes" } else { "**no**" });
+    let has_failed = ours.is_none() && found.is_some_and(|found| found.missing.is_some());
+    let reached = row.goal.and_then(|(reach, _)| match beside_asynq {
+        Some(times) if times >= reach => Some("yes"),
+        None if !has_failed => None,
+        _ => Some("**no**"),
+    });
     cells.extend([goal(|goal| goal.0), goal(|goal| goal.1), reached.unwrap_or_default().to_owned()]);
     cells
 }
@@ -80,4 +85,18 @@ fn cell(library: &str, found: Option<&Found>, median: Option<Median>, notes: &mu
         notes.len() - 1
     });
     format!("{cell} ({})", number + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_goal_is_missed_where_ours_failed_and_open_where_nothing_was_compared() {
+        let row = ROWS.iter().find(|row| row.goal.is_some()).unwrap();
+        let failed = Found { runs: Vec::new(), missing: Some("failed: no memory".to_owned()) };
+        for (table, reached) in [(Table::from([((OURS, row.key), failed)]), "**no**"), (Table::new(), "")] {
+            assert_eq!(cells(row, &[], &table, &mut Vec::new()).last().map(String::as_str), Some(reached));
+        }
+    }
 }
