@@ -79,15 +79,27 @@ impl<'t> Table<'t> {
         row[column.unwrap_or_else(|| panic!("bench/RESULTS.md lacks the column {head:?}"))]
     }
 
-    /// Writes the rows that have not reached their goal, each with its `figure` and the goal.
-    fn missed(&self, figure: impl Fn(&[&'t str], &str) -> &'t str) -> String {
+    /// Returns the rows that have not reached their goal, each with its `figure` and the goal.
+    fn missed(&self, figure: impl Fn(&[&'t str], &str) -> String) -> Vec<String> {
         let missed = self.rows.iter().filter(|row| self.cell(row, "reached") == "**no**");
-        let missed = missed.map(|row| {
-            let goal = self.cell(row, "to reach");
-            format!("{}: {} ({goal})", row[0], figure(row, goal))
-        });
-        missed.collect::<Vec<_>>().join("; ")
+        let missed = missed.map(|row| (row, self.cell(row, "to reach")));
+        missed.map(|(row, goal)| format!("- {}: {}, goal {goal}\n", row[0], figure(row, goal))).collect()
     }
+}
+
+/// Writes the list of the figures that have not reached their goals; nothing where all have.
+fn short_of_goals(goals: &Table<'_>, peers: &Table<'_>) -> String {
+    let mut missed =
+        goals.missed(|row, goal| goals.cell(row, if goal.ends_with('%') { "share" } else { "measured" }).to_owned());
+    let go = peers.head.iter().position(|head| head.starts_with("asynq (Go)")).map_or(0, |column| column + 1);
+    missed.extend(peers.missed(|row, _| match row[go] {
+        "" => "failed".to_owned(),
+        times => format!("{times} times asynq (Go)"),
+    }));
+    if missed.is_empty() {
+        return String::new();
+    }
+    format!("\nShort of our goals (% is of the figure that the page has beside it):\n\n{}", missed.concat())
 }
 
 /// Returns the least and the greatest figure of a cell such as `31020 ±10 %`.
@@ -101,7 +113,8 @@ fn range(cell: &str) -> Option<(f64, f64)> {
 /// Writes how many times as good ours is as the library of this column. The notes of the page say why a cell is empty.
 fn times(row: &[&str], column: usize, notes: &str) -> String {
     let Ok(times) = row[column + 1].parse::<f64>() else {
-        let number = between(row[column], "(", ")");
+        // Beside a failed run of ours, no library has a quotient.
+        let number = between(if row[1].starts_with('–') { row[1] } else { row[column] }, "(", ")");
         let note = number.and_then(|number| notes.lines().find(|line| line.starts_with(&format!("{number}. "))));
         let missing = if note.is_some_and(|note| note.contains(": failed: ")) { "failed" } else { "–" };
         return missing.to_owned();
@@ -153,9 +166,7 @@ fn figures(page: &str) -> String {
     );
 
     let commit = between(section, "- commit: ", "\n").map(|commit| format!(" at commit {commit}")).unwrap_or_default();
-    let comparison = format!(
-        "The same tasks in turns on one Redis{commit}, each library built as its users build it; in brackets where the runs of both overlap:"
-    );
+    let comparison = format!("The same tasks in turns on one Redis{commit}, each library built as its users build it:");
     let told: BTreeSet<&str> = ROWS.iter().flat_map(|(_, titles)| titles.iter().copied()).collect();
     let shown: BTreeSet<&str> = peers.rows.iter().map(|row| row[0]).collect();
     assert_eq!(told, shown, "each row of the comparison is in the README's table");
@@ -177,14 +188,12 @@ fn figures(page: &str) -> String {
         names => format!(" Failed: runs of {names} ended with an error, which the page quotes."),
     };
 
-    let go = peers.head.iter().position(|head| head.starts_with("asynq (Go)")).map_or(0, |column| column + 1);
-    let missed = format!(
-        "Short of our goals, which are in brackets (% is of the figure that the page has beside it): {}. In times of asynq (Go): {}.",
-        goals.missed(|row, goal| goals.cell(row, if goal.ends_with('%') { "share" } else { "measured" })),
-        peers.missed(|row, _| row[go]),
+    let legend = format!(
+        "2.0 is twice as fast, or half of the cost. Bold: ours is worse. In brackets: median and spread of both overlap; rows of one run, \
+         which are the five million tasks and the idle workers, have no spread. A dash: the library has no such thing. An idle worker of \
+         asynq (Go) looks for tasks once a second.{failed}"
     );
-    let missing = format!("A dash: the library has no such thing.{failed}");
-    [wrapped(&speed), wrapped(&comparison), table, wrapped(&missing), wrapped(&missed)].join("\n")
+    [wrapped(&speed), wrapped(&comparison), table, wrapped(&legend)].join("\n") + &short_of_goals(&goals, &peers)
 }
 
 #[test]
@@ -204,7 +213,7 @@ fn the_readme_tells_the_figures_that_were_measured_last() {
 
 #[test]
 fn times_are_told_as_surely_as_they_were_measured() {
-    let notes = "\n1. b: a b worker serves one queue\n2. b: failed: exit status: 1\n";
+    let notes = "\n1. b: a b worker serves one queue\n2. b: failed: exit status: 1\n3. asynq-rs: failed: no memory\n";
     for (ours, theirs, quotient, told) in [
         ("31020 ±10 %", "9433 ±10 %", "3.3", "3.3"),
         ("92661 ±2 %", "8692 ±6 %", "10.7", "11"),
@@ -215,9 +224,28 @@ fn times_are_told_as_surely_as_they_were_measured() {
         ("1 ±1 %", "– (1)", "", "–"),
         ("1 ±1 %", "– (2)", "", "failed"),
         ("1 ±1 %", "–", "", "–"),
+        ("1 (3)", "– (1)", "", "–"),
+        ("– (3)", "9433 ±10 %", "", "failed"),
     ] {
         assert_eq!(times(&["a row", ours, theirs, quotient], 2, notes), told, "{ours} beside {theirs}");
     }
+}
+
+#[test]
+fn figures_short_of_their_goals_are_a_list_and_a_page_without_any_has_none() {
+    let goals = "| figure | measured | beside | share | to reach | reach for | reached |\n|---|\n";
+    let peers = "| figure | asynq-rs | asynq (Go) 1 | × | × asynq to reach | reach for | reached |\n|---|\n";
+    let list = |of_goals: &str, of_peers: &str| {
+        let (goals, peers) = (format!("{goals}{of_goals}"), format!("{peers}{of_peers}"));
+        short_of_goals(&Table::read(&goals), &Table::read(&peers))
+    };
+    assert_eq!(list("| a | 1 | 2 | 50 % | ≥ 50 % |  | yes |\n", "| b | 9 | 3 | 3.0 | ≥ 2 |  | yes |\n"), "");
+    let listed = list(
+        "| a | 1 | 9 | 11 % | ≥ 50 % |  | **no** |\n| b | 8 |  |  | ≥ 9 |  | **no** |\n",
+        "| c | 8 | 4 | 2.0 | ≥ 3 | ≥ 4 | **no** |\n| d | – (1) | 4 |  | ≥ 3 | ≥ 4 | **no** |\n",
+    );
+    let list = "- a: 11 %, goal ≥ 50 %\n- b: 8, goal ≥ 9\n- c: 2.0 times asynq (Go), goal ≥ 3\n- d: failed, goal ≥ 3\n";
+    assert!(listed.ends_with(&format!(":\n\n{list}")), "{listed}");
 }
 
 /// The text between two marks, if both are there.
