@@ -148,6 +148,8 @@ fn wrapped(text: &str) -> String {
 /// Writes the README's figures.
 fn figures(page: &str) -> String {
     let section = section_of(page, "Beside other libraries");
+    let is_whole = section.contains("which are watched for 64 s");
+    assert!(is_whole, "the page has idle workers that were not watched for a whole cycle: run `scripts/bench peers`");
     let (goals, peers) = (Table::read(section_of(page, "Figures to reach")), Table::read(section));
     let number = |figure: &str| goals.cell(goals.row(figure), "measured").parse::<f64>().expect("the row has a figure");
     let ms = |figure: &str| format!("{:.1} ms", number(figure));
