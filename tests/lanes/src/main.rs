@@ -14,8 +14,9 @@ mod temporary;
 
 use std::{
     collections::VecDeque,
-    env, fs,
-    path::PathBuf,
+    env,
+    fs::{self, File, TryLockError},
+    path::{Path, PathBuf},
     process::{Command, ExitCode},
     sync::{Mutex, PoisonError, mpsc},
     thread,
@@ -39,6 +40,12 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     }
     let processors = thread::available_parallelism().map_or(2, usize::from);
+    let Some(_lock) = lock(&target()) else {
+        eprintln!(
+            "scripts/lanes: another run is under way in this target folder; wait for its end, or set CARGO_TARGET_DIR to another folder"
+        );
+        return ExitCode::FAILURE;
+    };
     let logs = target().join("lanes");
     let _ = fs::remove_dir_all(&logs);
     fs::create_dir_all(&logs).expect("a folder in the target folder can be made");
@@ -55,7 +62,10 @@ fn main() -> ExitCode {
         eprintln!("scripts/lanes: no name of a test binary contains {word:?}; the names are {}", names.join(", "));
         return ExitCode::from(2);
     }
-    temporary::give(&mut suites);
+    if let Err(message) = temporary::give(&mut suites) {
+        eprintln!("scripts/lanes: {message}");
+        return ExitCode::FAILURE;
+    }
     suites.retain(|suite| wanted.is_empty() || wanted.iter().any(|word| suite.name.contains(word.as_str())));
     suites.sort_by_key(|suite| plan::of(&suite.name).place);
     let mut report = Report::new(logs);
@@ -96,6 +106,15 @@ fn unmatched<'a>(wanted: &'a [String], suites: &[Suite]) -> Option<&'a str> {
     wanted.iter().map(String::as_str).find(|word| !suites.iter().any(|suite| suite.name.contains(*word)))
 }
 
+/// Locks the target folder for as long as the file is open; `None` while another run has it locked. A file system without locks lets
+/// every run begin.
+fn lock(target: &Path) -> Option<File> {
+    fs::create_dir_all(target).expect("a target folder can be made");
+    let file = File::create(target.join("lanes.lock")).expect("a file in the target folder can be made");
+    let is_taken = matches!(file.try_lock(), Err(TryLockError::WouldBlock));
+    (!is_taken).then_some(file)
+}
+
 /// Cargo's target folder.
 fn target() -> PathBuf {
     env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from)
@@ -109,6 +128,15 @@ fn cargo() -> Command {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_second_run_in_the_same_target_folder_is_refused() {
+        let target = env::temp_dir().join(format!("lanes-test-lock-{}", std::process::id()));
+        let first = lock(&target);
+        assert!(first.is_some());
+        assert!(lock(&target).is_none());
+        fs::remove_dir_all(&target).expect("the folder is removed");
+    }
 
     #[test]
     fn a_word_that_no_name_contains_is_found() {

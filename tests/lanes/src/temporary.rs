@@ -13,14 +13,20 @@ use crate::{suite::Suite, target};
 /// The longest wait for files to go: servers and browsers are ended, and their folders removed, after the end of their binary.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// Makes the folder anew and names it to these binaries. A run that was killed may have left it.
-pub(crate) fn give(suites: &mut [Suite]) {
+/// Makes the folder anew and names it to these binaries, or says why it cannot be made.
+pub(crate) fn give(suites: &mut [Suite]) -> Result<(), String> {
     let folder = folder();
-    let _ = fs::remove_dir_all(&folder);
-    fs::create_dir(&folder).expect("a folder for temporary files can be made");
+    make(&folder)?;
     for suite in suites {
         suite.variables.push(("TMPDIR".into(), folder.clone().into()));
     }
+    Ok(())
+}
+
+/// Makes an empty folder. A run that was killed may have left it; if that was a run of another user, it stays.
+fn make(folder: &Path) -> Result<(), String> {
+    let _ = fs::remove_dir_all(folder);
+    fs::create_dir(folder).map_err(|error| format!("the folder {} cannot be made: {error}", folder.display()))
 }
 
 /// Removes the folder, after a warning if files are left in it.
@@ -36,11 +42,12 @@ pub(crate) fn remove() {
     let _ = fs::remove_dir_all(&folder);
 }
 
-/// The path of the folder, one for each target folder. It is not in the target folder: paths of sockets must be short.
+/// The path of the folder, one for each target folder, which is locked. It is not in the target folder, and its name is short: paths of
+/// sockets have about a hundred characters at most.
 fn folder() -> PathBuf {
     let mut hasher = DefaultHasher::new();
     fs::canonicalize(target()).expect("the target folder is there").hash(&mut hasher);
-    env::temp_dir().join(format!("asynq-lanes-{:08x}", hasher.finish() >> 32))
+    env::temp_dir().join(format!("lanes-{:08x}", hasher.finish() >> 32))
 }
 
 /// The names in `folder` when it is empty, or after `limit`.
@@ -68,8 +75,14 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_folder_that_cannot_be_made_is_named() {
+        let made = make(Path::new("/dev/null/lanes"));
+        assert!(made.is_err_and(|message| message.contains("/dev/null/lanes")));
+    }
+
+    #[test]
     fn files_that_go_late_are_not_left_over() {
-        let folder = env::temp_dir().join(format!("asynq-lanes-test-{}", std::process::id()));
+        let folder = env::temp_dir().join(format!("lanes-test-{}", std::process::id()));
         fs::create_dir(&folder).expect("a folder for temporary files can be made");
         for name in ["b", "a"] {
             fs::write(folder.join(name), "").expect("a file in a new folder");
