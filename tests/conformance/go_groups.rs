@@ -90,6 +90,20 @@ async fn a_set_of_go_goes_back_at_its_deadline_and_its_group_is_known() {
 }
 
 #[tokio::test]
+async fn a_set_of_go_that_comes_back_at_its_deadline_is_not_counted() {
+    let t = Fixture::start().await;
+    let Some(go) = go(&t) else { return };
+    go.add_to_group(&grouped("t1"), t.now().timestamp(), None);
+    go.aggregation_check("g", t.now().timestamp() + 120);
+    // Go leaves a set whose new task was refused; a set of ours has mostly lost its worker.
+    for crashes in [0, 1] {
+        t.advance(3 * MINUTE);
+        assert_eq!(t.broker().reclaim_sets(&default_queue()).await.unwrap(), 1);
+        assert_eq!(t.claim("g").await.crashes, crashes);
+    }
+}
+
+#[tokio::test]
 async fn a_live_set_of_go_is_left_alone() {
     let t = Fixture::start().await;
     let Some(go) = go(&t) else { return };

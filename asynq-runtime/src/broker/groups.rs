@@ -96,8 +96,8 @@ pub trait Groups {
     async fn release_set(&self, set: &TaskSet) -> Result<(), BrokerError>;
 
     /// Releases the tasks of sets whose deadline has passed to their groups, and makes those groups known again; at most 100
-    /// sets. Counts at the first task of each, which is the first of its next set as well, that its caller died
-    /// ([`TaskSet::crashes`]). Returns how many sets.
+    /// sets. Counts that at the first task of each set, which is in its next set as well ([`TaskSet::crashes`]); sets of asynq are not
+    /// counted. Returns how many sets.
     ///
     /// # Errors
     ///
@@ -220,7 +220,8 @@ pub struct TaskSet {
     pub members: Vec<SetMember>,
     /// Whether the messages of the tasks fill the set, so that more tasks may wait in the group.
     pub is_full: bool,
-    /// How often a set with the same first task came back at its deadline, because the server that aggregated it died.
+    /// How often a set that began with one of these tasks came back at its deadline, mostly because the server that aggregated it died;
+    /// the most of all its tasks.
     pub crashes: u32,
 }
 

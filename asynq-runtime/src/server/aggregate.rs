@@ -2,7 +2,8 @@
 //!
 //! A function that was given for the group's name decides alone. Without one, the tasks of each aggregated job become one task,
 //! and those of other jobs run by themselves. A set of which nothing is aggregated here, or with a task that this server does not
-//! know, is left to other servers. Tasks whose aggregation has killed its worker again and again run by themselves.
+//! know, is left to other servers. Tasks of which sets come back at their deadline again and again, as those of an
+//! aggregation that kills its worker, run by themselves.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -273,13 +274,18 @@ fn sort(members: &[SetMember], now: DateTime<Utc>) -> Sorted {
     sorted
 }
 
-/// Returns whether so many workers have died while they aggregated these tasks as archive a task that they run; `max_crashes` is that of
-/// the aggregated job. Alone, each of the tasks has a count of its own, so that those which kill no worker are done.
+/// Returns whether a set with these tasks came back at its deadline as often as workers die before a task that they run is archived;
+/// `max_crashes` is that of the aggregated job. Alone, each of the tasks has a count of its own, so that those which kill no worker are
+/// done.
 fn kills_workers(set: &TaskSet, max_crashes: Option<u32>) -> bool {
     let is_poison = Extra { max_crashes, ..Extra::default() }.is_poison(set.crashes);
     if is_poison {
         let (queue, group, crashes) = (&set.queue, &set.group, set.crashes);
-        tracing::warn!(%queue, %group, "worker died {crashes} times while it aggregated these tasks; they run by themselves");
+        tracing::warn!(
+            %queue, %group,
+            "a set of these tasks came back at its deadline {crashes} times, as when their aggregation kills its worker; they run by \
+             themselves"
+        );
     }
     is_poison
 }

@@ -38,7 +38,8 @@ pub struct TaskInfo {
     pub max_retry: u32,
     /// How often the task has failed so far.
     pub retried: u32,
-    /// How often a worker died while it ran the task, since an attempt last ended by itself.
+    /// How often a worker died while it ran the task, since an attempt last ended by itself. Of a task in a group: how often a set that
+    /// begins with the task came back at its deadline, mostly because the worker that aggregated the set died.
     pub crashes: u32,
     /// Text of the last error.
     pub last_error: Option<String>,

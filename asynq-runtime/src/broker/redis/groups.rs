@@ -112,7 +112,8 @@ impl Groups for RedisBroker {
         rules: &GroupRules,
     ) -> Result<Option<TaskSet>, BrokerError> {
         let keys = Keys::new(queue);
-        let id = uuid::Uuid::new_v4().hyphenated().to_string();
+        // By the version, release_sets.lua tells our sets from asynq's.
+        let id = uuid::Uuid::now_v7().hyphenated().to_string();
         let call = CLAIM
             .on(&[keys.group(group), keys.groups(), keys.sets(), keys.set(group, &id), keys.orphans()])
             .arg(self.clock.argument())

@@ -84,7 +84,8 @@ impl Candidate {
         self.extra().is_quarantined(self.crashes())
     }
 
-    /// Returns how often a worker died while it ran the task, or, in a group, while it aggregated a set that begins with the task.
+    /// Returns how often a worker died while it ran the task, or, in a group, how often a set that begins with the task came back at its
+    /// deadline.
     pub(super) fn crashes(&self) -> u32 {
         u32::try_from(self.crashes).unwrap_or(0)
     }

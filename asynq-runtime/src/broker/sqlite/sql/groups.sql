@@ -71,7 +71,7 @@ UPDATE main.task SET state = 5 /* archived */, at = ?2, crashes = 0, err = ?3, f
 UPDATE main.batch SET ended = 1, deadline = ?2 WHERE batch = ?1;
 
 -- name: note_crash
--- Counts at the first task of a set that the server of the set has died. ?1 q, ?2 set.
+-- Counts at the first task of a set that the set came back at its deadline: its server has mostly died. ?1 q, ?2 set.
 UPDATE main.task SET crashes = crashes + 1 WHERE seq =
   (SELECT t.seq FROM main.task AS t INDEXED BY task_batch WHERE t.q = ?1 AND t.batch = ?2 ORDER BY t.at, t.seq LIMIT 1);
 

@@ -1,5 +1,6 @@
 -- Releases the tasks of one set, or of all sets whose deadline has passed, to their groups, and makes the groups known. Sets of
--- asynq are released like ours. The server of a set that has lapsed has died: that is counted at the first task of the set.
+-- asynq are released like ours. That a set of ours has lapsed is counted at its first task: its server has mostly died. A server of
+-- asynq leaves a set until its deadline also where its new task was refused, so sets of asynq are not counted.
 -- KEYS     1 aggregation_sets · 2 groups · 3 x:absent
 -- ARGV     1 now · 2 prefix of the queue's keys · 3 the set ('' all that have lapsed) · 4 most sets · 5 most tasks; a larger set goes
 --          back in parts · 6 seconds until a set is looked at again that cannot go back
@@ -37,7 +38,9 @@ for _, set in ipairs(sets) do
   else
     local members = call('ZRANGE', set, 0, room - 1, 'WITHSCORES')
     local first = ARGV[2] .. 't:' .. members[1]
-    local has_crashed = ARGV[3] == '' and peek('HGET', first, 'state') == 'aggregating'
+    -- The ids of our sets are UUIDs of version 7, those of asynq's sets are of version 4.
+    local is_ours = string.find(set, ':%x+%-%x+%-7%x+%-%x+%-%x+$')
+    local is_counted = ARGV[3] == '' and is_ours and peek('HGET', first, 'state') == 'aggregating'
     for i = 1, #members, 100 do
       local pairs_of = {}
       for j = i, math.min(i + 99, #members), 2 do
@@ -48,7 +51,7 @@ for _, set in ipairs(sets) do
     end
     call('SADD', KEYS[2], name)
     -- pcall: the tasks go back also where the count cannot be written.
-    if has_crashed then redis.pcall('HINCRBY', first, 'crashes', 1) end
+    if is_counted then redis.pcall('HINCRBY', first, 'crashes', 1) end
     if size > room then
       call('ZREMRANGEBYRANK', set, 0, room - 1)
       return { back, 1 }
