@@ -37,6 +37,9 @@ const LONGEST_WALK_PAUSE: Duration = Duration::from_secs(15);
 const CONCURRENT_SETS: usize = 4;
 /// How long before the deadline of a set its new tasks must be made.
 const MARGIN: Duration = Duration::from_secs(20);
+/// How long before the deadline of a set the tries to end it are over: a set that is released in time is not counted as one whose server
+/// died.
+const RELEASE_MARGIN: Duration = Duration::from_secs(5);
 /// Longest pause between two tries to end a set.
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
@@ -354,7 +357,7 @@ async fn make(context: &Arc<ServerContext>, set: &Arc<TaskSet>, stranded: Strand
     }
 }
 
-/// Ends a set, until the broker has answered or the set's time is over.
+/// Ends a set, until the broker has answered or the deadline of the set is near.
 async fn finish(context: &Arc<ServerContext>, set: &TaskSet, mut outcome: SetOutcome) -> Result<(), Unfinished> {
     let mut retry_backoff = RetryBackoff::new("aggregator", LONGEST_PAUSE);
     loop {
@@ -363,7 +366,7 @@ async fn finish(context: &Arc<ServerContext>, set: &TaskSet, mut outcome: SetOut
             answer => return Ok(answer?),
         };
         outcome.resend |= error.is_unavailable();
-        if context.closing.is_cancelled() || context.broker.now() >= set.deadline {
+        if context.closing.is_cancelled() || context.broker.now() + RELEASE_MARGIN >= set.deadline {
             return Err(SetError::from(error).into());
         }
         tokio::time::sleep(retry_backoff.on_error(&error)).await;

@@ -99,6 +99,8 @@ pub(crate) struct Flaky {
     pub(crate) endless_walks: AtomicBool,
     /// The end of a set takes 16 s, longer than the answer of a broker without a limit of its own is waited for; this one has a minute.
     pub(crate) slow_ends: AtomicBool,
+    /// The end of a set fails.
+    pub(crate) refuse_ends: AtomicBool,
     /// The number of calls that end a set.
     pub(crate) ends: AtomicU32,
     /// For each set that was claimed, the number of such steps until then.
@@ -173,6 +175,7 @@ impl Flaky {
             walked: Mutex::default(),
             endless_walks: AtomicBool::new(false),
             slow_ends: AtomicBool::new(false),
+            refuse_ends: AtomicBool::new(false),
             ends: AtomicU32::new(0),
             claims: Mutex::default(),
             refuse_claims: Mutex::default(),

@@ -6,14 +6,15 @@ use std::{
 };
 
 use asynq_runtime::{
-    broker::{Broker, sqlite::SqliteBroker},
+    broker::{Broker, TaskSet, sqlite::SqliteBroker},
     clock::ManualClock,
     prelude::*,
+    task::GroupName,
 };
 use asynq_test_support::eventually;
 use tokio::sync::mpsc;
 
-use super::{flaky::Flaky, server, soon, start};
+use super::{flaky::Flaky, queue, server, soon, start};
 use crate::sqlite::with_clock;
 
 #[job]
@@ -95,6 +96,24 @@ async fn the_end_of_a_set_is_waited_for_as_long_as_the_brokers_calls_may_take() 
     let running = start(builder.group_max_size(1)).await;
     soon(running.signals().settled.reached(1)).await;
     assert_eq!(flaky.ends.load(SeqCst), 1, "a large set is sent once");
+    soon(running.shutdown()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_set_that_cannot_be_ended_is_released_before_its_deadline() {
+    let clock = ManualClock::default();
+    let flaky = Flaky::new(Arc::new(SqliteBroker::in_memory(with_clock(clock.clone())).await.unwrap()));
+    let broker: Arc<dyn Broker> = flaky.clone();
+    Client::new(broker.clone()).enqueue(RawTask::new("note", "").group("notes")).await.unwrap();
+    flaky.refuse_ends.store(true, SeqCst);
+    let (builder, _log) = server::<(digest,)>(&broker);
+    let builder = builder.aggregate("notes", |_, _| Ok::<_, BoxError>(RawTask::new("digest", "")));
+    let running = start(builder.group_max_size(1)).await;
+    eventually("the server tries to end the set", async || (flaky.ends.load(SeqCst) > 0).then_some(())).await;
+    // Nobody takes the set back before its deadline.
+    clock.advance(TaskSet::DEADLINE - Duration::from_secs(4));
+    let (queue, group) = (queue("default"), GroupName::from_wire("notes"));
+    eventually("the set is released", async || broker.group(&queue, &group).await.unwrap()).await;
     soon(running.shutdown()).await.unwrap();
 }
 

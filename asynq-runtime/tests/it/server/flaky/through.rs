@@ -48,6 +48,9 @@ asynq_test_support::delegate! {
             if self.slow_ends.load(SeqCst) {
                 tokio::time::sleep(Duration::from_secs(16)).await;
             }
+            if self.refuse_ends.load(SeqCst) {
+                return Err(down().into());
+            }
             self.pulse("finish_set").await.finish_set(set, outcome).await
         }
 
