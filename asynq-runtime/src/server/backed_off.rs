@@ -17,7 +17,7 @@ const FIRST: Duration = Duration::from_secs(10);
 const LONGEST: Duration = Duration::from_secs(600);
 /// How long a task of an unknown type stays in its group for a server that takes it.
 const STRANDED: Duration = Duration::from_secs(1_200);
-/// How many groups are remembered at most; beyond that the group whose back-off ends first is forgotten.
+/// How many groups are remembered at most; further groups are looked at without a back-off until there is room for them.
 const MOST: usize = 10_000;
 /// How many unknown types are remembered as warned about.
 const WARNED: usize = 1_000;
@@ -85,11 +85,13 @@ impl BackedOff {
             .collect();
         let unknown = if noted.is_empty() { known } else { noted };
         let pause = doubled(FIRST, times, LONGEST);
-        if self.groups.len() >= MOST
-            && !self.groups.contains_key(&key)
-            && let Some(soonest) = self.groups.iter().min_by_key(|(_, rest)| rest.until).map(|(key, _)| key.clone())
-        {
-            self.groups.remove(&soonest);
+        if self.groups.len() >= MOST {
+            // A group that was not looked at for so long after its back-off has no ripe tasks any more.
+            self.groups.retain(|_, rest| now < rest.until + LONGEST);
+        }
+        if self.groups.len() >= MOST {
+            // In place of another group, this one would make that group begin anew, and that one the next: no type would ever be stranded.
+            return pause;
         }
         self.groups.insert(key, Rest { until: now + pause, times: times.saturating_add(1), unknown });
         pause
@@ -252,9 +254,38 @@ mod tests {
         let (queue, now) = (QueueName::from_wire("q"), Instant::now());
         let group = |n: usize| GroupName::from_wire(&n.to_string());
         for n in 0..=MOST {
-            backed_off.add(&queue, &group(n), BTreeMap::new(), now + Duration::from_millis(n as u64));
+            backed_off.add(&queue, &group(n), BTreeMap::new(), now);
         }
         assert_eq!(backed_off.groups.len(), MOST);
-        assert!(!backed_off.contains(&queue, &group(0), now) && backed_off.contains(&queue, &group(MOST), now));
+        assert!(backed_off.contains(&queue, &group(0), now) && !backed_off.contains(&queue, &group(MOST), now));
+        let later = now + FIRST + LONGEST;
+        backed_off.add(&queue, &group(MOST), BTreeMap::new(), later);
+        assert!(backed_off.groups.len() == 1 && backed_off.contains(&queue, &group(MOST), later));
+    }
+
+    #[test]
+    fn more_groups_than_it_remembers_are_freed_of_their_stranded_tasks_one_after_the_other() {
+        let mut backed_off = BackedOff::default();
+        let (queue, begun) = (QueueName::from_wire("q"), Instant::now());
+        let (left, task) = (BTreeSet::from(["left".to_owned()]), TaskId::from_wire("1"));
+        let mut waiting: Vec<_> = (0..MOST + 50).map(|n| GroupName::from_wire(&n.to_string())).collect();
+        // The looks of a pass follow one another, in another order than those of the pass a minute before.
+        for minute in 0..70 {
+            let mut now = begun + Duration::from_secs(60 * minute);
+            waiting.rotate_left(waiting.len() / 2);
+            waiting.retain(|group| {
+                now += Duration::from_micros(1);
+                if backed_off.contains(&queue, group, now) {
+                    return true;
+                }
+                if backed_off.stranded(&queue, group, now).has("left", &task) {
+                    backed_off.go_on(&queue, group, &left, now);
+                    return false;
+                }
+                backed_off.add(&queue, group, BTreeMap::from([("left".to_owned(), task.clone())]), now);
+                true
+            });
+        }
+        assert!(waiting.is_empty(), "{} groups still have their tasks", waiting.len());
     }
 }
