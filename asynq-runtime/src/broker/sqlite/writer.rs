@@ -256,11 +256,11 @@ impl Writer {
         if let Some(write_lock) = &mut self.write_lock {
             write_lock.take();
         }
-        let of_transaction = |error| Failure { error, culprit: None };
+        let of_transaction = |error| Failure { error, culprit: None, is_begun: true };
         self.connection
             .prepare_cached("BEGIN IMMEDIATE")
             .and_then(|mut begin| begin.execute([]))
-            .map_err(of_transaction)?;
+            .map_err(|error| Failure { is_begun: false, ..of_transaction(error) })?;
         let begun = Instant::now();
         let mut tx = Tx::new(View::new(&self.connection, self.names, self.common.now()));
         let mut done = 0;
@@ -271,7 +271,7 @@ impl Writer {
                 continue;
             }
             if let Err(error) = batch[done].run(&mut tx) {
-                outcome = Err(Failure { error, culprit: Some(done) });
+                outcome = Err(Failure { error, culprit: Some(done), is_begun: true });
                 break;
             }
             done += 1;
@@ -285,7 +285,7 @@ impl Writer {
                 let ran = work.run(&mut tx);
                 batch.insert(done, work);
                 if let Err(error) = ran {
-                    outcome = Err(Failure { error, culprit: Some(done) });
+                    outcome = Err(Failure { error, culprit: Some(done), is_begun: true });
                     // The other claims are begun: they run again without the culprit.
                     batch.splice(done + 1..done + 1, ready);
                     break;
@@ -352,17 +352,16 @@ impl Writer {
 
     /// Deals with a transaction that was rolled back as a whole.
     fn recover(&mut self, batch: Vec<Box<dyn Command>>, failure: Failure, notify_sender: &NotifySender) {
-        let Failure { error, culprit } = failure;
-        if needs_new_connection(&error) {
+        if needs_new_connection(&failure.error) {
             self.reconnect();
         }
-        if is_full(&error) {
+        if is_full(&failure.error) {
             // Settling frees room and must not fail because of an enqueue.
-            let others = refuse(batch, |work| work.priority() == Priority::Insert, &self.common.explain(error));
+            let others = refuse(batch, |work| work.priority() == Priority::Insert, &self.explain(failure));
             let _ = connection::reuse_wal(&mut self.connection);
             self.each_alone(others, notify_sender);
-        } else if culprit.is_none() || concerns_everyone(&error) || batch.len() == 1 {
-            finish(batch, Some(&self.common.explain(error)));
+        } else if failure.culprit.is_none() || concerns_everyone(&failure.error) || batch.len() == 1 {
+            finish(batch, Some(&self.explain(failure)));
         } else {
             self.each_alone(batch, notify_sender);
         }
@@ -375,15 +374,21 @@ impl Writer {
             let mut batch = vec![work];
             match self.attempt(&mut batch, false) {
                 Ok(Committed { effects, notifiers, .. }) => self.end(batch, effects, &notifiers, notify_sender),
-                Err(Failure { error, .. }) => {
-                    if needs_new_connection(&error) {
+                Err(failure) => {
+                    if needs_new_connection(&failure.error) {
                         self.reconnect();
                     }
-                    finish(batch, Some(&self.common.explain(error)));
+                    finish(batch, Some(&self.explain(failure)));
                 }
             }
         }
         self.parked.notify();
+    }
+
+    /// Returns the error for the callers of a transaction that has failed.
+    fn explain(&self, failure: Failure) -> BrokerError {
+        let error = self.common.explain(failure.error);
+        if failure.is_begun { error } else { error.without_effect() }
     }
 
     fn reconnect(&mut self) {
@@ -463,6 +468,8 @@ struct Failure {
     error: rusqlite::Error,
     /// Which of the batch met the error; `None` for the transaction itself.
     culprit: Option<usize>,
+    /// Whether the transaction had begun; otherwise no call had.
+    is_begun: bool,
 }
 
 /// Ends the calls that `refused` names with `error`, and returns the others.

@@ -210,6 +210,25 @@ fn a_leftover_command_comes_before_a_flood_of_higher_priorities() {
 }
 
 #[test]
+fn a_call_that_met_a_held_lock_has_no_effect_and_one_whose_commit_failed_may_have_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("jobs.db");
+    let mut writer = Writer { connection: connection::open_untouched(&file).unwrap(), ..writer() };
+    migrate::settle_in(&mut writer.connection, false, "here", |_| Ok(())).unwrap();
+    writer.connection.busy_timeout(Duration::ZERO).unwrap();
+    let other = rusqlite::Connection::open(&file).unwrap();
+    // Without a write-ahead log a transaction that reads does not let another one commit.
+    for (held, is_ambiguous) in [("BEGIN IMMEDIATE", false), ("BEGIN; SELECT count(*) FROM queue", true)] {
+        other.execute_batch(held).unwrap();
+        let (insert, mut answer) = insert(Priority::Insert, "held", 1);
+        assert!(writer.process(vec![insert], &NotifySender::ready()).is_empty());
+        let error = answer.try_recv().unwrap().unwrap_err();
+        assert_eq!((error.is_unavailable(), error.is_ambiguous()), (true, is_ambiguous), "{held}: {error}");
+        other.execute_batch("ROLLBACK").unwrap();
+    }
+}
+
+#[test]
 fn a_call_that_was_given_up_is_never_begun() {
     let mut writer = writer();
     let (reply, answer) = oneshot::channel();
