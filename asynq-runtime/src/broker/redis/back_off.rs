@@ -14,7 +14,7 @@ const AFTER_REFUSAL: Duration = Duration::from_secs(60);
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Life {
     pub(super) lasted: Duration,
-    /// Whether a call was answered on it.
+    /// Whether a call was answered on it, and not refused as by a replica.
     pub(super) was_of_use: bool,
 }
 

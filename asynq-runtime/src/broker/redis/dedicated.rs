@@ -88,7 +88,7 @@ struct Own {
     /// still be looked for.
     number: u64,
     sends: u64,
-    /// Whether a call was answered on it.
+    /// Whether a call was answered on it, and not refused as by a replica.
     was_of_use: bool,
 }
 
@@ -294,12 +294,10 @@ impl Taken<'_> {
         self.in_call = true;
         let (sent, is_of_use) = own.driven.send(calls).await;
         self.in_call = false;
+        own.was_of_use |= is_of_use;
         let sent = match sent {
             caller_driven::Sent::Not => Sent::Not,
-            caller_driven::Sent::Answered(answers) => {
-                own.was_of_use = true;
-                Sent::Answered(answers)
-            }
+            caller_driven::Sent::Answered(answers) => Sent::Answered(answers),
             caller_driven::Sent::Unanswered => Sent::Unanswered(own.driven.identity()),
         };
         if !is_of_use {
@@ -362,7 +360,17 @@ impl Drop for Taken<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::super::BrokerErrorKind, *};
+    use asynq_test_support::PATIENCE;
+
+    use super::{
+        super::{
+            super::BrokerErrorKind,
+            fake_server::{Reaction, holds, identity, role_to, serve},
+            url::Endpoints,
+        },
+        *,
+    };
+    use crate::thread::Thread;
 
     #[tokio::test]
     async fn calls_are_in_a_row_while_they_come_soon_and_from_one_runtime() {
@@ -396,6 +404,33 @@ mod tests {
         slot.put(SlotState::Closed);
         slot.put(SlotState::Nothing);
         assert!(matches!(slot.state, SlotState::Closed), "closed is closed");
+    }
+
+    #[tokio::test]
+    async fn a_connection_on_which_a_replica_refuses_each_call_is_opened_again_later_and_later() {
+        let thread = Thread::start("t").unwrap();
+        let url = serve(|_, bytes| if holds(bytes, "!") { Reaction::Refuse } else { Reaction::Introduce });
+        let (role, often, slot) = (role_to(&url), OFTEN, Arc::default());
+        let Endpoints::One(address) = role.target.endpoints() else { panic!("the URL names one server") };
+        let connection = Connection::open(&thread.tasks(), role.clone());
+        let dedicated = DedicatedConnection { connection, role: role.clone(), purpose: Purpose::Calls, often, slot };
+        for number in 1..=2_u32 {
+            let opened =
+                CallerDrivenConnection::open(&role.target, address, &identity(), Purpose::Calls, role.timeout).await;
+            // However slow the machine is, the connection does not last.
+            let since = Instant::now() + PATIENCE;
+            let own = Own {
+                driven: opened.unwrap(),
+                generation: 1,
+                since,
+                number: number.into(),
+                sends: 0,
+                was_of_use: false,
+            };
+            let mut taken = Taken { dedicated: &dedicated, own: Some(Box::new(own)), in_call: false };
+            assert!(matches!(taken.exchange(vec![Call::plain("!")]).await, Sent::Answered(_)));
+            assert_eq!(dedicated.slot.lock().failures, number);
+        }
     }
 
     #[test]

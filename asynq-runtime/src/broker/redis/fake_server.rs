@@ -10,6 +10,7 @@ use std::{
 
 use super::{
     clock::BrokerClock,
+    identity::Identity,
     name_watch::NameWatch,
     role::{At, Role},
     url::Target,
@@ -20,8 +21,12 @@ use super::{
 pub(super) enum Reaction {
     Answer,
     AnswerAndClose,
+    /// Answers with the identity of a server, where a command asks for it.
+    Introduce,
     /// Answers that no such script is known.
     Forget,
+    /// Answers that the server is a replica.
+    Refuse,
     Close,
 }
 
@@ -44,9 +49,15 @@ pub(super) fn serve(react: impl Fn(usize, &[u8]) -> Reaction + Send + Sync + 'st
                         return;
                     }
                     let commands = read.iter().filter(|byte| **byte == b'*').count();
-                    let answer =
-                        if reaction == Reaction::Forget { "-NOSCRIPT No matching script.\r\n" } else { "+OK\r\n" };
-                    let is_answered = stream.write_all(answer.repeat(commands).as_bytes()).is_ok();
+                    let answers = match reaction {
+                        Reaction::Introduce => introduction(read),
+                        Reaction::Forget => "-NOSCRIPT No matching script.\r\n".repeat(commands),
+                        Reaction::Refuse => {
+                            "-READONLY You can't write against a read only replica.\r\n".repeat(commands)
+                        }
+                        Reaction::Answer | Reaction::AnswerAndClose | Reaction::Close => "+OK\r\n".repeat(commands),
+                    };
+                    let is_answered = stream.write_all(answers.as_bytes()).is_ok();
                     if !is_answered || reaction == Reaction::AnswerAndClose {
                         return;
                     }
@@ -55,6 +66,27 @@ pub(super) fn serve(react: impl Fn(usize, &[u8]) -> Reaction + Send + Sync + 'st
         }
     });
     url
+}
+
+/// Returns the answers to `CLIENT ID` and `INFO` of a server with [`identity`], and `OK` to each other command.
+fn introduction(read: &[u8]) -> String {
+    let Identity { run_id, client } = identity();
+    let info = format!("run_id:{run_id}");
+    let answer = |command: &str| {
+        if command.contains("\r\nINFO\r\n") {
+            format!("${}\r\n{info}\r\n", info.len())
+        } else if command.contains("\r\nID\r\n") {
+            format!(":{client}\r\n")
+        } else {
+            "+OK\r\n".to_owned()
+        }
+    };
+    String::from_utf8_lossy(read).split('*').skip(1).map(answer).collect()
+}
+
+/// Returns the identity of a server that reacts by [`Reaction::Introduce`].
+pub(super) fn identity() -> Identity {
+    Identity { run_id: "fake".into(), client: 7 }
 }
 
 /// Returns the role of a connection to the server at `url`.
