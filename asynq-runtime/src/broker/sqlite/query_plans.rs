@@ -127,6 +127,25 @@ fn every_index_is_used_by_some_statement() {
 }
 
 #[test]
+fn every_index_that_a_statement_of_any_version_names_is_there() {
+    /// Older programs go on naming these on the same file, so that a name may be added here and none may go.
+    const NAMED: [&str; 6] = ["batch_deadline", "task_at", "task_batch", "task_group", "task_id", "task_lease"];
+    let mut connection = connection::open_memory().unwrap();
+    let names = migrate::settle_in(&mut connection, false, "here", |_| Ok(())).unwrap();
+    for index in NAMED {
+        let sql = "SELECT count(*) FROM sqlite_schema WHERE type = 'index' AND name = ?1";
+        let found: i64 = connection.query_row(sql, [index], |row| row.get(0)).unwrap();
+        assert_eq!(found, 1, "older programs cannot prepare their statements without {index}");
+    }
+    for (file, sql) in sql::ALL {
+        for named in sql.text(names).split("INDEXED BY ").skip(1) {
+            let index = named.split(|c: char| !c.is_ascii_lowercase() && c != '_').next().unwrap_or_default();
+            assert!(NAMED.contains(&index), "{file} names {index}: add it here");
+        }
+    }
+}
+
+#[test]
 fn no_statement_looks_through_all_tasks() {
     /// These statements may scan: the partial index over active tasks.
     const MAY: [&str; 1] = ["maintain::LAPSES"];
