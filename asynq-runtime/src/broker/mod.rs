@@ -44,7 +44,7 @@ pub mod redis;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 
-use std::{fmt, time::Duration};
+use std::{fmt, ops::Add, time::Duration};
 
 use chrono::{DateTime, Utc};
 
@@ -86,6 +86,11 @@ mod sealed {
 
 /// The longest wait: the end of a longer one may lie beyond the range of the clock.
 const FAR: Duration = Duration::from_secs(365 * 86_400);
+
+/// Returns the end of a wait that began at `begun`, and which lasts no longer than [`FAR`].
+fn far<I: Add<Duration, Output = I>>(begun: I, limit: Duration) -> I {
+    begun + limit.min(FAR)
+}
 
 /// Keeps the tasks. Redis and SQLite implement it, and no type of another crate should: its contracts may gain methods in any
 /// version, so they are not part of the documentation. A [`Client`](crate::Client) and an [`Inspector`](crate::Inspector) offer

@@ -21,7 +21,7 @@ use tokio::{
 };
 
 use super::{
-    super::{BrokerError, FAR},
+    super::{BrokerError, far},
     back_off::{Life, after_failure, after_loss},
     caller_driven::{self, CallerDrivenConnection, Purpose},
     connection::Connection,
@@ -325,7 +325,7 @@ impl Taken<'_> {
     pub(super) async fn receive(&mut self, known: u64, limit: Duration) -> bool {
         let generation = self.generation();
         let Some(own) = &mut self.own else { return false };
-        let end = tokio::time::Instant::now() + limit.min(FAR);
+        let end = far(tokio::time::Instant::now(), limit);
         let received = tokio::select! {
             received = own.driven.receive(known, end) => received,
             () = self.dedicated.connection.leaves(generation) => false,

@@ -28,7 +28,7 @@ use tokio::{
 };
 
 use super::{
-    super::{BrokerError, FAR, timeouts},
+    super::{BrokerError, far, timeouts},
     reply,
     tls::Tls,
     url::Address,
@@ -265,8 +265,7 @@ impl Progress {
 /// Returns the time at which a call that was made at `began` is given up if no byte goes through its connection after
 /// `last`.
 fn end_of_wait(began: Instant, last: Instant, idle_timeout: Duration) -> Instant {
-    let after = |from: Instant, span: Duration| from + span.min(FAR);
-    after(last.max(began), idle_timeout).min(after(began, longest(idle_timeout)))
+    far(last.max(began), idle_timeout).min(far(began, longest(idle_timeout)))
 }
 
 /// Returns the longest time of a call whose answer comes byte by byte.
@@ -344,7 +343,7 @@ mod tests {
 
     use tokio::task::coop::unconstrained;
 
-    use super::*;
+    use super::{super::super::FAR, *};
 
     async fn write(socket: &mut Socket, bytes: &[u8]) -> usize {
         unconstrained(poll_fn(|context| Pin::new(&mut *socket).poll_write(context, bytes))).await.unwrap()

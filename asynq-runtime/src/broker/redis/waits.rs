@@ -10,7 +10,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use tokio::time::sleep;
 
 use super::{
-    super::{BrokerError, FAR, Presence as _, Quarantined},
+    super::{BrokerError, FAR, Presence as _, Quarantined, far},
     RedisBroker,
     jitter::jitter,
     keys::{self, Keys},
@@ -436,7 +436,7 @@ fn until_read_again(at: &mut Option<Instant>) -> Duration {
 
 /// Returns the end of a wait, which lasts no longer than [`FAR`].
 pub(super) fn end(limit: Duration) -> Instant {
-    Instant::now() + limit.min(FAR)
+    far(Instant::now(), limit)
 }
 
 pub(super) fn left(end: Instant) -> Duration {

@@ -13,7 +13,7 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-use crate::broker::{BrokerError, BrokerErrorKind, FAR, timeouts};
+use crate::broker::{self, BrokerError, BrokerErrorKind, timeouts};
 
 use super::{
     command::{Call, CancelFlag, Command, NotifyProcesses, Priority, ReadCall, WriteCommand},
@@ -287,5 +287,5 @@ impl Drop for Store {
 
 /// Returns now plus `limit`, which may be endless.
 pub(super) fn far(limit: Duration) -> Instant {
-    Instant::now() + limit.min(FAR)
+    broker::far(Instant::now(), limit)
 }

@@ -8,7 +8,7 @@ use std::{
 use tokio::time::{sleep, timeout};
 
 use crate::{
-    broker::{BrokerError, BrokerErrorKind, FAR},
+    broker::{BrokerError, BrokerErrorKind, far},
     pause::{doubled, spread},
 };
 
@@ -33,9 +33,8 @@ impl Retries {
     /// Begins a wait of this length.
     pub(crate) fn within(limit: Duration) -> Self {
         let now = Instant::now();
-        let after = |time: Duration| now + time.min(FAR);
-        let cut_at = (!limit.is_zero()).then(|| after(limit.max(Self::TIME_TO_ANSWER)));
-        Self { until: after(limit), cut_at, failures: None }
+        let cut_at = (!limit.is_zero()).then(|| far(now, limit.max(Self::TIME_TO_ANSWER)));
+        Self { until: far(now, limit), cut_at, failures: None }
     }
 
     /// Returns the time that is left of the wait.

@@ -21,7 +21,7 @@ use tokio::task::JoinSet;
 use self::redirect::Redirect;
 pub(super) use self::refresh::open as open_topology;
 use super::{
-    super::{BrokerError, BrokerErrorKind, FAR},
+    super::{BrokerError, BrokerErrorKind, far},
     connection::{Away, Connection, Reply},
     durability::Durability,
     io::Spawner,
@@ -99,7 +99,7 @@ impl Cluster {
         away: Away,
     ) -> Result<Vec<Reply>, BrokerError> {
         let map = self.0.topology.map(self.0.role.timeout).await?;
-        let deadline = Instant::now() + self.0.role.timeout.min(FAR);
+        let deadline = far(Instant::now(), self.0.role.timeout);
         let mut replies: Vec<Option<Reply>> = calls.iter().map(|_| None).collect();
         let mut open = Vec::with_capacity(calls.len());
         for (place, call) in calls.into_iter().enumerate() {
