@@ -237,8 +237,8 @@ impl Aggregations {
                     let arguments = arguments(&aggregation.of_job, &tasks, broker, dispatcher).await?;
                     add_typed(&mut outcome, set, aggregation, &tasks, &arguments, now)?;
                 }
-                known => {
-                    if known.is_none() && !(aggregates_some && dispatcher.knows(name)) {
+                aggregation => {
+                    if aggregation.is_none() && !(aggregates_some && dispatcher.knows(name)) {
                         unknown.insert(name.to_owned(), tasks[0].0.clone());
                     }
                     outcome.alone.extend(tasks.into_iter().map(|(id, _)| id.clone()));

@@ -25,22 +25,22 @@ const WARNED: usize = 1_000;
 /// The groups that are backed off.
 #[derive(Debug, Default)]
 pub(crate) struct BackedOff {
-    groups: HashMap<(QueueName, GroupName), Rest>,
+    groups: HashMap<(QueueName, GroupName), BackedOffGroup>,
     /// The unknown types that were warned about, each with its queue.
     warned: HashSet<(QueueName, String)>,
 }
 
 #[derive(Debug, Clone)]
-struct Rest {
+struct BackedOffGroup {
     until: Instant,
     times: u32,
     /// The unknown types among its tasks.
-    unknown: BTreeMap<String, Seen>,
+    unknown: BTreeMap<String, UnknownType>,
 }
 
 /// The findings of the looks at a group about one unknown type.
 #[derive(Debug, Clone)]
-enum Seen {
+enum UnknownType {
     /// The first task of the type, and since when each look has found that task: no other server has taken it since.
     First(TaskId, Instant),
     /// The tasks of the type have left as stranded; until this moment those behind them follow at once.
@@ -72,9 +72,9 @@ impl BackedOff {
         let key = (queue.clone(), group.clone());
         let (times, known) = self.groups.remove(&key).map_or_else(Default::default, |rest| (rest.times, rest.unknown));
         let seen = |r#type: &str, id: TaskId| match known.get(r#type) {
-            Some(Seen::Left(until)) if now < *until => Seen::Left(*until),
-            Some(Seen::First(first, since)) if *first == id => Seen::First(id, *since),
-            _ => Seen::First(id, now),
+            Some(UnknownType::Left(until)) if now < *until => UnknownType::Left(*until),
+            Some(UnknownType::First(first, since)) if *first == id => UnknownType::First(id, *since),
+            _ => UnknownType::First(id, now),
         };
         let noted: BTreeMap<_, _> = unknown
             .into_iter()
@@ -93,7 +93,7 @@ impl BackedOff {
             // In place of another group, this one would make that group begin anew, and that one the next: no type would ever be stranded.
             return pause;
         }
-        self.groups.insert(key, Rest { until: now + pause, times: times.saturating_add(1), unknown });
+        self.groups.insert(key, BackedOffGroup { until: now + pause, times: times.saturating_add(1), unknown });
         pause
     }
 
@@ -116,9 +116,9 @@ impl BackedOff {
     /// seems to take it. The time alone shows nothing, because two looks may lie a day apart, and other tasks be there.
     pub(crate) fn stranded(&self, queue: &QueueName, group: &GroupName, now: Instant) -> Stranded {
         let Some(rest) = self.groups.get(&(queue.clone(), group.clone())) else { return Stranded::default() };
-        let shown = |seen: &Seen| match seen {
-            Seen::First(first, since) => (now - *since >= STRANDED).then(|| Some(first.clone())),
-            Seen::Left(until) => (now < *until).then_some(None),
+        let shown = |seen: &UnknownType| match seen {
+            UnknownType::First(first, since) => (now - *since >= STRANDED).then(|| Some(first.clone())),
+            UnknownType::Left(until) => (now < *until).then_some(None),
         };
         Stranded(rest.unknown.iter().filter_map(|(r#type, seen)| Some((r#type.clone(), shown(seen)?))).collect())
     }
@@ -130,8 +130,8 @@ impl BackedOff {
             (rest.until, rest.times) = (now, 0);
             for (r#type, seen) in &mut rest.unknown {
                 // A while that has begun is not renewed.
-                if left.contains(r#type) && matches!(seen, Seen::First(..)) {
-                    *seen = Seen::Left(now + LONGEST);
+                if left.contains(r#type) && matches!(seen, UnknownType::First(..)) {
+                    *seen = UnknownType::Left(now + LONGEST);
                 }
             }
         }
