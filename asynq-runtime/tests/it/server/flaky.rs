@@ -97,7 +97,8 @@ pub(crate) struct Flaky {
     pub(crate) walked: Mutex<Vec<Instant>>,
     /// Every step of a walk over groups is followed by another.
     pub(crate) endless_walks: AtomicBool,
-    /// The end of a set takes 16 s, longer than the answer of a broker without a limit of its own is waited for; this one has a minute.
+    /// The end of a set takes 16 s by the clock of tokio, longer than the answer of a broker without a limit of its own is waited for;
+    /// this one has a minute.
     pub(crate) slow_ends: AtomicBool,
     /// The end of a set fails.
     pub(crate) refuse_ends: AtomicBool,

@@ -46,7 +46,10 @@ asynq_test_support::delegate! {
         async fn finish_set(&self, set: &TaskSet, outcome: &SetOutcome) -> Result<(), SetError> {
             self.ends.fetch_add(1, SeqCst);
             if self.slow_ends.load(SeqCst) {
-                tokio::time::sleep(Duration::from_secs(16)).await;
+                // The server ends sets on a runtime of one thread, so the clock of that runtime can be moved on.
+                tokio::time::pause();
+                tokio::time::advance(Duration::from_secs(16)).await;
+                tokio::time::resume();
             }
             if self.refuse_ends.load(SeqCst) {
                 return Err(down().into());
