@@ -78,11 +78,11 @@ scripts! {
     BULK = [varint task places held group_step] "repair/bulk";
     EDIT = [varint task places held] "repair/edit";
     END_ORPHAN = [due count varint task places] "repair/end_orphan";
-    LOOK = [varint task places] "repair/look";
+    LOOK = [varint task places held] "repair/look";
     HOLD = [varint task places held] "repair/hold";
-    INSERT_MOVED = [new_task held] "repair/insert_moved";
-    DROP = [varint task] "repair/drop";
-    RELEASE = [due varint task places] "repair/release";
+    INSERT_MOVED = [varint task new_task held] "repair/insert_moved";
+    DROP = [varint task held] "repair/drop";
+    RELEASE = [due varint task places held] "repair/release";
     UNLOCK = "repair/unlock";
     CLEAR_GROUPS = "repair/clear_groups";
     DELETE_KEYS = "repair/delete_keys";

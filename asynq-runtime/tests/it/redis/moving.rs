@@ -6,7 +6,7 @@ use asynq_runtime::broker::{
     Action, BulkAction, BulkSlice, Changed, Chosen, Inspect, Maintain, PayloadEdit, Repair, RetryOrder, When,
     redis::RedisBroker,
 };
-use asynq_runtime::task::{GroupName, QueueName, TaskId, TaskState};
+use asynq_runtime::task::{GroupName, QueueName, TaskId, TaskMessage, TaskState};
 use chrono::DateTime;
 use redis::{AsyncCommands, aio::MultiplexedConnection};
 
@@ -135,6 +135,78 @@ async fn break_move(broker: &RedisBroker, redis: &mut MultiplexedConnection, nam
     set(redis, &["ACL", "SETUSER", "default", "+set"]).await;
     assert_eq!(places(broker, &id(name)).await, [(queue(), TaskState::Scheduled), (low(), TaskState::Scheduled)]);
     assert_eq!(would_run(broker, &id(name)).await, 0);
+}
+
+/// Breaks a move of the task before the copy is placed, so that only the old queue holds it.
+async fn break_move_early(broker: &RedisBroker, redis: &mut MultiplexedConnection, name: &str) {
+    put(broker, &[name]).await;
+    // The other queue has a key of a foreign type.
+    set(redis, &["SET", "asynq:{low}:scheduled", "foreign"]).await;
+    assert!(broker.move_task(&queue(), &id(name), &low()).await.is_err());
+    set(redis, &["DEL", "asynq:{low}:scheduled"]).await;
+    assert_eq!(places(broker, &id(name)).await, [(queue(), TaskState::Scheduled)]);
+}
+
+/// Makes the record of a move one of a newer version, which has a field more, and returns it.
+async fn add_to_record(redis: &mut MultiplexedConnection, task: &str) -> Vec<u8> {
+    let mut record: Vec<u8> = redis.hget(task, "move").await.unwrap();
+    record.extend_from_slice(b"\xa2\x06\x02eu");
+    let () = redis.hset(task, "move", &record).await.unwrap();
+    record
+}
+
+#[tokio::test]
+async fn a_move_that_another_version_began_goes_on_or_is_given_up() {
+    let server = Server::start(&[]);
+    let broker = server.broker().await;
+    let mut redis = server.foreign().await;
+    for (name, both, to) in [("a", false, low()), ("b", false, queue()), ("c", true, low()), ("d", true, queue())] {
+        if both {
+            break_move(&broker, &mut redis, name).await;
+        } else {
+            break_move_early(&broker, &mut redis, name).await;
+        }
+        let task = format!("asynq:{{default}}:t:{name}");
+        add_to_record(&mut redis, &task).await;
+        let held: Vec<u8> = redis.hget(&task, "msg").await.unwrap();
+        let held = TaskMessage::decode(held.into()).unwrap();
+        let worded_otherwise = TaskMessage { error_msg: "asynq: moves to low".into(), ..held };
+        let () = redis.hset(&task, "msg", worded_otherwise.encode()).await.unwrap();
+        assert_eq!(broker.move_task(&queue(), &id(name), &to).await.unwrap(), Changed::Done, "{name} to {to}");
+        assert_eq!(places(&broker, &id(name)).await, [(to.clone(), TaskState::Pending)], "{name}");
+        assert_eq!(broker.task(&to, &id(name)).await.unwrap().unwrap().last_error, None, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn the_record_of_a_newer_version_goes_along_unchanged() {
+    let server = Server::start(&[]);
+    let broker = server.broker().await;
+    let mut redis = server.foreign().await;
+    break_move_early(&broker, &mut redis, "t1").await;
+    let record = add_to_record(&mut redis, "asynq:{default}:t:t1").await;
+    // The copy is placed, and the receipt of the drop is refused.
+    set(&mut redis, &["ACL", "SETUSER", "default", "-set"]).await;
+    assert!(broker.move_task(&queue(), &id("t1"), &low()).await.is_err());
+    set(&mut redis, &["ACL", "SETUSER", "default", "+set"]).await;
+    assert_eq!(redis.hget::<_, _, Vec<u8>>("asynq:{low}:t:t1", "move").await.unwrap(), record);
+    assert_eq!(broker.move_task(&queue(), &id("t1"), &low()).await.unwrap(), Changed::Done);
+    assert_eq!(places(&broker, &id("t1")).await, [(low(), TaskState::Pending)]);
+}
+
+#[tokio::test]
+async fn a_held_task_with_a_record_that_cannot_be_read_stays_as_it_is() {
+    let server = Server::start(&[]);
+    let broker = server.broker().await;
+    let mut redis = server.foreign().await;
+    break_move_early(&broker, &mut redis, "t1").await;
+    let () = redis.hset("asynq:{default}:t:t1", "move", b"\xff").await.unwrap();
+    let before = dump(&mut redis).await;
+    for to in [low(), queue()] {
+        let refused = broker.move_task(&queue(), &id("t1"), &to).await.unwrap_err();
+        assert!(refused.to_string().contains("a record of a move that cannot be read"), "{refused}");
+    }
+    assert!(dump(&mut redis).await == before, "nothing was changed");
 }
 
 #[tokio::test]

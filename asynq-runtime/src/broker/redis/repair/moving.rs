@@ -35,6 +35,8 @@ const OF_THE_PLACE: [&str; 6] = ["state", "msg", "pending_since", "last", "uniqu
 /// A task as it lies in a queue.
 struct Found {
     untouchable: Option<TaskState>,
+    /// Whether a move holds the task.
+    is_held: bool,
     score: Option<i64>,
     due_ms: Option<i64>,
     lock_ends_ms: Option<i64>,
@@ -82,6 +84,10 @@ impl RedisBroker {
             }
             match state {
                 Some(state @ (TaskState::Active | TaskState::Completed)) => return Ok(Changed::Unfit(state)),
+                Some(_) if found.is_held => {
+                    let detail = "a record of a move that cannot be read: move the task with the version that wrote it";
+                    return Err(reply::unexpected(detail).into());
+                }
                 Some(_) if queue == to => return Ok(Changed::Done),
                 Some(state) => {
                     let moving = found.departure(queue, to, state, self.clock.now().timestamp());
@@ -162,7 +168,7 @@ impl RedisBroker {
                 // mover may have placed the copy since the first look, and then only the copy will be left. A move that
                 // was given up is never resumed.
                 Some(stale) => match self.look(&moving.queue(End::Source), id).await? {
-                    Some(here) if here.on_its_way().as_ref() != Some(&stale) => {
+                    Some(here) if here.on_its_way().is_none_or(|moving| moving.name != stale.name) => {
                         self.drop_copy(id, &stale, End::Target, false).await?;
                     }
                     _ => {}
@@ -210,7 +216,8 @@ impl RedisBroker {
             .on(&names)
             .arg(self.clock.argument())
             .arg(id.as_str())
-            .arg(moving.to_bytes())
+            // The bytes as they are: the record may have fields of a newer version.
+            .arg(found.field("move"))
             .arg(&moving.name)
             .arg(optional(moving.lock_ends_ms))
             .arg(keys.prefix())
@@ -246,14 +253,8 @@ impl RedisBroker {
             TaskMessage::decode(moving.message.clone()).map(|m| moving.lock(&m.unique_key, end)).unwrap_or_default();
         let mut names = vec![keys.task(id.as_str()), keys.scheduled(), keys.moved(id.as_str())];
         names.extend(Some(lock).filter(|lock| !lock.is_empty()));
-        let call = DROP
-            .on(&names)
-            .arg(self.clock.argument())
-            .arg(id.as_str())
-            .arg(moving.to_bytes())
-            .arg(&moving.name)
-            .arg(&moving.message_meanwhile(end)[..])
-            .arg(i32::from(receipt));
+        let call =
+            DROP.on(&names).arg(self.clock.argument()).arg(id.as_str()).arg(&moving.name).arg(i32::from(receipt));
         match reply::text(self.router.send_one(call).await?).as_deref() {
             Some("done") => Ok(Dropped::Done),
             Some("none") => Ok(Dropped::None),
@@ -274,9 +275,7 @@ impl RedisBroker {
             .arg(self.clock.argument())
             .arg(keys.prefix())
             .arg(id.as_str())
-            .arg(moving.to_bytes())
             .arg(&moving.name)
-            .arg(&moving.message_meanwhile(end)[..])
             .arg(&moving.message(end)[..])
             .arg(state.as_str())
             .arg(optional(moving.score))
@@ -300,13 +299,14 @@ impl Found {
         let Some(untouchable) = parts.next() else { return Ok(None) };
         let untouchable = reply::text(untouchable).and_then(|state| state.parse().ok());
         let mut next = || parts.next().and_then(|part| reply::number(&part));
+        let is_held = next().is_some();
         let (score, due_ms, lock_ends_ms) = (next(), next(), next());
         let mut fields = BTreeMap::new();
         while let (Some(field), Some(value)) = (parts.next().and_then(reply::text), parts.next().and_then(reply::bytes))
         {
             fields.insert(field, value);
         }
-        Ok(Some(Self { untouchable, score, due_ms, lock_ends_ms, fields }))
+        Ok(Some(Self { untouchable, is_held, score, due_ms, lock_ends_ms, fields }))
     }
 
     fn field(&self, name: &str) -> &[u8] {
@@ -326,13 +326,9 @@ impl Found {
         TaskMessage::decode(self.field("msg").to_vec().into()).map(|message| message.unique_key).unwrap_or_default()
     }
 
-    /// Returns the move of the task, if the task is as the move left it: another program may have run or changed it
-    /// since.
+    /// Returns the move of the task, if it still holds the task: another program may have run the task since.
     fn on_its_way(&self) -> Option<Move> {
-        let moving = Move::from_bytes(self.fields.get("move")?)?;
-        let end =
-            [End::Source, End::Target].into_iter().find(|&end| moving.message_meanwhile(end) == self.field("msg"));
-        (self.state() == Some(TaskState::Scheduled) && end.is_some()).then_some(moving)
+        self.fields.get("move").filter(|_| self.is_held).and_then(|record| Move::from_bytes(record))
     }
 
     /// Returns a move that begins now.

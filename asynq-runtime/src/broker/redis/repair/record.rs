@@ -74,7 +74,8 @@ impl Move {
     }
 
     /// Returns the message of the held task, whose error text names the move. Bytes that are not a message stay as they
-    /// are.
+    /// are. Earlier versions compute this message again, and lose a task whose message differs: not a byte of the text may
+    /// change.
     pub(super) fn message_meanwhile(&self, end: End) -> Bytes {
         let message = self.message(end);
         let Ok(read) = TaskMessage::decode(message.clone()) else { return message };
@@ -130,7 +131,11 @@ mod tests {
         assert_eq!(read(moving.message(End::Target)), there);
         for (end, expected) in [(End::Source, message), (End::Target, there)] {
             let meanwhile = read(moving.message_meanwhile(end));
-            assert!(meanwhile.error_msg.contains(r#"from queue "a" to "b""#), "{}", meanwhile.error_msg);
+            assert_eq!(
+                meanwhile.error_msg,
+                r#"asynq: on its way from queue "a" to "b"; if it stays here, move it there again to go on"#,
+                "earlier versions know a held task by each byte of this text"
+            );
             assert_eq!(TaskMessage { error_msg: "boom".into(), ..meanwhile }, expected);
         }
         assert_eq!(

@@ -6,6 +6,8 @@
 local id, key = ARGV[3], KEYS[11]
 local task = peek('HMGET', key, 'state', 'msg', 'group')
 if task[1] ~= ARGV[4] or task[2] ~= ARGV[5] or untouchable(task[1], id, task[3]) then return 'changed' end
+-- A second record would replace the only copy of the task's true state and due time.
+if is_held(KEYS[4], task[1], id, key) then return 'changed' end
 -- ZCARD changes nothing; a zset of a foreign type stops the script here. The field comes next: without room for it nothing is
 -- changed either.
 call('ZCARD', KEYS[4])

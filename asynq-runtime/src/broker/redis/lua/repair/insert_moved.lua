@@ -9,7 +9,7 @@ local key, id = KEYS[1], ARGV[2]
 if call('GET', KEYS[3]) == ARGV[4] then return { 'over' } end
 if call('EXISTS', key) == 1 then
   local move = peek('HGET', key, 'move')
-  return { move == ARGV[3] and 'done' or 'conflict' }
+  return { is_of_move(move, ARGV[4]) and 'done' or 'conflict' }
 end
 call('ZCARD', KEYS[2])
 local left = tonumber(ARGV[5]) and tonumber(ARGV[5]) - now_ms or 0
