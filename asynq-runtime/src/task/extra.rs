@@ -151,7 +151,10 @@ impl Extra {
     pub fn to_bytes(&self) -> Option<Vec<u8>> {
         (*self != Self::default()).then(|| {
             let mut bytes = Self { newer: Vec::new(), ..self.clone() }.encode_to_vec();
-            bytes.extend_from_slice(&self.newer);
+            // Bytes that cannot be read would hide a fact of this version in front of them, which has to count.
+            if bytes.is_empty() || Self::decode(&self.newer[..]).is_ok() {
+                bytes.extend_from_slice(&self.newer);
+            }
             bytes
         })
     }
@@ -182,9 +185,10 @@ impl Extra {
         self.expires_ms.and_then(DateTime::from_timestamp_millis)
     }
 
-    /// Reads stored bytes. Bytes that cannot be read count as the defaults, because they must not stop a task.
+    /// Reads stored bytes. Bytes that cannot be read count as the defaults, because they must not stop a task; they are written
+    /// again as they are, for the version that can read them, until the task gets a fact of this version.
     pub fn from_bytes(bytes: &[u8]) -> Self {
-        let Ok(known) = Self::decode(bytes) else { return Self::default() };
+        let Ok(known) = Self::decode(bytes) else { return Self { newer: bytes.to_vec(), ..Self::default() } };
         Self { newer: newer(bytes).unwrap_or_default(), ..known }
     }
 }
@@ -238,7 +242,17 @@ mod tests {
             ..Extra::default()
         };
         assert_eq!(Extra::from_bytes(&extra.to_bytes().unwrap()), extra);
-        assert_eq!(Extra::from_bytes(b"\xff\xff"), Extra::default());
+    }
+
+    #[test]
+    fn bytes_that_cannot_be_read_stay_until_the_task_gets_a_fact() {
+        // Field 3 is a text here, and field 5 is set.
+        let odd = b"\x1a\x01x\x28\x01";
+        let read = Extra::from_bytes(odd);
+        assert_eq!(read, Extra { newer: odd.to_vec(), ..Extra::default() }, "the facts are the defaults");
+        assert_eq!(read.to_bytes().as_deref(), Some(&odd[..]));
+        let later = Extra { deferrals: 1, ..read };
+        assert_eq!(Extra::from_bytes(&later.to_bytes().unwrap()), Extra { deferrals: 1, ..Extra::default() });
     }
 
     #[test]
