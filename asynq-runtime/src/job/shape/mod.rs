@@ -30,7 +30,7 @@ pub(super) const HIDDEN: &str = "***";
 
 /// Longest document in bytes. A larger shape is not kept, and one that is found is not read.
 pub(crate) const LARGEST: usize = 64 * 1024;
-/// The version of the document that this program writes and reads.
+/// The version of the document that this program writes and reads. `docs/design/wire.md#shapes` says when it rises.
 const VERSION: u32 = 1;
 
 /// A shape as it is kept.
