@@ -107,7 +107,8 @@ pub enum UniqueUntil {
     Start = 2,
 }
 
-/// Since when and how often a task of an unknown type or shape was requeued.
+/// Since when and how often a task of an unknown type or shape was requeued. A new fact about this is a field of [`Extra`], of which
+/// older versions keep the fields that they do not know; of this record they drop them.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct Unknown {
     /// Unix milliseconds of the first requeue.
