@@ -397,3 +397,17 @@ async fn a_wait_for_the_lead_runs_no_script_on_the_tracking_connection() {
     broker.wait_for_lead("shop", Duration::from_millis(50)).await.unwrap();
     assert_eq!(tracked_keys(&mut server.foreign().await).await, 1, "the leader's key alone");
 }
+
+#[tokio::test]
+async fn a_request_for_the_lead_that_cannot_be_read_is_left_to_other_versions() {
+    let server = Server::start(&[]);
+    let broker = server.broker().await;
+    let mut redis = server.foreign().await;
+    let me = Candidate { program: "shop".into(), token: "me".into(), revision: 1 };
+    let want = "asynq:x:leader-want:shop";
+    for (request, is_left) in [("7|new", true), ("1", false)] {
+        set(&mut redis, &["SET", want, request]).await;
+        assert_eq!(broker.lead(&me, MINUTE).await.unwrap(), Lead::Ours { wanted: false }, "{request}");
+        assert_eq!(redis.exists::<_, bool>(want).await.unwrap(), is_left, "{request}");
+    }
+}

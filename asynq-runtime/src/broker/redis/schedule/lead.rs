@@ -27,13 +27,13 @@ impl RedisBroker {
         let mut parts = reply::array(next()?)?.into_iter();
         let holder = parts.next().and_then(reply::text).ok_or_else(|| reply::unexpected("no leader"))?;
         let left = parts.next().and_then(|left| reply::number(&left)).unwrap_or_default();
-        // Without an answer no newer version asks: a leader that cannot read the request leads on.
+        // Without an answer no newer version asks: a leader that cannot read the request leads on, and leaves it to the others.
         let wanted = next().ok().and_then(reply::text);
         let by = wanted.as_deref().and_then(|revision| revision.parse::<u64>().ok());
 
         if holder.is_empty() {
             let newer = by.is_some_and(|by| by > candidate.revision);
-            if let Some(wanted) = wanted.filter(|_| !newer) {
+            if let Some(wanted) = wanted.filter(|_| by.is_some() && !newer) {
                 // The request is fulfilled. If deleting it fails, an older program that leads next only resigns once.
                 let _ = self.router.send_one(DROP_SEEN.on(&[want]).arg(wanted)).await;
             }
