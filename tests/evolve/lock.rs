@@ -259,4 +259,10 @@ fn a_file_that_cannot_be_read_is_reported_with_its_line() {
     assert!(error.starts_with("line 3 cannot be read: ") && error.contains("jobs --lock"), "{error}");
     let shape = r#"{"job":"a","queue":"q","codec":"json","shape":"x","document":"{}"}"#;
     assert!(JobsLock::parse(shape).unwrap_err().to_string().contains("malformed"));
+    let newer = shape.replace("{}", r#"{\"v\":2}"#);
+    let error = JobsLock::parse(&newer).unwrap_err().to_string();
+    assert!(
+        error.contains("version 2") && error.ends_with("; update this program to the version that wrote it"),
+        "{error}"
+    );
 }

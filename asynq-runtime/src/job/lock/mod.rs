@@ -20,6 +20,10 @@ const HEADER: &str = "# The shapes of arguments that were shipped, one per line;
 /// The shape of a job without arguments, for people.
 const NO_ARGUMENTS: &str = "no arguments";
 
+/// The advice for a line that no version wrote.
+const TAKE_IT_BACK: &str =
+    "take the line from version control, where the shapes of earlier versions are; `jobs --lock` resolves a conflict";
+
 /// The contents of a `jobs.lock`.
 ///
 /// ```
@@ -64,12 +68,11 @@ pub struct LockedShape {
 
 /// A `jobs.lock` that cannot be read.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "line {line} cannot be read: {reason}; take the line from version control, where the shapes of earlier versions are; `jobs --lock` resolves a conflict"
-)]
+#[error("line {line} cannot be read: {reason}; {advice}")]
 pub struct InvalidLock {
     line: usize,
     reason: String,
+    advice: &'static str,
 }
 
 debug_as_text!(InvalidLock);
@@ -79,7 +82,7 @@ impl JobsLock {
     ///
     /// # Errors
     ///
-    /// A line that `jobs --lock` did not write.
+    /// A line that `jobs --lock` did not write, or that a newer version wrote.
     pub fn parse(text: &str) -> Result<Self, InvalidLock> {
         let mut shapes = Vec::new();
         for (number, line) in text.lines().enumerate() {
@@ -87,10 +90,14 @@ impl JobsLock {
             if line.is_empty() || line.starts_with('#') {
                 continue;
             }
-            let invalid = |reason: String| InvalidLock { line: number + 1, reason };
-            let shape: LockedShape = serde_json::from_str(line).map_err(|error| invalid(error.to_string()))?;
-            if !shape.document.is_empty() {
-                ShapeDocument::from_bytes(shape.document.as_bytes()).map_err(invalid)?;
+            let invalid = |reason: String, advice| InvalidLock { line: number + 1, reason, advice };
+            let shape: LockedShape =
+                serde_json::from_str(line).map_err(|error| invalid(error.to_string(), TAKE_IT_BACK))?;
+            let document = shape.document.as_bytes();
+            if !document.is_empty() {
+                let is_newer = ShapeDocument::is_of_newer_version(document);
+                let advice = if is_newer { "update this program to the version that wrote it" } else { TAKE_IT_BACK };
+                ShapeDocument::from_bytes(document).map_err(|reason| invalid(reason, advice))?;
             }
             shapes.push(shape);
         }
