@@ -202,6 +202,8 @@ impl Refusal {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
 
     #[test]
@@ -255,6 +257,34 @@ mod tests {
             assert_eq!(now.version, NEWEST);
             let left = connection.query_row(&format!("SELECT id FROM {table}"), [], |row| row.get::<_, String>(0));
             assert_eq!(left.unwrap(), "a");
+        }
+    }
+
+    /// Returns each table and column, and whether every insert has to name it.
+    fn columns(connection: &Connection) -> BTreeMap<(String, String), bool> {
+        let sql = "SELECT t.name, c.name, c.[notnull] AND c.dflt_value IS NULL
+                   FROM sqlite_schema t, pragma_table_xinfo(t.name) c WHERE t.type = 'table'";
+        let mut statement = connection.prepare(sql).unwrap();
+        let rows = statement.query_map([], |row| Ok(((row.get(0)?, row.get(1)?), row.get(2)?))).unwrap();
+        rows.map(Result::unwrap).collect()
+    }
+
+    #[test]
+    fn the_statements_of_older_programs_find_their_columns_and_need_no_other() {
+        let connection = Connection::open_in_memory().unwrap();
+        let mut before = columns(&connection);
+        for (version, step) in MIGRATIONS {
+            connection.execute_batch(step).unwrap();
+            let after = columns(&connection);
+            for column in before.keys() {
+                assert!(after.contains_key(column), "{version} takes {column:?} away, which older programs use");
+            }
+            for (column, is_needed) in &after {
+                let is_of_a_new_table = !before.keys().any(|(table, _)| *table == column.0);
+                let is_met = !is_needed || is_of_a_new_table || before.get(column) == Some(&true);
+                assert!(is_met, "{version} needs a value for {column:?}, which older programs do not write");
+            }
+            before = after;
         }
     }
 
