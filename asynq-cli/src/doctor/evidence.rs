@@ -1,6 +1,6 @@
 //! The evidence that the checks look at, gathered once.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use asynq_runtime::{
     Client, TaskState,
@@ -8,7 +8,7 @@ use asynq_runtime::{
         Broker, BrokerError, Examination, GroupStats, Node, Oddity, OddityKind, QueueStats, ServerState, TaskBrief,
     },
     inspector::{InspectError, QueueReading},
-    task::QueueName,
+    task::{QueueName, TaskId},
 };
 use chrono::{DateTime, Utc};
 
@@ -51,6 +51,8 @@ pub(crate) struct QueueEvidence {
     pub(crate) stats: QueueStats,
     /// The inconsistencies of the queue.
     pub(crate) examination: Examination,
+    /// The states of the tasks that the examination names because they are in no place or in a wrong one, by their ids.
+    pub(crate) states: HashMap<String, TaskState>,
     /// Failed tasks that no worker could run, by their type and by the part that was unknown.
     pub(crate) unknown: Unknown,
     /// The group whose first task has waited for longest, among the first hundred groups.
@@ -122,7 +124,8 @@ pub(crate) async fn gather(
             // An id without a task is a finding of the examination; only the limit leaves tasks unseen.
             examination.complete &= unseen.beyond == 0;
             let oldest_group = oldest_group.unwrap_or_default();
-            queues.push(QueueEvidence { stats, examination, unknown, oldest_group });
+            let states = states(&**client.broker(), &stats.name, &examination).await;
+            queues.push(QueueEvidence { stats, examination, states, unknown, oldest_group });
         }
     }
     // The numbers of a queue that was deleted meanwhile are those from before.
@@ -184,6 +187,22 @@ async fn oldest_group(broker: &dyn Broker, stats: &QueueStats) -> Result<Option<
     }
     let page = broker.groups(&stats.name, None, 100).await?;
     Ok(page.groups.into_iter().filter(|group| group.oldest.is_some()).min_by_key(|group| group.oldest))
+}
+
+/// Reads the states of the tasks that an examination names because they are in no place or in a wrong one. A state that cannot be read
+/// is left out.
+async fn states(broker: &dyn Broker, queue: &QueueName, examination: &Examination) -> HashMap<String, TaskState> {
+    let mut states = HashMap::new();
+    for Oddity { kind, examples, .. } in &examination.oddities {
+        if matches!(kind, OddityKind::TaskWithoutPlace | OddityKind::TaskInWrongPlace) {
+            for id in examples {
+                if let Ok(Some(task)) = broker.task(queue, &TaskId::from_wire(id)).await {
+                    states.insert(id.clone(), task.state);
+                }
+            }
+        }
+    }
+    states
 }
 
 type Unknown = BTreeMap<(String, UnknownPart), UnknownCounts>;

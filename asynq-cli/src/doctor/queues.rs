@@ -1,12 +1,9 @@
 //! Checks of the queues: missing servers, tasks that wait too long, settings that contradict each other.
 
-use asynq_grammar::shell;
-use asynq_runtime::{
-    broker::{Oddity, OddityKind},
-    inspector::ArchiveRoom,
-    task::QueueName,
-};
+mod oddities;
 
+use asynq_grammar::shell;
+use asynq_runtime::{inspector::ArchiveRoom, task::QueueName};
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 
 use super::{
@@ -29,7 +26,7 @@ pub(super) fn check(evidence: &Evidence) -> Vec<Finding> {
         groups(queue, evidence.now, &mut findings);
         unknown_tasks(queue, &mut findings);
         archive(queue, ArchiveRoom::limit_of(&evidence.servers, &queue.stats.name), &mut findings);
-        findings.extend(queue.examination.oddities.iter().map(|oddity| odd(queue, oddity)));
+        findings.extend(queue.examination.oddities.iter().map(|oddity| oddities::finding(queue, oddity)));
     }
     findings
 }
@@ -168,97 +165,6 @@ fn archive(queue: &QueueEvidence, limit: u64, findings: &mut Vec<Finding>) {
             format!("asynq task ls --queue={name} --state archived, then run or delete them"),
         ));
     }
-}
-
-fn odd(queue: &QueueEvidence, oddity: &Oddity) -> Finding {
-    let Oddity { kind, count, examples } = oddity;
-    let name = shell::quote(queue.stats.name.as_str());
-    let first = shell::quote(examples.first().map_or("", String::as_str));
-    // Returns a repair by the janitor of a worker of ours, if one may serve the queue.
-    let by_janitor = |repair: String| {
-        if is_refused(&queue.stats.name) {
-            format!(
-                "our workers refuse a queue of this name, and those of Go do not repair it: move the tasks that wait, asynq \
-                 task move --queue={name} ID --to QUEUE"
-            )
-        } else {
-            repair
-        }
-    };
-    let janitor = || {
-        by_janitor(format!(
-            "run a worker of ours on the queue: its janitor repairs it within a minute ({})",
-            serving(&queue.stats.name)
-        ))
-    };
-    let (check, severity, description, means, repair) = match kind {
-        OddityKind::ActiveWithoutLease => (
-            "active-without-lease",
-            Severity::Error,
-            "active tasks without a lease",
-            "if their worker dies no server notices, and they stay active for ever",
-            janitor(),
-        ),
-        OddityKind::LeaseWithoutTask => (
-            "lease-without-task",
-            Severity::Warning,
-            "leases of tasks that are not active",
-            "an outcome of a Go worker broke off half way; nothing runs twice by it",
-            janitor(),
-        ),
-        OddityKind::IdWithoutTask => (
-            "id-without-task",
-            Severity::Error,
-            "ids in the queue with no task behind them",
-            "the contents of these tasks are gone: evicted, or deleted by hand",
-            by_janitor(format!(
-                "run a worker of ours on the queue ({}): its janitor removes these ids from the active and the \
-                 pending tasks within a minute; among other tasks each stays until it is due or its time to be kept is \
-                 over, and is not run",
-                serving(&queue.stats.name)
-            )),
-        ),
-        OddityKind::TaskWithoutPlace => (
-            "orphan",
-            Severity::Error,
-            "tasks that are in no state's list",
-            "no worker will ever run them",
-            format!("asynq task run --queue={name} -- {first}"),
-        ),
-        OddityKind::TaskInWrongPlace => (
-            "wrong-place",
-            Severity::Error,
-            "tasks that are in another state's list than they say",
-            "tools show them wrongly, and some refuse to touch them",
-            format!("asynq task run --queue={name} -- {first}, or delete it"),
-        ),
-        OddityKind::LockWithoutTask => (
-            "lock-without-task",
-            Severity::Warning,
-            "unique locks whose task is gone",
-            "clients of Go refuse the same task as a duplicate until the lock ends by itself; ours take it over",
-            format!("asynq lock rm --queue={name} --stuck, or wait until it ends by itself"),
-        ),
-        OddityKind::ForeignKey => (
-            "foreign-key",
-            Severity::Error,
-            "keys with names of asynq's that hold something else",
-            "another program writes into asynq's names; commands on them fail",
-            format!("find out who wrote the key {first}, then delete it"),
-        ),
-        OddityKind::WrongCount => (
-            "wrong-count",
-            Severity::Warning,
-            "counts that are not the number of tasks",
-            "tools show a wrong number; no task is affected",
-            "report it as a bug, with this output".to_owned(),
-        ),
-        other => {
-            ("unknown", Severity::Warning, other.as_str(), "a newer broker found it", "update this tool".to_owned())
-        }
-    };
-    let (more, examples) = (if *count > examples.len() as u64 { ", …" } else { "" }, examples.join(", "));
-    of(queue, severity, check, format!("{count} {description}: {examples}{more}"), means, repair)
 }
 
 /// Returns what lets a worker of ours serve the queue: the flag, or the set-up where the flag means other queues by this name.

@@ -1,5 +1,7 @@
 //! The findings for each kind of evidence.
 
+mod repairs;
+
 use std::time::Duration;
 
 use asynq_runtime::{
@@ -51,7 +53,13 @@ fn sound() -> Evidence {
         nodes: vec![node],
         servers: vec![ServerState::new(info, Vec::new())],
         servers_unread: false,
-        queues: vec![QueueEvidence { stats, examination, unknown: Default::default(), oldest_group: None }],
+        queues: vec![QueueEvidence {
+            stats,
+            examination,
+            states: Default::default(),
+            unknown: Default::default(),
+            oldest_group: None,
+        }],
         entries: vec![entry("@hourly", TimeDelta::minutes(3))],
     }
 }
@@ -198,36 +206,6 @@ fn each_fault_is_reported_once_with_its_severity_and_subject() {
 }
 
 #[test]
-fn all_archived_tasks_are_run_again_only_where_each_of_them_was_unknown() {
-    let all = "asynq task run-all --queue=default --state archived";
-    for (archived, is_all) in [(3, true), (4, false)] {
-        let mut evidence = sound();
-        let queue = &mut evidence.queues[0];
-        queue.stats.archived = archived;
-        for (part, archived) in [(UnknownPart::Type, 2), (UnknownPart::Shape, 1)] {
-            queue.unknown.insert(("mail".into(), part), UnknownCounts { waiting: 0, archived });
-        }
-        let findings = diagnose(&evidence);
-        assert_eq!(findings.len(), 2);
-        for Finding { repair, .. } in findings {
-            assert_eq!(repair.contains(all), is_all, "{repair}");
-            assert_eq!(repair.contains("asynq task run --queue=default ID …"), !is_all, "{repair}");
-            is_understood(&repair);
-        }
-    }
-}
-
-#[test]
-fn the_repair_of_an_unknown_shape_is_what_lets_its_tasks_run() {
-    let mut evidence = sound();
-    let counts = UnknownCounts { waiting: 1, archived: 0 };
-    evidence.queues[0].unknown.insert(("mail".into(), UnknownPart::Shape), counts);
-    let repair = &diagnose(&evidence)[0].repair;
-    // Under a new name no worker would have a job for the tasks that wait.
-    assert!(repair.contains("a default, an alias or an upgrade") && !repair.contains("new job name"), "{repair}");
-}
-
-#[test]
 fn harmless_evidence_is_not_reported() {
     type Fault = fn(&mut Evidence);
     let cases: Vec<(&str, Fault)> = vec![
@@ -307,36 +285,6 @@ fn a_node_of_a_cluster_that_does_not_answer_is_named_and_hides_servers() {
 }
 
 #[test]
-fn a_command_for_redis_leads_to_the_node_that_has_the_fault() {
-    for (address, endpoint, expected) in [
-        ("redis://h:6379/0", Some("h:6379"), "redis-cli -h h -p 6379 "),
-        ("redis-cluster://a:1,b:2 (node on port 2)", Some("10.0.0.2:2"), "redis-cli -h 10.0.0.2 -p 2 "),
-        ("rediss://jobs@[::1]:6380/0", Some("[::1]:6380"), "redis-cli -h ::1 -p 6380 --tls "),
-        ("redis+unix:///run/redis.sock?db=0", Some("/run/redis.sock"), "redis-cli -s /run/redis.sock "),
-        ("redis+unix:///a b/s?db=0", Some("/a b/s"), "redis-cli -s '/a b/s' "),
-        ("redis://h:6379/0", None, "redis-cli "),
-    ] {
-        let mut evidence = sound();
-        let node = &mut evidence.nodes[0];
-        (node.address, node.endpoint) = (address.to_owned(), endpoint.map(str::to_owned));
-        set(node, "maxmemory_policy", "allkeys-lru");
-        let repair = &diagnose(&evidence)[0].repair;
-        let expected = format!("{expected}CONFIG SET maxmemory-policy noeviction && {expected}CONFIG REWRITE");
-        assert_eq!(repair, &expected);
-    }
-}
-
-#[test]
-fn a_command_for_a_cluster_encrypts_and_quotes_the_node() {
-    let mut evidence = sound();
-    let node = &mut evidence.nodes[0];
-    (node.address, node.endpoint) = ("rediss-cluster://[::1]:7000".to_owned(), Some("[::1]:7000".to_owned()));
-    set(node, "cluster_state", "fail");
-    let repair = &diagnose(&evidence)[0].repair;
-    assert!(repair.ends_with("redis-cli --cluster fix '[::1]:7000' --tls"), "{repair}");
-}
-
-#[test]
 fn every_kind_of_oddity_is_reported_with_its_examples_and_its_repair() {
     for kind in OddityKind::ALL {
         let mut evidence = sound();
@@ -391,18 +339,6 @@ fn a_queue_is_served_by_a_pattern_too() {
 }
 
 #[test]
-fn no_repair_of_one_queue_takes_a_worker_from_the_others() {
-    let mut evidence = sound();
-    evidence.queues[0].stats.name = QueueName::from_wire("mail");
-    let repair = &diagnose(&evidence)[0].repair;
-    let start = "add it to the queues of a worker, or start a further one for it alone with --queues=mail, or move";
-    assert!(repair.starts_with(start), "{repair}");
-    evidence.servers.clear();
-    let repair = &diagnose(&evidence)[0].repair;
-    assert!(repair.starts_with("no worker runs: start one, which serves the queues of its jobs unless"), "{repair}");
-}
-
-#[test]
 fn a_small_archive_is_full_from_nine_tenths_on() {
     let is_reported = |archived| {
         let mut evidence = sound();
@@ -422,71 +358,4 @@ fn the_worst_comes_first() {
     evidence.servers.clear();
     let checks: Vec<_> = diagnose(&evidence).iter().map(|finding| finding.check).collect();
     assert_eq!(checks, ["no-consumer", "persistence"]);
-}
-
-#[test]
-fn a_name_that_a_shell_would_misread_is_quoted_in_commands() {
-    let mut evidence = sound();
-    evidence.servers.clear();
-    evidence.queues[0].stats.name = QueueName::from_wire("it's; rm -rf");
-    let repair = &diagnose(&evidence)[0].repair;
-    assert!(repair.contains(r"--queues='it'\''s; rm -rf',"), "{repair}");
-    let mut evidence = sound();
-    let kind = OddityKind::TaskWithoutPlace;
-    evidence.queues[0].examination.oddities = vec![Oddity { kind, count: 1, examples: vec!["$(reboot)".into()] }];
-    let repair = &diagnose(&evidence)[0].repair;
-    assert_eq!(repair, "asynq task run --queue=default -- '$(reboot)'");
-}
-
-#[test]
-fn a_name_that_the_flag_of_queues_reads_as_syntax_is_written_for_it() {
-    for (name, expected) in [
-        ("low", "--queues=low"),
-        ("team/3", "--queues='team/3=1'"),
-        ("rate=high", "--queues='rate=high=1'"),
-        ("a,b", "App::queue in its set-up, as --queues cannot write this name"),
-        (" lead", "App::queue in its set-up, as --queues cannot write this name"),
-        ("*", "--queues='*', a pattern that other queues may match, too"),
-    ] {
-        let mut evidence = sound();
-        evidence.servers.clear();
-        evidence.queues[0].stats.name = QueueName::from_wire(name);
-        evidence.queues[0].examination.oddities = [OddityKind::ActiveWithoutLease, OddityKind::IdWithoutTask]
-            .map(|kind| Oddity { kind, count: 1, examples: vec!["t1".into()] })
-            .into();
-        let findings = diagnose(&evidence);
-        assert_eq!(findings.len(), 3);
-        for Finding { repair, .. } in findings {
-            assert!(repair.contains(expected), "{name:?}: {repair}");
-        }
-    }
-}
-
-#[test]
-fn a_name_that_begins_with_a_hyphen_is_not_a_flag_of_a_command() {
-    let mut evidence = sound();
-    let queue = &mut evidence.queues[0];
-    queue.stats.name = QueueName::from_wire("-q");
-    queue.oldest_group = Some(GroupStats::new(GroupName::from_wire("-g"), 3, Some(now() - TimeDelta::hours(2))));
-    let kind = OddityKind::TaskWithoutPlace;
-    queue.examination.oddities = vec![Oddity { kind, count: 1, examples: vec!["-x".into()] }];
-    let repairs: Vec<_> = diagnose(&evidence).into_iter().map(|finding| finding.repair).collect();
-    repairs.iter().for_each(|repair| is_understood(repair));
-    for command in ["asynq task run-all --queue=-q --state aggregating --group=-g", "asynq task run --queue=-q -- -x"] {
-        assert!(repairs.iter().any(|repair| repair.ends_with(command)), "{repairs:#?}");
-    }
-}
-
-#[test]
-fn no_repair_names_a_queue_to_workers_that_refuse_it() {
-    let mut evidence = sound();
-    evidence.queues[0].stats.name = QueueName::from_wire("a{b}c");
-    evidence.queues[0].examination.oddities =
-        OddityKind::ALL.map(|kind| Oddity { kind, count: 1, examples: vec!["a".into()] }).into();
-    let findings = diagnose(&evidence);
-    assert!(findings.iter().any(|finding| finding.check == "no-consumer"), "{findings:?}");
-    for Finding { repair, .. } in &findings {
-        assert!(!repair.contains("--queues"), "{repair}");
-        is_understood(repair);
-    }
 }

@@ -7,7 +7,7 @@ use asynq_runtime::{
     prelude::JobResult,
     task::{QueueWeight, ServerInfo},
 };
-use asynq_tests::{Calls, Need, archive, default_queue, eventually, patient, task, task_id};
+use asynq_tests::{Calls, Need, RedisStore, Store as _, archive, default_queue, eventually, patient, task, task_id};
 
 use crate::fixture::{CliFixture, on_both_brokers};
 
@@ -139,6 +139,28 @@ on_both_brokers! {
         let answer = cli.run("doctor --limit 1 --json").await;
         assert!(answer.out.contains("\"complete\": false"), "{answer}");
     }
+}
+
+/// On SQLite no task is without a place.
+#[tokio::test]
+async fn the_repairs_of_orphans_that_are_over_run_none_of_them_again() {
+    let cli = CliFixture::<RedisStore>::start().await;
+    serve(&cli).await;
+    cli.t.seed_every_state().await;
+    for state in ["completed", "archived"] {
+        cli.t.store.go().unwrap().break_off(state, state);
+    }
+    assert_eq!(found(&cli).await, ["error orphan default"]);
+    let answer = cli.run("doctor").await;
+    for command in ["task delete --queue=default -- completed", "task archive --queue=default -- archived"] {
+        assert!(answer.out.contains(&format!("asynq {command}")), "{answer}");
+        let obeyed = cli.run(&format!("--yes {command}")).await;
+        assert_eq!(obeyed.code, 0, "{obeyed}");
+    }
+    assert!(!answer.out.contains("asynq task run"), "{answer}");
+    assert_eq!(found(&cli).await, [""; 0]);
+    let stats = cli.t.broker().queue_stats(&default_queue()).await.unwrap();
+    assert_eq!((stats.pending, stats.completed, stats.archived), (1, 0, 1));
 }
 
 #[tokio::test]
