@@ -263,7 +263,9 @@ fn file(node: &Node, findings: &mut Vec<Finding>) {
             "damaged-file",
             damage.to_owned(),
             "SQLite cannot trust the file; tasks in the damaged part are lost",
-            "stop every worker, keep a copy, then: sqlite3 FILE .recover | sqlite3 NEW; or restore a backup",
+            "stop every worker and keep a copy of FILE, FILE-wal and FILE-shm; then restore a backup, or salvage: sqlite3 FILE \
+             .recover >salvaged.sql && sqlite3 NEW <salvaged.sql (docs/operations.md#sqlite says what to look at before NEW takes \
+             the place of FILE)",
         )),
     }
     if let Some(bytes) = node.number("wal_bytes")

@@ -1,5 +1,7 @@
 //! The repairs: what their commands change, and names that a shell or a flag would misread.
 
+use std::process::Command;
+
 use asynq_runtime::TaskState;
 
 use super::*;
@@ -163,5 +165,22 @@ fn a_misplaced_task_that_is_over_is_not_run_again_by_its_repair() {
         ] {
             assert!(repair.contains(part), "{part}\n{repair}");
         }
+    }
+}
+
+/// Where there is no `sqlite3`, the command ends with an error, too.
+#[test]
+fn the_repair_of_a_damaged_file_fails_or_makes_a_file_with_its_rows() {
+    let mut evidence = sound();
+    set(&mut evidence.nodes[0], "quick_check", "row 7 missing from index");
+    let repair = &diagnose(&evidence)[0].repair;
+    assert!(repair.contains("FILE, FILE-wal and FILE-shm"), "{repair}");
+    let command = repair[repair.find("sqlite3 FILE").unwrap()..].split(" (").next().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let shell = |line: &str| Command::new("sh").args(["-c", line]).current_dir(folder.path()).output().unwrap();
+    shell("sqlite3 FILE 'CREATE TABLE task(id); INSERT INTO task VALUES (1), (2), (3)'");
+    if shell(command).status.success() {
+        let rows = shell("sqlite3 NEW 'SELECT count(*) FROM task'");
+        assert_eq!(String::from_utf8_lossy(&rows.stdout).trim(), "3", "{command}");
     }
 }

@@ -29,10 +29,13 @@ pub(super) fn translate(error: rusqlite::Error, place: &str) -> BrokerError {
             BrokerErrorKind::Denied,
             "the file cannot be opened; its folder must exist and allow this program to create files in it",
         ),
-        Some(ErrorCode::NotADatabase) => (BrokerErrorKind::Corrupt, "this is not a SQLite file; choose another path"),
+        Some(ErrorCode::NotADatabase) => (
+            BrokerErrorKind::Corrupt,
+            "this is not a SQLite file; if it held tasks, it is damaged: restore a backup; else choose another path",
+        ),
         Some(ErrorCode::DatabaseCorrupt) => (
             BrokerErrorKind::Corrupt,
-            "the file is damaged; restore it from a backup or salvage it with `sqlite3 FILE .recover`",
+            "the file is damaged; stop every program on it, and restore a backup or salvage it (docs/operations.md#sqlite)",
         ),
         Some(ErrorCode::OperationInterrupted) => (BrokerErrorKind::Timeout, "the query took too long and was stopped"),
         Some(ErrorCode::SystemIoFailure) if is_cut_off(&error) => (

@@ -31,6 +31,7 @@ async fn a_file_that_is_not_a_database_is_named_and_left_as_it_is() {
         let (kind, text) = refusal(&file).await;
         assert_eq!(kind, BrokerErrorKind::Corrupt, "{text}");
         assert!(text.contains("notes.txt") && text.contains("not a SQLite file"), "{text}");
+        assert!(text.contains("if it held tasks, it is damaged"), "{text}");
         assert_eq!(fs::read_to_string(&file).unwrap(), content);
     }
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "no file is left beside it");
@@ -47,7 +48,7 @@ async fn a_truncated_file_is_called_damaged_with_advice() {
     fs::File::options().write(true).open(&file).unwrap().set_len(whole / 3).unwrap();
     let (kind, text) = refusal(&file).await;
     assert_eq!(kind, BrokerErrorKind::Corrupt, "{text}");
-    assert!(text.contains(".recover"), "{text}");
+    assert!(text.contains("docs/operations.md#sqlite") && !text.contains(".recover"), "{text}");
 }
 
 #[tokio::test]
