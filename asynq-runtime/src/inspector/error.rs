@@ -288,9 +288,8 @@ impl TaskChange {
             (Self::Archive, TaskState::Archived) => "is archived already",
             (Self::Run | Self::Archive, TaskState::Completed) => "has succeeded; do so one by one if you mean it",
             (_, TaskState::Active) => "is running; cancel it instead, or wait for its end",
-            (Self::Move | Self::Edit, TaskState::Completed) => {
-                "has succeeded; run it again first, or enqueue a new one"
-            }
+            // A task that runs again does so at once, with its old arguments and in its old queue.
+            (Self::Move | Self::Edit, TaskState::Completed) => "has succeeded; enqueue a new one instead",
             (Self::Run | Self::Archive | Self::Delete | Self::Move | Self::Edit, TaskState::Scheduled) => {
                 "is on its way between two queues; repeat that move, or give it up by a move from the old queue to itself"
             }
@@ -336,7 +335,12 @@ mod tests {
             (
                 TaskChange::Edit,
                 TaskState::Completed,
-                "cannot edit task `t1`: it has succeeded; run it again first, or enqueue a new one",
+                "cannot edit task `t1`: it has succeeded; enqueue a new one instead",
+            ),
+            (
+                TaskChange::Move,
+                TaskState::Completed,
+                "cannot move task `t1`: it has succeeded; enqueue a new one instead",
             ),
             (
                 TaskChange::Run,
