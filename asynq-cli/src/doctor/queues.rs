@@ -68,7 +68,7 @@ fn consumers(queue: &QueueEvidence, is_served: bool, has_no_server: bool, findin
             )
         } else {
             format!(
-                "add it to the queues of a worker, or start a further one for it alone with {}",
+                "add it to the queues of a worker that has its jobs, or start a further one for it alone with {}",
                 serving(&stats.name)
             )
         };

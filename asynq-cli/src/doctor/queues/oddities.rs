@@ -11,6 +11,9 @@ use asynq_runtime::{
 use super::{is_refused, of, serving};
 use crate::doctor::{Finding, Severity, evidence::QueueEvidence};
 
+/// A worker requeues tasks of jobs that it does not have, and archives them after a day.
+const WORKER_OF_OURS: &str = "run a worker of ours that has every job of the queue, as others requeue its tasks";
+
 /// Returns the finding for the inconsistencies of one kind.
 pub(super) fn finding(queue: &QueueEvidence, oddity: &Oddity) -> Finding {
     let Oddity { kind, count, examples } = oddity;
@@ -28,10 +31,7 @@ pub(super) fn finding(queue: &QueueEvidence, oddity: &Oddity) -> Finding {
         }
     };
     let janitor = || {
-        by_janitor(format!(
-            "run a worker of ours on the queue: its janitor repairs it within a minute ({})",
-            serving(&queue.stats.name)
-        ))
+        by_janitor(format!("{WORKER_OF_OURS} ({}): its janitor repairs it within a minute", serving(&queue.stats.name)))
     };
     let of_active = if is_refused(&queue.stats.name) {
         ""
@@ -59,7 +59,7 @@ pub(super) fn finding(queue: &QueueEvidence, oddity: &Oddity) -> Finding {
             "ids in the queue with no task behind them",
             "the contents of these tasks are gone: evicted, or deleted by hand",
             by_janitor(format!(
-                "run a worker of ours on the queue ({}): its janitor removes these ids from the active and the \
+                "{WORKER_OF_OURS} ({}): its janitor removes these ids from the active and the \
                  pending tasks within a minute; among other tasks each stays until it is due or its time to be kept is \
                  over, and is not run",
                 serving(&queue.stats.name)

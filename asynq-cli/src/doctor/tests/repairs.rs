@@ -41,7 +41,7 @@ fn no_repair_of_one_queue_takes_a_worker_from_the_others() {
     let mut evidence = sound();
     evidence.queues[0].stats.name = QueueName::from_wire("mail");
     let repair = &diagnose(&evidence)[0].repair;
-    let start = "add it to the queues of a worker, or start a further one for it alone with --queues=mail, or move";
+    let start = "add it to the queues of a worker that has its jobs, or start a further one for it alone with --queues=mail, or move";
     assert!(repair.starts_with(start), "{repair}");
     evidence.servers.clear();
     let repair = &diagnose(&evidence)[0].repair;
@@ -182,5 +182,15 @@ fn the_repair_of_a_damaged_file_fails_or_makes_a_file_with_its_rows() {
     if shell(command).status.success() {
         let rows = shell("sqlite3 NEW 'SELECT count(*) FROM task'");
         assert_eq!(String::from_utf8_lossy(&rows.stdout).trim(), "3", "{command}");
+    }
+}
+
+#[test]
+fn no_repair_lets_a_worker_take_tasks_of_jobs_that_it_lacks() {
+    for kind in [OddityKind::ActiveWithoutLease, OddityKind::LeaseWithoutTask, OddityKind::IdWithoutTask] {
+        let mut evidence = sound();
+        evidence.queues[0].examination.oddities = vec![Oddity { kind, count: 1, examples: vec!["t1".into()] }];
+        let repair = &diagnose(&evidence)[0].repair;
+        assert!(repair.starts_with("run a worker of ours that has every job of the queue"), "{repair}");
     }
 }
