@@ -106,7 +106,10 @@ fn groups(queue: &QueueEvidence, now: DateTime<Utc>, findings: &mut Vec<Finding>
         "group-waits",
         format!("a task has been in group {group} since {}", since.to_rfc3339_opts(SecondsFormat::Secs, true)),
         "no server of the queue aggregates the group, its aggregation fails, or its longest delay is greater",
-        format!("see the logs of the workers, or run each task by itself: asynq task run-all --queue={name} --state aggregating --group={group}"),
+        format!(
+            "see the logs of the workers; where the server means so long a delay nothing is wrong; only where the job of these tasks does \
+             the work by itself, too, as an empty body loses it: asynq task run-all --queue={name} --state aggregating --group={group}"
+        ),
     ));
 }
 

@@ -2,7 +2,7 @@
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
-use asynq_grammar::nearest;
+use asynq_grammar::{nearest, shell};
 
 use super::{Server, queues::Entry, retry_backoff::RetryBackoff, server_context::ServerContext};
 use crate::task::QueueName;
@@ -105,8 +105,9 @@ pub(super) async fn left_groups(context: Arc<ServerContext>) {
                 tracing::warn!(
                     %queue,
                     group = %first.group,
-                    "tasks wait in groups, and this worker aggregates nothing: if no other worker does, `asynq task run-all -q {queue} \
-                     -s aggregating` runs each by itself"
+                    "tasks wait in groups, and this worker aggregates nothing: if no other worker does, and their job does the work by \
+                     itself, too, `{}` runs each",
+                    run_each(queue)
                 );
             }
         }
@@ -122,6 +123,11 @@ pub(super) async fn left_groups(context: Arc<ServerContext>) {
     }
 }
 
+/// Returns the command that runs each grouped task of the queue by itself.
+fn run_each(queue: &QueueName) -> String {
+    format!("asynq task run-all --queue={} --state aggregating", shell::quote(queue.as_str()))
+}
+
 #[cfg(test)]
 mod tests {
     use asynq_grammar::{Pattern, names::check_queue};
@@ -134,6 +140,12 @@ mod tests {
         assert_eq!(advice(None), add);
         let expected = format!("it serves `mail`; did you mean `mails`? Else, {add}");
         assert_eq!(advice(Some(("mail", "mails".to_owned()))), expected);
+    }
+
+    #[test]
+    fn the_name_of_a_queue_is_one_word_of_a_command() {
+        let queue = QueueName::from_wire("a b; c");
+        assert_eq!(run_each(&queue), "asynq task run-all --queue='a b; c' --state aggregating");
     }
 
     #[test]

@@ -194,3 +194,12 @@ fn no_repair_lets_a_worker_take_tasks_of_jobs_that_it_lacks() {
         assert!(repair.starts_with("run a worker of ours that has every job of the queue"), "{repair}");
     }
 }
+
+#[test]
+fn the_tasks_of_a_group_run_only_where_their_job_does_the_work_by_itself() {
+    let mut evidence = sound();
+    evidence.queues[0].oldest_group = Some(group(TimeDelta::hours(2)));
+    let repair = &diagnose(&evidence)[0].repair;
+    let (condition, _) = repair.split_once("asynq task run-all").unwrap();
+    assert!(condition.contains("only where the job of these tasks does the work by itself, too"), "{repair}");
+}
