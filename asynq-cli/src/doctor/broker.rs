@@ -51,15 +51,19 @@ pub(super) fn tls(node: &Node) -> &'static str {
     if node.address.starts_with("rediss") { " --tls" } else { "" }
 }
 
+/// Returns the host and the port of an endpoint as `redis-cli` takes them: an IPv6 address without its brackets.
+pub(super) fn host_and_port(endpoint: &str) -> Option<(&str, &str)> {
+    let (host, port) = endpoint.rsplit_once(':')?;
+    Some((host.trim_matches(['[', ']']), port))
+}
+
 /// Returns the beginning of a command line that leads to the node. A login is left to the operator: no password is printed.
 fn redis_cli(node: &Node) -> String {
     let tls = tls(node);
     match node.endpoint.as_deref() {
         Some(path) if path.starts_with('/') => format!("redis-cli -s {}", shell::quote(path)),
-        Some(place) => match place.rsplit_once(':') {
-            Some((host, port)) => {
-                format!("redis-cli -h {} -p {port}{tls}", shell::quote(host.trim_matches(['[', ']'])))
-            }
+        Some(place) => match host_and_port(place) {
+            Some((host, port)) => format!("redis-cli -h {} -p {port}{tls}", shell::quote(host)),
             None => format!("redis-cli -s {}", shell::quote(&format!("./{place}"))),
         },
         None => format!("redis-cli{tls}"),

@@ -5,7 +5,7 @@ use asynq_runtime::broker::Node;
 
 use super::{
     Evidence, Finding, Severity,
-    broker::{of, tls},
+    broker::{host_and_port, of, tls},
 };
 
 /// The slots of a cluster.
@@ -24,6 +24,10 @@ fn slots(node: &Node) -> Option<Finding> {
     let is_whole = state == "ok" && missing == 0;
     (!is_whole).then(|| {
         let tls = tls(node);
+        let place = match node.endpoint.as_deref().and_then(host_and_port) {
+            Some((host, port)) => shell::quote(&format!("{host}:{port}")),
+            None => "HOST:PORT".to_owned(),
+        };
         of(
             node,
             Severity::Error,
@@ -34,8 +38,9 @@ fn slots(node: &Node) -> Option<Finding> {
             },
             "some slots have no master: queues in them, or all of them, can neither be filled nor served",
             format!(
-                "redis-cli --cluster check {place}{tls} shows which; bring the nodes back, or: redis-cli --cluster fix {place}{tls}",
-                place = shell::quote(node.endpoint.as_deref().unwrap_or("HOST:PORT"))
+                "redis-cli --cluster check {place}{tls} shows which; bring the nodes back, or let their replicas take over; only where \
+                 their data is gone for good: redis-cli --cluster fix {place}{tls}, which gives the slots to other nodes without their \
+                 tasks"
             ),
         )
     })

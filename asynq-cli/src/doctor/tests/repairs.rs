@@ -33,7 +33,12 @@ fn a_command_for_a_cluster_encrypts_and_quotes_the_node() {
     (node.address, node.endpoint) = ("rediss-cluster://[::1]:7000".to_owned(), Some("[::1]:7000".to_owned()));
     set(node, "cluster_state", "fail");
     let repair = &diagnose(&evidence)[0].repair;
-    assert!(repair.ends_with("redis-cli --cluster fix '[::1]:7000' --tls"), "{repair}");
+    assert!(repair.starts_with("redis-cli --cluster check ::1:7000 --tls shows which"), "{repair}");
+    let loses = "gone for good: redis-cli --cluster fix ::1:7000 --tls, which gives the slots to other nodes without their tasks";
+    assert!(repair.ends_with(loses), "{repair}");
+    evidence.nodes[0].endpoint = Some("$(reboot):7000".to_owned());
+    let repair = &diagnose(&evidence)[0].repair;
+    assert!(repair.contains("check '$(reboot):7000' --tls"), "{repair}");
 }
 
 #[test]
