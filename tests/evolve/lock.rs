@@ -139,15 +139,41 @@ fn renamed_removed_moved_and_new_jobs_are_reported() {
     assert_eq!(
         found,
         [
-            "UNSAFE  lock:gone {n: u8, m: u8}: the job is gone; keep it until none of its tasks waits, or take this line out",
+            "UNSAFE  lock:gone {n: u8, m: u8}: the job is gone; keep it until none of its tasks waits, then take this line out",
             "UNSAFE  lock:moved no arguments: queue changed: tasks wait in `old`, which no job here names; name it beside the others in --queues of a worker, or start a further worker for it",
-            "UNSAFE  send str: looks like a rename to `send_email`: write #[job(alias = \"send\")] there",
+            "UNSAFE  send str: the job is gone; if it is `send_email` now, write #[job(alias = \"send\")] there; another job would run its tasks, so else keep it until none of them waits, then take this line out",
             "UNSAFE  lock:moved no arguments: not in jobs.lock; write it by `jobs --lock` and commit it",
             "UNSAFE  send_email str: not in jobs.lock; write it by `jobs --lock` and commit it",
         ]
     );
     let both = lock.with(&after);
     assert_eq!(both.with(&after), both, "a shape is locked once");
+}
+
+/// An alias on the wrong one makes the check content, and the tasks run another job.
+#[test]
+fn every_new_job_that_a_removed_one_may_be_is_named() {
+    mod before {
+        use asynq_runtime::prelude::*;
+
+        #[job(name = "lock:purge_cache")]
+        pub(super) async fn purge_cache() -> JobResult {
+            Ok(())
+        }
+    }
+
+    #[asynq_runtime::job(name = "lock:charge_all")]
+    async fn charge_all() {}
+
+    #[asynq_runtime::job(name = "lock:purge")]
+    async fn purge() {}
+
+    let lock = JobsLock::default().with(&Registry::only::<before::purge_cache>().unwrap());
+    let found = lock.check(&Registry::only::<(charge_all, purge)>().unwrap()).swap_remove(0);
+    assert_eq!(found.verdict, Verdict::LooksRenamed(vec!["lock:charge_all".into(), "lock:purge".into()]));
+    let line = found.to_string();
+    assert!(line.contains("if it is one of `lock:charge_all`, `lock:purge` now"), "{line}");
+    assert!(line.contains("another job would run its tasks"), "{line}");
 }
 
 #[test]

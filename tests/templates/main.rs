@@ -115,7 +115,7 @@ fn a_lock_is_written_checked_and_stops_a_deploy_that_would_strand_tasks() {
     let stopped = run(WORKER, &folder, &["jobs", "--check=jobs.lock"]);
     assert_eq!(stopped.status.code(), Some(1));
     assert!(
-        text(&stopped.stdout).contains("UNSAFE  hail str: looks like a rename to `greet`"),
+        text(&stopped.stdout).contains("UNSAFE  hail str: the job is gone; if it is `greet` now"),
         "{}",
         text(&stopped.stdout)
     );

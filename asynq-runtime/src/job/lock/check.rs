@@ -50,8 +50,9 @@ pub enum Verdict {
     },
     /// The tasks keep waiting, because not all of their values can be read, for this reason.
     NeedsUpgrade(String),
-    /// The tasks keep waiting, because the job is gone; this new one takes the same arguments.
-    LooksRenamed(String),
+    /// The tasks keep waiting, because the job is gone. These new ones, at least one, take the same arguments, so that one of them
+    /// may be the job under another name; any other would run its tasks.
+    LooksRenamed(Vec<String>),
     /// The tasks keep waiting, because the job is gone.
     Gone,
 }
@@ -107,10 +108,17 @@ impl fmt::Display for LockFinding {
                 )
             }
             Verdict::LooksRenamed(new) => {
-                write!(f, ": looks like a rename to `{new}`: write #[job(alias = \"{}\")] there", self.job)
+                let (one_of, there) = if new.len() > 1 { ("one of ", "on that one") } else { ("", "there") };
+                write!(
+                    f,
+                    ": the job is gone; if it is {one_of}`{}` now, write #[job(alias = \"{}\")] {there}; another job would run its \
+                     tasks, so else keep it until none of them waits, then take this line out",
+                    new.join("`, `"),
+                    self.job
+                )
             }
             Verdict::Gone => {
-                f.write_str(": the job is gone; keep it until none of its tasks waits, or take this line out")
+                f.write_str(": the job is gone; keep it until none of its tasks waits, then take this line out")
             }
         }
     }
@@ -131,10 +139,8 @@ fn verdict(shape: &LockedShape, lock: &JobsLock, registry: &Registry) -> Verdict
             let today = LockedShape::of(job);
             today.shape == shape.shape && today.document() == shape.document()
         };
-        return match registry.iter().filter(is_new).find(same) {
-            Some(new) => Verdict::LooksRenamed(new.name.to_owned()),
-            None => Verdict::Gone,
-        };
+        let new: Vec<String> = registry.iter().filter(is_new).filter(same).map(|job| job.name.to_owned()).collect();
+        return if new.is_empty() { Verdict::Gone } else { Verdict::LooksRenamed(new) };
     };
     let today = LockedShape::of(job);
     let has_another_name = || today.fingerprint.is_some() && shape.number().is_some_and(|it| job.fingerprint().is(it));
