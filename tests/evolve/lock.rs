@@ -8,6 +8,7 @@ use asynq_runtime::{
 use crate::changes::{Change, all};
 
 mod samples;
+mod upgrades;
 
 /// Changes that run for the values in the table, and not for all values of the old shape.
 const FOR_SOME_VALUES: [(&str, &str); 3] = [

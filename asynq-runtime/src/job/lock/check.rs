@@ -6,7 +6,7 @@ use super::{
     JobsLock, LockedShape, sample,
     tried::{Answer, Trial},
 };
-use crate::job::{JobDescriptor, Registry, shape::ShapeDocument};
+use crate::job::{JobDescriptor, PayloadError, Registry, shape::ShapeDocument};
 
 /// The queue that a worker serves even if none of its jobs names a queue.
 const DEFAULT_QUEUE: &str = "default";
@@ -104,7 +104,8 @@ impl fmt::Display for LockFinding {
             Verdict::NeedsUpgrade(reason) => {
                 write!(
                     f,
-                    ": needs an upgrade ({reason}): write #[job(upgrade = from_v1)] with a function from these arguments"
+                    ": needs an upgrade ({reason}): write #[job(upgrade = from_v1)] with a function from these arguments, beside \
+                     any other upgrade"
                 )
             }
             Verdict::LooksRenamed(new) => {
@@ -150,6 +151,7 @@ fn verdict(shape: &LockedShape, lock: &JobsLock, registry: &Registry) -> Verdict
             Some(document) => readable(shape, &document, job),
             None if job.fingerprint().no_arguments => Verdict::Safe,
             None if shape.is_json() => Verdict::CannotBeTold,
+            None if has_upgrade(shape, job) => Verdict::CannotBeTold,
             // A worker finds no more of the shape in the broker than there is in the file.
             None => Verdict::NeedsUpgrade("its shape is not kept".to_owned()),
         };
@@ -194,13 +196,21 @@ fn readable(shape: &LockedShape, document: &ShapeDocument, job: &JobDescriptor) 
         }
     }
     match (is_made, is_all_read && !is_cut) {
-        // No value of the shape can be made: a worker cannot read one by its shape either.
-        (false, _) if !is_cut && !shape.is_json() => {
+        // No value of the shape can be made: a worker cannot read one by its shape either, but by an upgrade.
+        (false, _) if !is_cut && !shape.is_json() && !has_upgrade(shape, job) => {
             Verdict::NeedsUpgrade("its shape is known in part only".to_owned())
         }
         (true, true) => Verdict::Safe,
         _ => Verdict::CannotBeTold,
     }
+}
+
+/// Returns whether an upgrade of today's job takes payloads with the number of an earlier shape, whatever is known of that shape.
+fn has_upgrade(shape: &LockedShape, job: &JobDescriptor) -> bool {
+    let Some(number) = shape.number().filter(|number| !job.fingerprint().is(*number)) else { return false };
+    // A payload without arguments reaches the upgrade, which cannot read it.
+    let payload = [&[1_u8][..], &number.to_le_bytes()].concat();
+    !matches!(job.reads(&payload, None), Err(PayloadError::UnknownFingerprint { .. }))
 }
 
 /// Returns the text in the first pair of back-ticks.
