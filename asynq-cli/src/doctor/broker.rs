@@ -70,10 +70,13 @@ fn redis_cli(node: &Node) -> String {
     }
 }
 
-/// Returns a command line that sets a setting of the node and keeps it.
+/// Returns the commands that set a setting of the node and keep it. A refusal is told by the answer alone: `redis-cli` ends with 0.
 fn set(node: &Node, setting: &str, value: &str) -> String {
     let cli = redis_cli(node);
-    format!("{cli} CONFIG SET {setting} {value} && {cli} CONFIG REWRITE")
+    format!(
+        "{cli} CONFIG SET {setting} {value}; where it answers OK: {cli} CONFIG REWRITE; then the same on each of its replicas, as one of \
+         them takes over"
+    )
 }
 
 fn info(node: &Node, all: &[Node], findings: &mut Vec<Finding>) {
@@ -188,7 +191,8 @@ fn persistence(node: &Node, findings: &mut Vec<Finding>) {
             format!("it takes no writes: min-replicas-to-write is not met, {good} {are} in step"),
             "nothing can be enqueued, no outcome is stored, and no server is listed as running, though workers live",
             format!(
-                "bring the replicas back; to go on with fewer until then: {} CONFIG SET min-replicas-to-write {good}",
+                "bring the replicas back; to go on with fewer until then: {} CONFIG SET min-replicas-to-write {good}, and set it back \
+                 then, before any CONFIG REWRITE",
                 redis_cli(node)
             ),
         ));

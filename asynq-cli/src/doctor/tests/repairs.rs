@@ -21,7 +21,10 @@ fn a_command_for_redis_leads_to_the_node_that_has_the_fault() {
         (node.address, node.endpoint) = (address.to_owned(), endpoint.map(str::to_owned));
         set(node, "maxmemory_policy", "allkeys-lru");
         let repair = &diagnose(&evidence)[0].repair;
-        let expected = format!("{expected}CONFIG SET maxmemory-policy noeviction && {expected}CONFIG REWRITE");
+        let expected = format!(
+            "{expected}CONFIG SET maxmemory-policy noeviction; where it answers OK: {expected}CONFIG REWRITE; then the same on each of \
+             its replicas, as one of them takes over"
+        );
         assert_eq!(repair, &expected);
     }
 }
@@ -207,4 +210,15 @@ fn the_tasks_of_a_group_run_only_where_their_job_does_the_work_by_itself() {
     let repair = &diagnose(&evidence)[0].repair;
     let (condition, _) = repair.split_once("asynq task run-all").unwrap();
     assert!(condition.contains("only where the job of these tasks does the work by itself, too"), "{repair}");
+}
+
+#[test]
+fn a_setting_for_a_while_is_not_kept_by_the_repair_of_another_finding() {
+    let mut evidence = sound();
+    evidence.nodes[0].refuses_writes = Some(WriteRefusal::TooFewReplicas);
+    let repair = &diagnose(&evidence)[0].repair;
+    assert!(
+        repair.ends_with("CONFIG SET min-replicas-to-write 0, and set it back then, before any CONFIG REWRITE"),
+        "{repair}"
+    );
 }

@@ -393,7 +393,7 @@ async fn check_eviction(router: &Router, allowed: bool) -> Result<(), BrokerErro
                 BrokerErrorKind::Config,
                 format!(
                     "this Redis may evict tasks when its memory is full (maxmemory-policy {policy}): \
-                     set it to noeviction, or allow_eviction=true in the URL or the options"
+                     set it to noeviction, on its replicas, too, or allow_eviction=true in the URL or the options"
                 ),
             ));
         }
