@@ -127,7 +127,7 @@ fn memory(node: &Node, findings: &mut Vec<Finding>) {
                 "memory",
                 format!("{percent} % of maxmemory are used"),
                 "when maxmemory is reached, nothing can be enqueued; running tasks still end",
-                "give Redis more memory, or delete what is not needed: asynq task delete-all --queue QUEUE --state archived",
+                "give Redis more memory, or delete what is not needed: asynq task delete-all --queue QUEUE --state completed",
             ));
         }
     }
@@ -208,7 +208,7 @@ fn clock(node: &Node, findings: &mut Vec<Finding>) {
             "clock",
             format!("its clock is {} this host's", off_by(node.ahead)),
             "our workers go by the broker's clock; those of Go go by their own and start tasks early or late by as much",
-            "let every host keep its time by NTP: timedatectl set-ntp true",
+            "let every host keep its time by NTP, such as by timedatectl set-ntp true",
         ));
     }
 }
@@ -238,7 +238,7 @@ fn server_clocks(evidence: &Evidence) -> impl Iterator<Item = Finding> + '_ {
                 "workers of ours go by the broker's clock, but its log lines and what its jobs take for now are \
                      off, and a worker of Go there would start tasks early or late"
             },
-            repair: "let that host keep its time by NTP: timedatectl set-ntp true".to_owned(),
+            repair: "let that host keep its time by NTP, such as by timedatectl set-ntp true".to_owned(),
         })
     })
 }

@@ -33,7 +33,8 @@ fn stuck(server: &ServerState, now: DateTime<Utc>) -> Option<Finding> {
         found: format!("{runs}: {}{more}", named.join(", ")),
         means: "the job blocks its thread and does not return: its task, its slot and its lease wait for it",
         repair:
-            "give what the job waits for a time-out, or the job a `kill_after`; a restart of the worker frees the slot"
+            "give what the job waits for a time-out, or make it an `fn` with a `kill_after`, which an `async fn` does not take; a restart \
+             of the worker frees the slot, and the task runs again"
                 .to_owned(),
     })
 }

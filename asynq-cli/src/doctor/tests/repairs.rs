@@ -222,3 +222,14 @@ fn a_setting_for_a_while_is_not_kept_by_the_repair_of_another_finding() {
         "{repair}"
     );
 }
+
+#[test]
+fn no_repair_deletes_failures_or_asks_for_an_option_that_the_job_does_not_take() {
+    let mut evidence = sound();
+    set(&mut evidence.nodes[0], "maxmemory", "1010");
+    evidence.servers[0].workers = vec![run(TimeDelta::minutes(-1))];
+    let findings = diagnose(&evidence);
+    let repair = |check: &str| &findings.iter().find(|finding| finding.check == check).unwrap().repair;
+    assert!(repair("memory").ends_with("--state completed"), "{findings:?}");
+    assert!(repair("stuck").contains("make it an `fn` with a `kill_after`"), "{findings:?}");
+}
