@@ -125,17 +125,21 @@ fn no_repair_names_a_queue_to_workers_that_refuse_it() {
 }
 
 #[test]
-fn all_archived_tasks_are_run_again_only_where_each_of_them_was_unknown() {
+fn all_archived_tasks_are_run_again_only_where_each_of_them_has_the_unknown_part() {
     let all = "asynq task run-all --queue=default --state archived";
-    for (archived, is_all) in [(3, true), (4, false)] {
+    let (of_type, of_shape) = ((UnknownPart::Type, 2), (UnknownPart::Shape, 1));
+    for (parts, archived, is_all) in
+        [(vec![of_type], 2, true), (vec![of_type], 3, false), (vec![of_type, of_shape], 3, false)]
+    {
         let mut evidence = sound();
         let queue = &mut evidence.queues[0];
         queue.stats.archived = archived;
-        for (part, archived) in [(UnknownPart::Type, 2), (UnknownPart::Shape, 1)] {
+        let number = parts.len();
+        for (part, archived) in parts {
             queue.unknown.insert(("mail".into(), part), UnknownCounts { waiting: 0, archived });
         }
         let findings = diagnose(&evidence);
-        assert_eq!(findings.len(), 2);
+        assert_eq!(findings.len(), number);
         for Finding { repair, .. } in findings {
             assert_eq!(repair.contains(all), is_all, "{repair}");
             assert_eq!(repair.contains("asynq task run --queue=default ID …"), !is_all, "{repair}");
