@@ -146,6 +146,10 @@ fn in_cli_terms(error: &InspectError) -> String {
         InspectError::QueueNotEmpty { queue, tasks } => {
             format!("queue `{queue}` still has tasks ({tasks}); add --force to delete them too")
         }
+        InspectError::BeyondArchive { queue, limit, beyond } => format!(
+            "the archive of queue `{queue}` keeps {limit} tasks: its {beyond} oldest would be deleted, so nothing was archived; \
+             --beyond-archive allows it"
+        ),
         InspectError::TooLarge { size, limit } => {
             format!("the payload would have {size} bytes, more than the limit of {limit}; raise --payload-limit")
         }
@@ -209,6 +213,8 @@ mod tests {
     fn a_library_method_is_named_as_a_flag() {
         let error = InspectError::QueueNotEmpty { queue: QueueName::from_wire("q"), tasks: 3 };
         assert_eq!(CliError::from(error).line(), "queue `q` still has tasks (3); add --force to delete them too");
+        let error = InspectError::BeyondArchive { queue: QueueName::from_wire("q"), limit: 10, beyond: 3 };
+        assert!(CliError::from(error).line().ends_with("nothing was archived; --beyond-archive allows it"));
     }
 
     #[test]
