@@ -291,7 +291,8 @@ impl TaskChange {
             // A task that runs again does so at once, with its old arguments and in its old queue.
             (Self::Move | Self::Edit, TaskState::Completed) => "has succeeded; enqueue a new one instead",
             (Self::Run | Self::Archive | Self::Delete | Self::Move | Self::Edit, TaskState::Scheduled) => {
-                "is on its way between two queues; repeat that move, or give it up by a move from the old queue to itself"
+                "is on its way between two queues: from the one that the move was called with, repeat it, or give it up by a move to \
+                 that same queue"
             }
             (_, TaskState::Aggregating) => "is in a set that a worker aggregates now; try again when that has ended",
             _ => "is in a state that does not allow it",
@@ -345,8 +346,8 @@ mod tests {
             (
                 TaskChange::Run,
                 TaskState::Scheduled,
-                "cannot run task `t1`: it is on its way between two queues; repeat that move, or give it up by a move from \
-                 the old queue to itself",
+                "cannot run task `t1`: it is on its way between two queues: from the one that the move was called with, repeat it, or \
+                 give it up by a move to that same queue",
             ),
         ] {
             let error = InspectError::Unfit { change, id: TaskId::from_wire("t1"), state };
