@@ -36,6 +36,15 @@ async fn anything_but_this_machine_needs_a_login() {
     }
 }
 
+/// Without the variable the command would make a file of its own, and the page would stay empty.
+#[tokio::test]
+async fn an_empty_broker_shows_how_to_enqueue_to_it() {
+    let fixture = Fixture::start().await;
+    let page = Served::start(dashboard(&fixture)).await.get("/").await.body;
+    let (before, _) = page.split_once("asynq task enqueue").unwrap();
+    assert!(before.contains("with <code>ASYNQ_URL</code> set to this broker"), "{page}");
+}
+
 #[tokio::test]
 async fn an_invalid_setting_is_refused_with_a_valid_example() {
     let fixture = Fixture::start().await;

@@ -159,7 +159,7 @@ fn render(view: &View) -> Markup {
         @if view.all_queues == 0 {
             div.panel {
                 (empty("No queue yet", &html! {
-                    p { "A queue comes into being with its first task. Enqueue one: " code { "asynq task enqueue --type email:send --payload '{}' --queue default" } }
+                    p { "A queue comes into being with its first task. Enqueue one, with " code { "ASYNQ_URL" } " set to this broker: " code { "asynq task enqueue --type email:send --payload '{}' --queue default" } }
                 }))
             }
         } @else {
