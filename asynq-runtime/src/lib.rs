@@ -102,6 +102,14 @@ macro_rules! partial_debug {
     };
 }
 
+/// Logs a line of a level as `tracing` does. The subscriber is code of the program, and a panic in it must not end the component
+/// that logs: that of `tracing_subscriber::fmt::init` panics where neither the log nor standard error can be written.
+macro_rules! log {
+    ($level:ident, $($line:tt)+) => {{
+        let _ = crate::panics::catch(|| tracing::$level!($($line)+));
+    }};
+}
+
 /// Implements `Debug` of an error as its text and those of its causes: a `main` that returns an error prints its `Debug`.
 macro_rules! debug_as_text {
     ($error:ident) => {

@@ -100,7 +100,7 @@ impl<T> Drop for Caught<'_, T> {
     fn drop(&mut self) {
         let future = self.0.take();
         if let Err(panic) = catch(|| drop(future)) {
-            tracing::error!("code of the program panicked while it was dropped: {panic}");
+            log!(error, "code of the program panicked while it was dropped: {panic}");
         }
     }
 }

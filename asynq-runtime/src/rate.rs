@@ -275,7 +275,7 @@ impl Drop for Token {
             }
             if let Err(error) = origin.release(&id, until, &mut is_kept).await {
                 let scope = &origin.scope;
-                tracing::warn!(%id, %scope, %error, "a token was not released; it ends with its attempt's deadline");
+                log!(warn, %id, %scope, %error, "a token was not released; it ends with its attempt's deadline");
             }
         });
     }

@@ -59,7 +59,7 @@ fn dispatch(matches: &ArgMatches, services: &[&ServiceEntry], setup: Option<SetU
         return match ended.unwrap_or_else(|panic| resume_unwind(panic)) {
             // The target is that of the spans, which no `RUST_LOG` leaves out.
             Err(error) if format == LogFormat::Json => {
-                tracing::error!(target: RUN_TARGET, "{}", error.line());
+                log!(error, target: RUN_TARGET, "{}", error.line());
                 Ok(ExitCode::FAILURE)
             }
             ended => ended.map(|()| ExitCode::SUCCESS),

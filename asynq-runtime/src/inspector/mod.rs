@@ -216,7 +216,7 @@ impl Inspector {
                 Ok(_) => has_any = true,
                 Err(error) if error.is_unavailable() => return Err(error),
                 Err(error) => {
-                    tracing::debug!(%queue, "the sets of the queue cannot be released: {error}");
+                    log!(debug, %queue, "the sets of the queue cannot be released: {error}");
                     return Ok(has_any);
                 }
             }

@@ -38,7 +38,7 @@ impl ArgumentShape {
             return None;
         }
         let Some(body) = arguments.document.to_bytes() else {
-            tracing::debug!(job = self.job, "the shape of its arguments is too large to be kept");
+            log!(debug, job = self.job, "the shape of its arguments is too large to be kept");
             return None;
         };
         Some(NewShape { job: self.job.to_owned(), fingerprint, body: Bytes::from(body) })
@@ -86,7 +86,8 @@ impl<'b> DueShapes<'b> {
         }
         match self.broker.keep_shapes(&self.shapes, join_shapes).await {
             Ok(()) => self.shapes.clear(),
-            Err(error) => tracing::warn!(
+            Err(error) => log!(
+                warn,
                 "the shapes of arguments cannot be kept, so other versions of the program may not read these tasks: {error}"
             ),
         }

@@ -251,7 +251,7 @@ impl JobContext {
                 Err(BrokerError::new(BrokerErrorKind::Closed, "this run has ended: the task was taken over or deleted"))
             }
             Err(error) if error.is_unavailable() => {
-                tracing::debug!("progress is not reported: {error}");
+                log!(debug, "progress is not reported: {error}");
                 Ok(())
             }
             Err(error) => Err(error),

@@ -49,7 +49,7 @@ impl ShapeCache {
         };
         let lookup = stored.map(|body| Arc::new(ShapeDocument::from_bytes(&body)));
         if let Some(Err(reason)) = lookup.as_deref() {
-            tracing::warn!(r#type, "the shape that the broker keeps of its arguments cannot be used: {reason}");
+            log!(warn, r#type, "the shape that the broker keeps of its arguments cannot be used: {reason}");
         }
         let mut found = self.0.lock();
         if found.len() >= MOST {

@@ -281,7 +281,8 @@ fn kills_workers(set: &TaskSet, max_crashes: Option<u32>) -> bool {
     let is_poison = Extra { max_crashes, ..Extra::default() }.is_poison(set.crashes);
     if is_poison {
         let (queue, group, crashes) = (&set.queue, &set.group, set.crashes);
-        tracing::warn!(
+        log!(
+            warn,
             %queue, %group,
             "a set of these tasks came back at its deadline {crashes} times, as when their aggregation kills its worker; they run by \
              themselves"

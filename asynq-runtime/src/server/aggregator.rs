@@ -306,9 +306,9 @@ impl Aggregator {
 fn log_failure(queue: &QueueName, group: &GroupName, pause: Duration, why: &Unfinished, is_warning: bool) {
     const TEXT: &str = "a group was not aggregated and is backed off for a while";
     if is_warning {
-        tracing::warn!(%queue, %group, ?pause, "{TEXT}: {why}");
+        log!(warn, %queue, %group, ?pause, "{TEXT}: {why}");
     } else {
-        tracing::debug!(%queue, %group, ?pause, "{TEXT}: {why}");
+        log!(debug, %queue, %group, ?pause, "{TEXT}: {why}");
     }
 }
 
@@ -322,7 +322,8 @@ async fn end(context: &Arc<ServerContext>, set: TaskSet, stranded: Stranded) -> 
     // Where the broker does not answer this call either, the set returns to its group at its deadline.
     let is_ours = !matches!(outcome, Ok(()) | Err(Unfinished::Set(SetError::Lost)));
     if is_ours && let Err(error) = context.answer(context.broker.release_set(&set)).await {
-        tracing::warn!(
+        log!(
+            warn,
             queue = %set.queue, group = %set.group,
             "a set could not be released; it returns to its group at its deadline: {error}"
         );

@@ -160,7 +160,7 @@ impl Drop for OwnError {
     fn drop(&mut self) {
         let error = self.0.take();
         if let Err(panic) = panics::catch(|| drop(error)) {
-            tracing::error!("the error of a job panicked while it was dropped: {panic}");
+            log!(error, "the error of a job panicked while it was dropped: {panic}");
         }
     }
 }
@@ -186,7 +186,7 @@ impl AttemptFuture {
     pub(super) fn drop_job(&mut self) {
         let future = self.0.take();
         if let Err(panic) = panics::catch(|| drop(future)) {
-            tracing::error!("a job panicked while it was dropped: {panic}");
+            log!(error, "a job panicked while it was dropped: {panic}");
         }
     }
 }
@@ -251,11 +251,11 @@ impl From<&Unloaded> for Ended {
             Unloaded::Shape { .. } => Self::Unknown(unloaded.to_string()),
             // The broker is unreachable, or the run has lost its task: then the broker refuses the outcome.
             Unloaded::Broker(error) if error.is_unavailable() || error.kind() == BrokerErrorKind::Closed => {
-                tracing::warn!("{unloaded}; the task is requeued before its start");
+                log!(warn, "{unloaded}; the task is requeued before its start");
                 Self::Interrupted
             }
             Unloaded::Broker(_) => {
-                tracing::error!("{unloaded}; the task is deferred");
+                log!(error, "{unloaded}; the task is deferred");
                 Self::Deferred(AFTER_REFUSAL, None)
             }
         }

@@ -334,10 +334,7 @@ impl ServerBuilder {
             // A program that chooses its jobs chooses its services as well.
             if self.registry.is_some() {
                 let advice = "add it with `service(..)`, or call `without_linked_services()`";
-                tracing::info!(
-                    service = made.name(),
-                    "a linked service does not run where `registry` is given: {advice}"
-                );
+                log!(info, service = made.name(), "a linked service does not run where `registry` is given: {advice}");
                 return false;
             }
             self.services.push(made);

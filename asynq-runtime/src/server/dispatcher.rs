@@ -165,7 +165,7 @@ impl Dispatcher {
         let mut warned = self.warned.lock();
         if warned.len() < WARNED && warned.insert(r#type.to_owned()) {
             let policy = self.on_unknown;
-            tracing::warn!(r#type, %policy, "a task cannot run here: {why}; logged once per type");
+            log!(warn, r#type, %policy, "a task cannot run here: {why}; logged once per type");
         }
     }
 }

@@ -158,7 +158,7 @@ impl Executor {
                 log_action(&action);
             }
             let hooks = if attempt.has_deadly_hooks() {
-                tracing::error!("no hook is called for this task: workers died twice when it was to be archived");
+                log!(error, "no hook is called for this task: workers died twice when it was to be archived");
                 None
             } else {
                 hooks::failed(attempt, &action).zip(Some(self.call_on_archive(attempt, &action, error)))
@@ -225,7 +225,7 @@ impl Executor {
         }
         let deadline = begin(attempt, self.0.parts.broker.now())?;
         if attempt.message.timeout <= 0 && attempt.message.deadline == 0 {
-            tracing::warn!("the task has neither timeout nor deadline; it gets 30 minutes");
+            log!(warn, "the task has neither timeout nor deadline; it gets 30 minutes");
         }
         if stop.is_requested() {
             return Err(stopped(stop));
@@ -293,11 +293,11 @@ impl Executor {
             // Another server has the task; the broker will refuse the outcome as well.
             Ok(Ok(Settled::Fenced | Settled::Gone)) => Err(Ended::Interrupted),
             Ok(Err(error)) if !error.is_unavailable() => {
-                tracing::error!("the unique lock cannot be freed, so the task is deferred: {error}");
+                log!(error, "the unique lock cannot be freed, so the task is deferred: {error}");
                 Err(Ended::Deferred(AFTER_REFUSAL, None))
             }
             Ok(Err(_)) | Err(_) => {
-                tracing::warn!("the broker is away, so the task is requeued before its start");
+                log!(warn, "the broker is away, so the task is requeued before its start");
                 Err(Ended::Interrupted)
             }
         }
@@ -309,9 +309,9 @@ impl Executor {
         let lock = HeldLock { run: attempt.key.clone(), key: attempt.message.unique_key.clone() };
         match timeout(ANSWER, self.0.parts.broker.extend_locks(slice::from_ref(&lock))).await {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::warn!("the unique lock of the task was not extended at its start: {error}"),
+            Ok(Err(error)) => log!(warn, "the unique lock of the task was not extended at its start: {error}"),
             Err(_) => {
-                tracing::warn!("the broker is away, so the unique lock of the task was not extended at its start");
+                log!(warn, "the broker is away, so the unique lock of the task was not extended at its start");
             }
         }
     }
@@ -349,12 +349,12 @@ fn begin(attempt: &Attempt, now: DateTime<Utc>) -> Result<AttemptDeadline, Ended
 /// Logs how the attempt ended, never with a payload.
 fn log_action(action: &Action) {
     match action {
-        Action::Done | Action::Complete { .. } | Action::Revoke { .. } => tracing::debug!("done"),
-        Action::Retry { delay, error: Some(error), .. } => tracing::warn!(?delay, "failed, will be retried: {error}"),
-        Action::Defer { delay, error: Some(error), .. } => tracing::warn!(?delay, "deferred: {error}"),
-        Action::Retry { delay, .. } | Action::Defer { delay, .. } => tracing::debug!(?delay, "deferred"),
-        Action::Archive { error, .. } => tracing::error!("archived: {error}"),
-        Action::Requeue => tracing::debug!("requeued"),
+        Action::Done | Action::Complete { .. } | Action::Revoke { .. } => log!(debug, "done"),
+        Action::Retry { delay, error: Some(error), .. } => log!(warn, ?delay, "failed, will be retried: {error}"),
+        Action::Defer { delay, error: Some(error), .. } => log!(warn, ?delay, "deferred: {error}"),
+        Action::Retry { delay, .. } | Action::Defer { delay, .. } => log!(debug, ?delay, "deferred"),
+        Action::Archive { error, .. } => log!(error, "archived: {error}"),
+        Action::Requeue => log!(debug, "requeued"),
     }
 }
 

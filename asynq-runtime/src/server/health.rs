@@ -13,7 +13,7 @@ pub(crate) async fn run(context: Arc<ServerContext>) {
         let (answer, callback) = (context.answer(context.broker.ping()).await, Arc::clone(&callback));
         let call = context.jobs.spawn_blocking(move || callback(answer));
         if call.await.is_err_and(|ended| ended.is_panic()) {
-            tracing::error!("the callback of the health check panicked");
+            log!(error, "the callback of the health check panicked");
         }
     }
 }

@@ -106,7 +106,7 @@ where
             ended = panics::Caught::new(run(Arc::clone(&context))) => ended,
         };
         let Err(panic) = ended else { return };
-        tracing::error!(component = name, "a component panicked and is started again: {panic}");
+        log!(error, component = name, "a component panicked and is started again: {panic}");
         tokio::time::sleep(AFTER_PANIC).await;
     }
 }

@@ -117,7 +117,7 @@ impl LifecycleHooks {
     pub(crate) async fn drain(self, client: Client) {
         for hook in self.on_drain {
             if let Err(panic) = Caught::new(hook(client.clone())).await {
-                tracing::error!("the hook on_drain panicked: {panic}");
+                log!(error, "the hook on_drain panicked: {panic}");
             }
         }
     }
@@ -134,8 +134,8 @@ impl Hooks {
                 biased;
                 ended = timeout(PATIENCE, hook) => match ended {
                     Ok(Ok(())) => {}
-                    Ok(Err(panic)) => tracing::error!("the hook {name} panicked: {panic}"),
-                    Err(_) => tracing::error!("the hook {name} took longer than {PATIENCE:?} and was dropped"),
+                    Ok(Err(panic)) => log!(error, "the hook {name} panicked: {panic}"),
+                    Err(_) => log!(error, "the hook {name} took longer than {PATIENCE:?} and was dropped"),
                 },
                 () = stop.leave() => return,
             }

@@ -58,7 +58,7 @@ async fn clean(context: &ServerContext, sweeps: bool) -> Result<(), BrokerError>
         }
         let groups = context.answer(context.broker.restore_groups(queues.names())).await?;
         if groups > 0 {
-            tracing::warn!(groups, "repaired groups that were missing from the set of groups");
+            log!(warn, groups, "repaired groups that were missing from the set of groups");
         }
     }
     failed
@@ -120,7 +120,8 @@ async fn trim(context: &ServerContext, queue: &QueueName) -> Result<(), BrokerEr
         let tasks = u64::try_from(dropped).unwrap_or(u64::MAX);
         crate::metrics::archive_dropped(queue.as_str(), tasks);
         context.signals.trimmed.notify_by(tasks);
-        tracing::warn!(
+        log!(
+            warn,
             %queue, dropped, size,
             "the archive was full: the oldest tasks in it were deleted; `.archive(..)` makes it larger"
         );
@@ -149,7 +150,7 @@ async fn sweep(context: &ServerContext, queue: &QueueName) -> Result<(), BrokerE
     let swept = context.answer(context.broker.sweep(queue)).await?;
     if swept != Swept::default() {
         let Swept { leases_restored: leases, ghosts_removed: ghosts } = swept;
-        tracing::warn!(%queue, leases, ghosts, "repaired active tasks without a lease and ids without a task");
+        log!(warn, %queue, leases, ghosts, "repaired active tasks without a lease and ids without a task");
     }
     Ok(())
 }

@@ -189,7 +189,7 @@ impl LayerStack {
             Err(ended) if ended.is_panic() => "a layer panicked when it was asked whether it is ready".into(),
             Err(_) => return Err(RuntimeEnded),
         };
-        tracing::error!("the layers around the jobs take no task, will ask again: {error}");
+        log!(error, "the layers around the jobs take no task, will ask again: {error}");
         tokio::time::sleep(AFTER_FAILURE).await;
         Ok(None)
     }

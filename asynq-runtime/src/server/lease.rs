@@ -58,7 +58,7 @@ async fn extend(context: &ServerContext, keys: &[RunKey]) -> (bool, Result<(), B
             Ok(Settled::Ok) => is_any_extended = true,
             Ok(answer) => {
                 if context.runs.lose(key) {
-                    tracing::warn!(id = %key.id, queue = %key.queue, "the task is not ours any more ({answer:?}); its run is stopped");
+                    log!(warn, id = %key.id, queue = %key.queue, "the task is not ours any more ({answer:?}); its run is stopped");
                     context.signals.lost.notify();
                     crate::metrics::lease_lost();
                 }
@@ -79,7 +79,7 @@ pub(super) async fn still_ours(context: &ServerContext, task: &Arc<ActiveRun>) -
     let key = &task.attempt.key;
     // Boxed: this is rare, and large beside the state of an ordinary start.
     if let (_, Err(error)) = Box::pin(extend(context, slice::from_ref(key))).await {
-        tracing::warn!(id = %key.id, queue = %key.queue, "the task is requeued before a late start: its lease cannot be extended: {error}");
+        log!(warn, id = %key.id, queue = %key.queue, "the task is requeued before a late start: its lease cannot be extended: {error}");
         context.requeue(slice::from_ref(task));
     }
     task.is_running()

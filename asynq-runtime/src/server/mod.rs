@@ -241,7 +241,7 @@ impl Server {
         };
         let join = async { timeout(ANSWER, join).await.unwrap_or_else(|_| Err(server_context::no_answer())) };
         let member = self.heartbeat_runtime.call(join).await??;
-        tracing::info!(server = %member.name, broker = %broker.location(), "serving");
+        log!(info, server = %member.name, broker = %broker.location(), "serving");
 
         let context = Arc::new(ServerContext {
             broker,

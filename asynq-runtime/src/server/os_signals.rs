@@ -57,7 +57,7 @@ static REQUEST: LazyLock<watch::Sender<Request>> = LazyLock::new(|| {
     // From here on no signal ends the process.
     let outcome = receiving.and_then(|_| registered.recv().unwrap_or(Ok(())));
     if let Err(error) = outcome {
-        tracing::error!("signals cannot be received here: stop the server by its handle: {error}");
+        log!(error, "signals cannot be received here: stop the server by its handle: {error}");
     }
     watch::Sender::new(Request::Nothing)
 });
@@ -122,7 +122,7 @@ impl OsRequests {
     /// [Obeys](Self::obey) a request that comes before the server takes its first task.
     pub(crate) async fn obey_before_start(&mut self) {
         self.obey().await;
-        tracing::info!("asked to leave before the start: takes no task");
+        log!(info, "asked to leave before the start: takes no task");
     }
 
     /// Returns whether the process is asked to leave.
@@ -163,7 +163,7 @@ fn leave_at_once() -> ! {
     let _ = thread::Builder::new().spawn(move || {
         let tasks: usize =
             SERVERS.lock().iter().filter_map(Weak::upgrade).map(|context| context.runs.keys().len()).sum();
-        tracing::warn!(tasks, "leaving at once, as asked twice: these tasks run again, with one crash more");
+        log!(warn, tasks, "leaving at once, as asked twice: these tasks run again, with one crash more");
         drop(logged);
     });
     let _ = is_logged.recv_timeout(LAST_LINE);

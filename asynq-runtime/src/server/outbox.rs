@@ -171,7 +171,7 @@ impl Outbox {
                 Ok(Settled::Ok) => done += 1,
                 Ok(settled) => {
                     lost += 1;
-                    tracing::warn!(id = %key.id, queue = %key.queue, "an outcome came too late: {settled:?}");
+                    log!(warn, id = %key.id, queue = %key.queue, "an outcome came too late: {settled:?}");
                 }
                 Err(failed) if all_failed && !is_about_items(&failed) => {
                     unanswered.push_front(again(history));
@@ -237,7 +237,7 @@ impl Items {
         if self.last_line.is_none_or(|at| at.elapsed() >= BETWEEN_LINES) {
             self.last_line = Some(Instant::now());
             let refused = self.deferred.len();
-            tracing::warn!(refused, id = %key.id, queue = %key.queue, "outcomes were refused, will try again; that of this task: {failed}");
+            log!(warn, refused, id = %key.id, queue = %key.queue, "outcomes were refused, will try again; that of this task: {failed}");
         }
     }
 

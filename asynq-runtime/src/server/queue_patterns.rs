@@ -27,7 +27,7 @@ async fn look(context: &ServerContext) -> Result<(), BrokerError> {
     let known = context.answer(context.broker.queues()).await?;
     if let Some((added, removed)) = context.queues.learn(&known) {
         let served = context.queues.now().len();
-        tracing::info!(added, removed, served, "the queues that match the patterns have changed");
+        log!(info, added, removed, served, "the queues that match the patterns have changed");
     }
     context.notification(context.broker.wait_for_queues(SAFETY_NET)).await
 }

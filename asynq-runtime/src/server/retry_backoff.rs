@@ -39,7 +39,7 @@ impl RetryBackoff {
         if self.last_line.is_none_or(|at| at.elapsed() >= BETWEEN_LINES) {
             self.last_line = Some(Instant::now());
             let causes = with_causes(error);
-            tracing::error!(component = self.component, "the broker failed, will try again: {causes}");
+            log!(error, component = self.component, "the broker failed, will try again: {causes}");
         }
         crate::metrics::broker_failed(self.component, error.kind());
         let pause = doubled(FIRST_PAUSE, self.failures, self.longest);
@@ -50,7 +50,7 @@ impl RetryBackoff {
     /// Notes that the broker answered: the next pause is the first again.
     pub(crate) fn on_success(&mut self) {
         if self.failures > 0 {
-            tracing::info!(component = self.component, "the broker answers again");
+            log!(info, component = self.component, "the broker answers again");
             self.failures = 0;
         }
     }

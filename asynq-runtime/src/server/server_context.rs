@@ -74,7 +74,8 @@ impl ServerContext {
         let released = self.answer(self.broker.release_unanswered(&self.member, older)).await?;
         if !released.is_empty() {
             let ids: Vec<&str> = released.iter().map(|(_, id)| id.as_str()).collect();
-            tracing::warn!(
+            log!(
+                warn,
                 ?ids,
                 "the dequeue of these tasks was not answered, because a job blocks its thread or the connection failed; \
                  they are pending again"
@@ -133,9 +134,7 @@ impl ServerContext {
     /// Makes the server quiet, because the jobs' runtime is ending and would drop any further task as well.
     pub(crate) fn runtime_has_ended(&self) {
         if !self.quiet.is_cancelled() {
-            tracing::error!(
-                "the runtime that called `start` has ended, so no more jobs can run: the server is quiet now"
-            );
+            log!(error, "the runtime that called `start` has ended, so no more jobs can run: the server is quiet now");
             self.quiet.cancel();
         }
     }

@@ -239,7 +239,7 @@ impl Services {
                 let source = SharedError::from(source);
                 // The error may quote a setting of the service that is a URL in the wrong place.
                 let error = ServerError::Service { name, source: source.clone() }.to_string();
-                tracing::error!("{}", usage_without_passwords(&error));
+                log!(error, "{}", usage_without_passwords(&error));
                 first.get_or_init(|| (name, source));
                 notify.cancel();
             }

@@ -23,7 +23,7 @@ const LEAVE: Duration = Duration::from_millis(850);
 pub(crate) async fn drain(context: Arc<ServerContext>, lifecycle_hooks: LifecycleHooks, closes_broker: bool) {
     let end = Instant::now() + context.config.shutdown_timeout.min(ENDLESS);
     let running = context.runs.running();
-    tracing::info!(running, timeout = ?context.config.shutdown_timeout, "leaving: takes no more tasks");
+    log!(info, running, timeout = ?context.config.shutdown_timeout, "leaving: takes no more tasks");
     context.quiet.cancel();
     context.closing.cancel();
     context.runs.wake_fetcher();
@@ -36,7 +36,7 @@ pub(crate) async fn drain(context: Arc<ServerContext>, lifecycle_hooks: Lifecycl
     if !within(end, nothing_runs).await {
         let running = context.runs.running();
         if running > 0 {
-            tracing::warn!(running, "the shutdown timeout is over: jobs that still run are requeued");
+            log!(warn, running, "the shutdown timeout is over: jobs that still run are requeued");
         }
         context.outbox.gather();
         context.runs.stop_all(Why::Leaving);
@@ -49,7 +49,7 @@ pub(crate) async fn drain(context: Arc<ServerContext>, lifecycle_hooks: Lifecycl
         within(end + NOTICE, nothing_runs).await;
     }
     if !within(end, async { drop(hooks.await) }).await {
-        tracing::warn!("a hook on_drain took longer than the shutdown timeout and is dropped");
+        log!(warn, "a hook on_drain took longer than the shutdown timeout and is dropped");
     }
     // Jobs that block their thread have not noticed the request. Their tasks are requeued without them, or settled where only a
     // hook blocks.
@@ -60,13 +60,13 @@ pub(crate) async fn drain(context: Arc<ServerContext>, lifecycle_hooks: Lifecycl
         Err(_) => Some("the broker did not answer in time".to_owned()),
     };
     if let Some(why) = why {
-        tracing::warn!("tasks of an unanswered dequeue, if any, run again when their lease expires: {why}");
+        log!(warn, "tasks of an unanswered dequeue, if any, run again when their lease expires: {why}");
     }
     context.outbox.send_requeued();
     if !within(end + SETTLE, context.outbox.emptied()).await
         && let Err(error) = context.outbox.outcome()
     {
-        tracing::error!("{error}");
+        log!(error, "{error}");
     }
     // `closing` stops the aggregator as well: it releases its sets to their groups.
     within(end + SETTLE, context.aggregated_last.cancelled()).await;
@@ -78,14 +78,14 @@ pub(crate) async fn drain(context: Arc<ServerContext>, lifecycle_hooks: Lifecycl
         if context.runs.is_empty()
             && let Err(error) = context.broker.leave(&context.member).await
         {
-            tracing::warn!("could not leave the list of servers, which forgets this one in 10 s: {error}");
+            log!(warn, "could not leave the list of servers, which forgets this one in 10 s: {error}");
         }
         if closes_broker {
             context.broker.close().await;
         }
     };
     within(end + LEAVE, leave).await;
-    tracing::info!(server = %context.member.name, "has left");
+    log!(info, server = %context.member.name, "has left");
 }
 
 /// Handles the requests of the operating system until one asks to leave or `leave` is cancelled, then drains. Runs on the heartbeat
@@ -99,7 +99,7 @@ pub(crate) async fn handle_requests(
     let asked = async {
         requests.quiet().await;
         if !requests.is_leaving() {
-            tracing::info!("quiet: takes no more tasks, and what runs goes on");
+            log!(info, "quiet: takes no more tasks, and what runs goes on");
             context.quiet.cancel();
         }
         requests.obey().await;

@@ -80,16 +80,17 @@ pub(crate) async fn watch(
     tokio::time::sleep(notice).await;
     blocking.keep_until_idle(Box::new(attempt_metrics.stuck()));
     let Some(after) = kill_after else {
-        tracing::warn!(
+        log!(
+            warn,
             "stuck: its time is over and its thread has not returned; task, slot and lease wait for it \
              (`kill_after` would give it up)"
         );
         return std::future::pending().await;
     };
-    tracing::warn!(kill_after = ?after, "stuck: its time is over and its thread has not returned");
+    log!(warn, kill_after = ?after, "stuck: its time is over and its thread has not returned");
     tokio::time::sleep(after.saturating_sub(notice)).await;
     blocking.keep_until_idle(Box::new(given_up.add()));
-    tracing::error!("given up: its thread has not returned and is no longer waited for");
+    log!(error, "given up: its thread has not returned and is no longer waited for");
     without_thread(cause, after)
 }
 

@@ -22,7 +22,7 @@ pub(crate) async fn run(context: Arc<ServerContext>) {
         // Such a broker, a Redis without RESP3 for one, refuses each attempt.
         if error.kind() == BrokerErrorKind::Config {
             if !std::mem::replace(&mut is_told, true) {
-                tracing::warn!("cancel requests are not received: {error}");
+                log!(warn, "cancel requests are not received: {error}");
             }
             tokio::time::sleep(AFTER_REFUSAL).await;
             continue;
@@ -42,7 +42,7 @@ async fn listen(
     loop {
         let id = requests.next().await?;
         if context.runs.cancel(&id) > 0 {
-            tracing::info!(%id, "a cancel request came for this task");
+            log!(info, %id, "a cancel request came for this task");
         }
     }
 }

@@ -15,7 +15,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// Warns where a panic cannot be caught: a program is built with one strategy for panics, this crate included.
 pub(super) fn panics_abort() {
     if cfg!(panic = "abort") {
-        tracing::warn!(
+        log!(
+            warn,
             "this program is built with panic = \"abort\": a job that panics ends the worker, and each task that runs there has one \
              crash more; leave that line out of the profile in Cargo.toml"
         );
@@ -30,11 +31,12 @@ pub(super) fn unserved_jobs(server: &Server) {
         let queue = job.options.queue;
         if !served.iter().any(|entry| entry.pattern.matches(queue)) {
             let advice = advice(mistaken(queue, served, &of_jobs));
-            tracing::warn!(job = job.name, queue, "this worker does not serve the job's queue: {advice}");
+            log!(warn, job = job.name, queue, "this worker does not serve the job's queue: {advice}");
         } else if let Some(group) = job.options.group
             && !server.parts.aggregations.takes(group, job.name)
         {
-            tracing::warn!(
+            log!(
+                warn,
                 job = job.name,
                 group,
                 "this worker does not aggregate the job: its tasks wait in their group for a worker that does"
@@ -73,7 +75,8 @@ pub(super) async fn gos_archive(context: &ServerContext) {
     let Ok(servers) = context.answer(context.broker.servers()).await else { return };
     let gos = servers.iter().filter(|server| server.info.is_gos()).flat_map(|server| &server.info.queues);
     if let Some(queue) = gos.filter_map(|served| served.queue.as_deref()).find(|queue| archives.exceed_gos(queue)) {
-        tracing::warn!(
+        log!(
+            warn,
             queue,
             "a Go server serves a queue with a larger archive than Go's: when it archives a task it deletes those beyond 10,000 or \
              older than 90 days, and fails where they are thousands; keep to its limits"
@@ -102,7 +105,8 @@ pub(super) async fn left_groups(context: Arc<ServerContext>) {
                 break;
             }
             if let Some(first) = page.iter().flat_map(|page| &page.groups).next() {
-                tracing::warn!(
+                log!(
+                    warn,
                     %queue,
                     group = %first.group,
                     "tasks wait in groups, and this worker aggregates nothing: if no other worker does, and their job does the work by \

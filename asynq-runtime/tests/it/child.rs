@@ -44,6 +44,7 @@ async fn play(part: &str, with: OsString) {
         "worker" => server::signals::worker(text()).await,
         "blocked_worker" => server::signals::blocked_worker(text()).await,
         "panics" => server::backtraces::panics().await,
+        "panicking_log" => server::panicking_log::goes_on().await,
         "embedded" => server::stuck::embedded(text()).await,
         #[cfg(target_os = "linux")]
         "full" => sqlite::full::fills_a_disk(with.as_ref()).await,

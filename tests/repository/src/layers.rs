@@ -85,6 +85,22 @@ fn the_product_has_no_lock_that_can_be_poisoned() {
     none(found.collect(), "locks are parking_lot's, which have no poison");
 }
 
+#[test]
+fn no_line_of_the_log_can_end_the_code_that_logs_it() {
+    const LEVELS: [&str; 5] = ["error", "warn", "info", "debug", "trace"];
+    let mut broken = Vec::new();
+    for source in sources(RUNTIME) {
+        for tokens in source.tokens.windows(5) {
+            let [name, first, second, level, call] = tokens else { continue };
+            let signs = [&first.text, &second.text, &call.text].map(String::as_str);
+            if name.text == "tracing" && signs == [":", ":", "!"] && LEVELS.contains(&level.text.as_str()) {
+                broken.push(format!("{}:{} logs without `log!`", source.path, name.line));
+            }
+        }
+    }
+    none(broken, "a subscriber is code of the program and may panic, which `log!` catches");
+}
+
 /// The files that belong to the feature `main`, and may use its dependencies.
 const OF_MAIN: [&str; 5] = ["app/cli.rs", "app/command/", "app/env.rs", "app/logs.rs", "app/main_macro.rs"];
 

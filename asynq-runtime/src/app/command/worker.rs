@@ -81,7 +81,8 @@ impl Start<'_> {
             LogFormat::Text => {
                 let _ = std::io::stderr().write_all(self.to_text().as_bytes());
             }
-            LogFormat::Json => tracing::info!(
+            LogFormat::Json => log!(
+                info,
                 broker = self.location,
                 queues = self.queue_list(),
                 concurrency = self.concurrency,

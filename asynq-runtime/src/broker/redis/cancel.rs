@@ -48,7 +48,7 @@ impl Listener {
             };
             // Closed: the listener was dropped, and its connection is about to end.
             if let Err(TrySendError::Full(_)) = sender.try_send(request) {
-                tracing::warn!("cancel requests come faster than they are taken; some were dropped");
+                log!(warn, "cancel requests come faster than they are taken; some were dropped");
             }
         };
         let mut subscribe = redis::cmd("SUBSCRIBE");

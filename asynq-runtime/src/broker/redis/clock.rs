@@ -111,7 +111,8 @@ impl BrokerClock {
         let skewed = ahead.abs() > MOST_SKEW;
         if skewed && !self.warned.swap(true, Ordering::Relaxed) {
             let seconds = -ahead.num_milliseconds() as f64 / 1000.0;
-            tracing::warn!(
+            log!(
+                warn,
                 seconds,
                 "the clock of Redis differs from this machine's by more than 2 s; \
                  Go servers on such machines run tasks early or late: synchronise the clocks"

@@ -75,7 +75,7 @@ impl ConnectionManager {
             // `self.lost` keeps the channel open.
             _ = reports.wait_for(|lost| *lost >= generation) => {}
             () = self.role.at.replaced(&server, &connection, process.as_deref()) => {
-                tracing::info!(left = %server, "this server is not the one to ask any more: connecting anew");
+                log!(info, left = %server, "this server is not the one to ask any more: connecting anew");
                 report_lost(&self.lost, generation);
             }
         }
@@ -255,7 +255,7 @@ pub(super) fn late() -> BrokerError {
 
 fn panicked(panic: &str) -> BrokerError {
     let error = BrokerError::new(BrokerErrorKind::Unavailable, "connecting to Redis panicked, will try again");
-    tracing::error!("{error}: {panic}");
+    log!(error, "{error}: {panic}");
     error
 }
 

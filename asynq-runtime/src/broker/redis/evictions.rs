@@ -31,7 +31,8 @@ impl Evictions {
     /// Notes that `count` keys were announced and have not changed. The first time that there are many is logged.
     pub(super) fn note(&self, count: usize, now: Instant) {
         if count > 0 && self.are_many_first(count, now) {
-            tracing::warn!(
+            log!(
+                warn,
                 "Redis announces keys that have not changed: its tracking-table-max-keys is too small for the keys of all queues, \
                  and an idle worker may take a task a quarter of a second late"
             );

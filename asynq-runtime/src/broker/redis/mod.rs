@@ -399,7 +399,8 @@ async fn check_eviction(router: &Router, allowed: bool) -> Result<(), BrokerErro
         }
     }
     if let Some(error) = refused.filter(|error| !error.is_unavailable()) {
-        tracing::warn!(
+        log!(
+            warn,
             "this Redis does not answer INFO, so whether it may evict tasks is not known: grant this program's user +info, or see to \
              it that maxmemory-policy is noeviction ({error})"
         );

@@ -30,7 +30,7 @@ impl Presence for RedisBroker {
         match self.show_alive(&member, info, &[], true).await {
             // In a cluster, the lists of servers lie on masters that may have no queue of this server. A later beat adds the server.
             Err(error) if error.is_unavailable() && self.router.has_parts() => {
-                tracing::warn!("the server is not listed yet: {error}");
+                log!(warn, "the server is not listed yet: {error}");
             }
             shown => shown?,
         }

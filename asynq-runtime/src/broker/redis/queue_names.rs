@@ -87,7 +87,8 @@ impl QueueNames {
         if !may_pass(error) {
             let refused = self.unwritten(queues, generation);
             for queue in &refused {
-                tracing::warn!(
+                log!(
+                    warn,
                     %queue,
                     "the name of the queue cannot be written to {QUEUES}, so that Go's tools do not show the queue and servers of patterns do \
                      not run it: {error}"

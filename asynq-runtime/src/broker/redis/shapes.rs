@@ -59,7 +59,7 @@ impl Shapes for RedisBroker {
         let stored = answers.next().unwrap_or(Ok(Value::Nil))?;
         // A login that may only read gets the shape all the same.
         if let Some(Err(error)) = answers.next() {
-            tracing::debug!(job, "the expiry of a stored shape cannot be renewed: {error}");
+            log!(debug, job, "the expiry of a stored shape cannot be renewed: {error}");
         }
         Ok(body(stored))
     }

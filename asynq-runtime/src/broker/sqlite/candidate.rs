@@ -152,7 +152,7 @@ impl SqliteBroker {
             }
             Ok(damaged)
         });
-        let Ok(found) = look.await.inspect_err(|error| tracing::debug!("no damaged task is found: {error}")) else {
+        let Ok(found) = look.await.inspect_err(|error| log!(debug, "no damaged task is found: {error}")) else {
             return;
         };
         let command = WriteCommand::new(Priority::Settle, found.len().max(1), move |tx| {
@@ -164,7 +164,7 @@ impl SqliteBroker {
             Ok(())
         });
         if let Err(error) = self.store.write(command).await {
-            tracing::warn!("tasks in a damaged page cannot be archived: {error}");
+            log!(warn, "tasks in a damaged page cannot be archived: {error}");
         }
     }
 }

@@ -190,7 +190,7 @@ impl Log {
             Ok(()) => Some(translate_sync(io::Error::other("an earlier sync of the log failed"), &self.place)),
             Err(error) => {
                 if !self.is_dirty() {
-                    tracing::error!(%error, place = self.place, "the disk did not take what was written to the log");
+                    log!(error, %error, place = self.place, "the disk did not take what was written to the log");
                 }
                 self.failed.fetch_add(1, Ordering::AcqRel);
                 Some(translate_sync(error, &self.place))

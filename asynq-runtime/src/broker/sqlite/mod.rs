@@ -198,7 +198,7 @@ impl SqliteBroker {
         };
         // Two programs in two folders have two files by one relative path.
         if is_new && let Some(file) = &store.common.file {
-            tracing::info!(file = %file.display(), "made a new SQLite file");
+            log!(info, file = %file.display(), "made a new SQLite file");
         }
         Ok(Self {
             store: Arc::new(store),
@@ -300,7 +300,7 @@ fn set_up(location: &Location, options: &SqliteOptions) -> Result<(Store, Writer
     let look = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()));
     look.map_err(|error| translate(error, &place))?;
     let write_lock = FairWriteLock::open(&file).inspect_err(|error| {
-        tracing::warn!(%error, file = place, "the lock files that order the writers cannot be used; goes on without them");
+        log!(warn, %error, file = place, "the lock files that order the writers cannot be used; goes on without them");
     });
     let disk = if location.normal { None } else { Some(Disk::open(&file).map_err(broken)?) };
     let common = SharedState::in_file(file.clone(), names, location.normal, clock).map_err(broken)?;

@@ -164,7 +164,7 @@ impl Cancellations for Signals {
                 // A new subscription would begin behind the requests that are stored until it can be made.
                 Err(error) if error.is_unavailable() => {
                     if !mem::replace(&mut has_failed, true) {
-                        tracing::warn!("cancel requests cannot be read now, and are read later: {error}");
+                        log!(warn, "cancel requests cannot be read now, and are read later: {error}");
                     }
                     tokio::time::sleep(AFTER_FAILED_READ).await;
                     continue;

@@ -37,9 +37,9 @@ fn set_log_aside(file: &Path, log: &Path) {
         Ok(()) => {
             // `-shm` is the index of the log, and is made anew from it.
             let _ = fs::remove_file(beside(file, "-shm"));
-            tracing::warn!(kept = %aside.display(), "the log of the file that was replaced is set aside");
+            log!(warn, kept = %aside.display(), "the log of the file that was replaced is set aside");
         }
-        Err(error) => tracing::debug!("the log of the file that was replaced stays where it is: {error}"),
+        Err(error) => log!(debug, "the log of the file that was replaced stays where it is: {error}"),
     }
 }
 
@@ -174,7 +174,7 @@ impl SharedState {
     pub(super) fn break_down(&self, error: BrokerError) {
         let message = error.to_string();
         if self.broken.set(error).is_ok() {
-            tracing::error!(error = message, "the SQLite broker stops");
+            log!(error, error = message, "the SQLite broker stops");
             self.broke.notify_waiters();
             self.notifier.notify_all();
         }

@@ -337,7 +337,7 @@ impl Writer {
         }
         match repaired {
             Ok(true) => {
-                tracing::info!(place = self.common.place, "all that was written is on disk again");
+                log!(info, place = self.common.place, "all that was written is on disk again");
                 Ok(())
             }
             Ok(false) => {
@@ -399,7 +399,7 @@ impl Writer {
         }
         match connection::reopen_writer(file) {
             Ok(connection) => self.connection = connection,
-            Err(error) => tracing::warn!(%error, "the SQLite file could not be opened again; the old connection stays"),
+            Err(error) => log!(warn, %error, "the SQLite file could not be opened again; the old connection stays"),
         }
     }
 

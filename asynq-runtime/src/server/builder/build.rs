@@ -79,7 +79,7 @@ impl ServerBuilder {
         let (registry, handlers) = checks::chosen(&self.choice, registry, handlers)?;
         registry.check_codecs()?;
         if let Err(error) = registry.check_upgrades() {
-            tracing::warn!("{error}");
+            log!(warn, "{error}");
         }
         // Without any job there is nothing to take from a queue.
         let is_whole = (self.choice.is_everything() && !registry.is_empty()) || !handlers.is_empty();

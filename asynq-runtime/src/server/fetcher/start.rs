@@ -39,7 +39,7 @@ impl Fetcher {
             if is_quarantined && !attempt.is_poison() {
                 let (id, queue, r#type) = (&attempt.key.id, &attempt.key.queue, &attempt.message.r#type);
                 let crashes = attempt.crashes;
-                tracing::warn!(%id, %queue, r#type, crashes, "workers crashed while this task ran, and the next crash archives it; no other quarantined task runs now");
+                log!(warn, %id, %queue, r#type, crashes, "workers crashed while this task ran, and the next crash archives it; no other quarantined task runs now");
             }
             slots.extend(context.slot(task, self.permit.take()));
             if context.layer_stack.is_some() {

@@ -12,6 +12,7 @@ mod hooks;
 mod layers;
 mod locks;
 mod misbehaving;
+pub(crate) mod panicking_log;
 mod pauses;
 mod quarantine;
 mod queues;

@@ -105,7 +105,7 @@ fn read_ticked(answer: Value, tick: &Tick) -> Result<Ticked, BrokerError> {
         "p" => Ok(Ticked::Paused),
         "d" => {
             if detail == "back" {
-                tracing::warn!(entry = %tick.plan.entry, "the clock of Redis went back: the entry goes on from now");
+                log!(warn, entry = %tick.plan.entry, "the clock of Redis went back: the entry goes on from now");
             }
             Ok(Ticked::Duplicate)
         }

@@ -48,7 +48,7 @@ impl MasterWatch {
             io.spawn(async move {
                 loop {
                     let Err(error) = follow(&target, &sentinels, number, patience, &votes).await;
-                    tracing::debug!(sentinel = %sentinels.at[number], "a sentinel is not watched: {error}");
+                    log!(debug, sentinel = %sentinels.at[number], "a sentinel is not watched: {error}");
                     votes.note(number, Err(error));
                     sleep(EVERY).await;
                 }

@@ -94,7 +94,7 @@ pub(in crate::broker::sqlite) use imp::LogWatcher;
 impl LogWatcher {
     /// Begins to watch the file at `path`; `None` where the system cannot, or not for so many files.
     pub(in crate::broker::sqlite) fn of(path: &Path) -> Option<Self> {
-        Self::watch(path).inspect_err(|error| tracing::debug!(%error, "no notifications of writes to the log")).ok()
+        Self::watch(path).inspect_err(|error| log!(debug, %error, "no notifications of writes to the log")).ok()
     }
 
     /// Waits for a notification or a write, at most `limit`; returns whether a notification came, and whether a write came.

@@ -22,7 +22,7 @@ impl ProcessNotifier {
         match Self::bind(path, limit) {
             Ok(process_notifier) => Some(process_notifier),
             Err(error) => {
-                tracing::debug!(path = %path.display(), %error, "no wake-up socket; other programs are noticed within 100 ms");
+                log!(debug, path = %path.display(), %error, "no wake-up socket; other programs are noticed within 100 ms");
                 None
             }
         }

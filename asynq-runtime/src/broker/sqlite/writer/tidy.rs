@@ -99,7 +99,8 @@ impl Writer {
         }
         let bytes = std::fs::metadata(beside(file, "-wal")).map_or(0, |log| log.len());
         if self.log.look(now, bytes) {
-            tracing::warn!(
+            log!(
+                warn,
                 place = self.common.place,
                 megabytes = bytes >> 20,
                 "the log of the SQLite file grows, because some program has read from it for long: a backup that takes its \

@@ -14,7 +14,7 @@ impl RedisBroker {
         let unnamed = self.with_tasks(self.unnamed(waiting).await?).await?;
         if !unnamed.is_empty() {
             self.router.send_one(QueueNames::call(&unnamed)).await?;
-            tracing::warn!(queues = ?unnamed, "named queues that have tasks and were missing from the set of queues");
+            log!(warn, queues = ?unnamed, "named queues that have tasks and were missing from the set of queues");
         }
         Ok(())
     }
