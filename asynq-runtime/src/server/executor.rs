@@ -151,6 +151,13 @@ impl Executor {
             }
             // Nothing is requeued where the task is another server's, or gone: that run has no outcome.
             let is_lost = stop.why() == Why::Lost && action == Action::Requeue;
+            // Metrics and lines follow: a recorder and a subscriber are code of the program, and must not change the outcome.
+            decided(Settlement {
+                run: key.clone(),
+                message: Arc::clone(message),
+                action: action.clone(),
+                resend: false,
+            });
             if !is_lost {
                 let outcome = Outcome::of(&action, is_revoked);
                 tracing::Span::current().record("outcome", outcome.as_str());
@@ -163,7 +170,8 @@ impl Executor {
             } else {
                 hooks::failed(attempt, &action).zip(Some(self.call_on_archive(attempt, &action, error)))
             };
-            decided(Settlement { run: key.clone(), message: Arc::clone(message), action, resend: false });
+            // Each attempt would have the room for it while hooks run.
+            drop(action);
             if let Some((failed, own)) = hooks {
                 // Boxed: each attempt would have the room for it otherwise.
                 Box::pin(self.0.parts.hooks.call(failed, own, stop)).await;

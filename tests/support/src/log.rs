@@ -20,24 +20,33 @@ pub struct Log {
     _guard: DefaultGuard,
 }
 
-#[derive(Debug, Clone, Default)]
-struct Lines(Arc<Mutex<Vec<String>>>);
+#[derive(Clone)]
+struct Lines {
+    kept: Arc<Mutex<Vec<String>>>,
+    on_line: Arc<dyn Fn() + Send + Sync>,
+}
 
 /// A second subscriber, which lives as long as the process. With only one subscriber, tracing caches at each callsite whether
 /// the thread that comes there first has a subscriber, and a thread of another test has none.
-static SECOND: LazyLock<Dispatch> = LazyLock::new(|| Dispatch::new(Lines::default()));
+static SECOND: LazyLock<Dispatch> = LazyLock::new(|| Dispatch::new(Lines::calling(|| ())));
 
 impl Log {
     /// Begins to keep the lines of this thread.
     pub fn keep() -> Self {
+        Self::calling(|| ())
+    }
+
+    /// Begins to keep the lines of this thread, and calls `on_line` whenever one is logged. `on_line` may panic, as the subscriber of a
+    /// program may.
+    pub fn calling(on_line: impl Fn() + Send + Sync + 'static) -> Self {
         LazyLock::force(&SECOND);
-        let lines = Lines::default();
+        let lines = Lines::calling(on_line);
         Self { _guard: tracing::subscriber::set_default(lines.clone()), lines }
     }
 
     /// The kept lines that contain `part`, in their order; the fields follow the text, as ` name=value`.
     pub fn with(&self, part: &str) -> Vec<String> {
-        let lines = self.lines.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let lines = self.lines.kept.lock().unwrap_or_else(PoisonError::into_inner);
         lines.iter().filter(|line| line.contains(part)).cloned().collect()
     }
 }
@@ -59,6 +68,18 @@ impl Visit for Line {
     }
 }
 
+impl Lines {
+    fn calling(on_line: impl Fn() + Send + Sync + 'static) -> Self {
+        Self { kept: Arc::default(), on_line: Arc::new(on_line) }
+    }
+}
+
+impl fmt::Debug for Lines {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Lines").field(&self.kept).finish()
+    }
+}
+
 impl Subscriber for Lines {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         *metadata.level() <= tracing::Level::INFO
@@ -75,7 +96,8 @@ impl Subscriber for Lines {
     fn event(&self, event: &Event<'_>) {
         let mut line = Line::default();
         event.record(&mut line);
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(line.message + &line.fields);
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner).push(line.message + &line.fields);
+        (self.on_line)();
     }
 
     fn enter(&self, _: &span::Id) {}

@@ -1,5 +1,6 @@
 use std::time::Instant;
 
+use asynq_test_support::Log;
 use metrics_exporter_prometheus::PrometheusBuilder;
 
 use super::*;
@@ -12,8 +13,8 @@ use crate::{
     task::{Extra, QueueName, TaskId},
 };
 
-/// Returns the metrics of an attempt at a task of a type that no job has.
-async fn counted(stop: &Stop) -> String {
+/// Makes an attempt at a task of a type that no job has.
+async fn attempted(stop: &Stop, decided: impl FnOnce(Settlement)) {
     let broker = SqliteBroker::in_memory(SqliteOptions::default()).await.expect("a database in memory");
     let dispatcher =
         Dispatcher::new(Registry::only::<()>().expect("an empty registry"), Handlers::default(), OnUnknown::default());
@@ -35,9 +36,14 @@ async fn counted(stop: &Stop) -> String {
         asked: Instant::now(),
         defect: None,
     };
+    Executor::new(dispatcher, parts).attempt(&attempt, stop, None, decided).await;
+}
+
+/// Returns the metrics of an attempt at a task of a type that no job has.
+async fn counted(stop: &Stop) -> String {
     let recorder = Box::leak(Box::new(PrometheusBuilder::new().build_recorder()));
     let _recording = metrics::set_default_local_recorder(recorder);
-    Executor::new(dispatcher, parts).attempt(&attempt, stop, None, drop).await;
+    attempted(stop, drop).await;
     recorder.handle().render()
 }
 
@@ -61,4 +67,17 @@ async fn a_run_that_was_lost_is_not_counted_as_requeued() {
         let line = format!("asynq_job_outcomes_total{{type=\"unknown\",outcome=\"requeued\"}} {n}");
         assert!(has(&text, &line), "{why:?}: {text}");
     }
+}
+
+#[tokio::test]
+async fn an_outcome_is_decided_before_its_line_is_logged() {
+    let steps = Arc::new(Mutex::new(Vec::new()));
+    let lines = Arc::clone(&steps);
+    let _log = Log::calling(move || {
+        lines.lock().push("a line");
+        panic!("the line cannot be written");
+    });
+    attempted(&Stop::new(), |_| steps.lock().push("decided")).await;
+    let steps = steps.lock();
+    assert!(steps.ends_with(&["decided", "a line"]), "{steps:?}");
 }
