@@ -189,10 +189,11 @@ impl Log {
             Ok(()) if !self.is_dirty() => None,
             Ok(()) => Some(translate_sync(io::Error::other("an earlier sync of the log failed"), &self.place)),
             Err(error) => {
-                if !self.is_dirty() {
+                let is_first = !self.is_dirty();
+                self.failed.fetch_add(1, Ordering::AcqRel);
+                if is_first {
                     log!(error, %error, place = self.place, "the disk did not take what was written to the log");
                 }
-                self.failed.fetch_add(1, Ordering::AcqRel);
                 Some(translate_sync(error, &self.place))
             }
         };

@@ -1,3 +1,5 @@
+use std::sync::atomic::AtomicBool;
+
 use asynq_test_support::PATIENCE;
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, oneshot};
@@ -144,6 +146,20 @@ fn a_sync_that_succeeds_after_one_that_failed_proves_nothing() {
         disk.answer(has_time);
         assert_eq!(kind(answer), None);
     }
+}
+
+#[test]
+fn a_sync_that_failed_is_remembered_before_it_is_logged() {
+    let (mut disk, was_dirty) = (fails_once(), Arc::new(AtomicBool::new(false)));
+    let (log, seen) = (Arc::clone(&disk.log), Arc::clone(&was_dirty));
+    let _lines = asynq_test_support::Log::calling(move || {
+        seen.store(log.is_dirty(), Ordering::Release);
+        panic!("the line cannot be written");
+    });
+    let answer = keep(&mut disk);
+    disk.answer(true);
+    assert_eq!(kind(answer), Some(BrokerErrorKind::Unavailable));
+    assert!(was_dirty.load(Ordering::Acquire) && disk.is_dirty());
 }
 
 #[test]
