@@ -58,9 +58,9 @@ async fn extend(context: &ServerContext, keys: &[RunKey]) -> (bool, Result<(), B
             Ok(Settled::Ok) => is_any_extended = true,
             Ok(answer) => {
                 if context.runs.lose(key) {
-                    log!(warn, id = %key.id, queue = %key.queue, "the task is not ours any more ({answer:?}); its run is stopped");
                     context.signals.lost.notify();
                     crate::metrics::lease_lost();
+                    log!(warn, id = %key.id, queue = %key.queue, "the task is not ours any more ({answer:?}); its run is stopped");
                 }
             }
             Err(error) => failed = failed.and(Err(error)),

@@ -162,17 +162,15 @@ impl Outbox {
         let before = items.len();
         let (sent, history) = items.sent.take().unwrap_or_default();
         let all_failed = answers.iter().all(Result::is_err);
-        let (mut error, mut first_refusal, mut done, mut lost) = (None, None, 0, 0);
+        let (mut error, mut first_refusal, mut done) = (None, None, 0);
+        let mut late: Vec<(&RunKey, Settled)> = Vec::new();
         let (mut unanswered, mut from_behind) = (VecDeque::new(), Vec::new());
         for ((settlement, history), answer) in sent.iter().zip(history).zip(answers).rev() {
             let key = &settlement.run;
             let again = |history| Item { settlement: Settlement { resend: true, ..settlement.clone() }, history };
             match answer {
                 Ok(Settled::Ok) => done += 1,
-                Ok(settled) => {
-                    lost += 1;
-                    log!(warn, id = %key.id, queue = %key.queue, "an outcome came too late: {settled:?}");
-                }
+                Ok(settled) => late.push((key, settled)),
                 Err(failed) if all_failed && !is_about_items(&failed) => {
                     unanswered.push_front(again(history));
                     error = Some(failed);
@@ -191,16 +189,24 @@ impl Outbox {
         }
         items.resend(unanswered);
         items.defer(from_behind.into_iter().rev(), Instant::now());
-        if let Some((key, failed)) = first_refusal {
-            items.note_refusal(key, &failed);
-        }
+        let refused = first_refusal.is_some().then(|| items.refused_to_log()).flatten();
         let is_empty = items.len() == 0;
         items.update_gauge();
         drop(items);
         if is_empty {
             self.emptied.notify_waiters();
         }
-        Answered { before, done, lost, is_empty, error }
+        // Lines and metrics are code of the program, which may be slow: a job that ends waits for the lock.
+        for (key, settled) in &late {
+            log!(warn, id = %key.id, queue = %key.queue, "an outcome came too late: {settled:?}");
+        }
+        if let Some((key, failed)) = first_refusal {
+            metrics::broker_failed("settler", failed.kind());
+            if let Some(refused) = refused {
+                log!(warn, refused, id = %key.id, queue = %key.queue, "outcomes were refused, will try again; that of this task: {failed}");
+            }
+        }
+        Answered { before, done, lost: u64::try_from(late.len()).unwrap_or(u64::MAX), is_empty, error }
     }
 }
 
@@ -231,14 +237,13 @@ impl Items {
         self.deferred.extend(refused.map(|item| (now + pause(item.history.refused), item)));
     }
 
-    /// Counts a call of which outcomes were refused, and logs it now and then: they may be refused for ever.
-    fn note_refusal(&mut self, key: &RunKey, failed: &BrokerError) {
-        metrics::broker_failed("settler", failed.kind());
-        if self.last_line.is_none_or(|at| at.elapsed() >= BETWEEN_LINES) {
+    /// Returns how many outcomes are refused if a line about them is due, which is now and then: they may be refused for ever.
+    fn refused_to_log(&mut self) -> Option<usize> {
+        let is_due = self.last_line.is_none_or(|at| at.elapsed() >= BETWEEN_LINES);
+        is_due.then(|| {
             self.last_line = Some(Instant::now());
-            let refused = self.deferred.len();
-            log!(warn, refused, id = %key.id, queue = %key.queue, "outcomes were refused, will try again; that of this task: {failed}");
-        }
+            self.deferred.len()
+        })
     }
 
     /// Shows in the metrics how many outcomes there are.
@@ -287,6 +292,8 @@ fn far_off() -> Instant {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use asynq_test_support::Log;
     use metrics_exporter_prometheus::PrometheusBuilder;
 
@@ -378,6 +385,22 @@ mod tests {
         assert!(text.lines().any(|line| line == counted), "{text}");
         let lines = log.with("a damaged page");
         assert!(lines.len() == 1 && lines[0].contains("refused=2 id=a"), "{lines:?}");
+    }
+
+    #[test]
+    fn lines_are_logged_without_the_lock_and_a_panic_in_one_loses_no_outcome() {
+        let (outbox, locked) = (Arc::new(Outbox::default()), Arc::new(AtomicUsize::new(0)));
+        let (seen, counted) = (Arc::clone(&outbox), Arc::clone(&locked));
+        let log = Log::calling(move || {
+            counted.fetch_add(usize::from(seen.items.is_locked()), Ordering::Relaxed);
+            panic!("the line cannot be written");
+        });
+        outbox.items.lock().waiting = ["a", "b"].map(item).into();
+        outbox.items.lock().next(Instant::now());
+        let damaged = BrokerError::new(BrokerErrorKind::Corrupt, "a damaged page");
+        let answered = outbox.answered(vec![Err(damaged), Ok(Settled::Fenced)]);
+        assert_eq!((answered.lost, outbox.len()), (1, 1));
+        assert_eq!((log.with("").len(), locked.load(Ordering::Relaxed)), (2, 0), "{:?}", log.with(""));
     }
 
     #[test]

@@ -50,8 +50,8 @@ impl RetryBackoff {
     /// Notes that the broker answered: the next pause is the first again.
     pub(crate) fn on_success(&mut self) {
         if self.failures > 0 {
-            log!(info, component = self.component, "the broker answers again");
             self.failures = 0;
+            log!(info, component = self.component, "the broker answers again");
         }
     }
 }

@@ -134,8 +134,8 @@ impl ServerContext {
     /// Makes the server quiet, because the jobs' runtime is ending and would drop any further task as well.
     pub(crate) fn runtime_has_ended(&self) {
         if !self.quiet.is_cancelled() {
-            log!(error, "the runtime that called `start` has ended, so no more jobs can run: the server is quiet now");
             self.quiet.cancel();
+            log!(error, "the runtime that called `start` has ended, so no more jobs can run: the server is quiet now");
         }
     }
 

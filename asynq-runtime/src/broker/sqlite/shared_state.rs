@@ -174,9 +174,9 @@ impl SharedState {
     pub(super) fn break_down(&self, error: BrokerError) {
         let message = error.to_string();
         if self.broken.set(error).is_ok() {
-            log!(error, error = message, "the SQLite broker stops");
             self.broke.notify_waiters();
             self.notifier.notify_all();
+            log!(error, error = message, "the SQLite broker stops");
         }
     }
 
