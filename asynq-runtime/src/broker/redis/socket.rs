@@ -22,7 +22,7 @@ use socket2::{SockRef, TcpKeepalive};
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::{TcpStream, UnixStream},
-    sync::oneshot,
+    sync::{Semaphore, oneshot},
     task::{AbortHandle, JoinSet},
     time::Instant,
 };
@@ -40,6 +40,9 @@ pub(super) const LONGEST: u32 = 20;
 /// takes bytes, so this much of a write goes out without noting progress.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 const UNSENT: u32 = 64 << 10;
+/// Look-ups of host names at a time; further ones wait. A resolver that does not answer keeps the thread of each for minutes, while
+/// connections are tried again every second.
+static LOOK_UPS: Semaphore = Semaphore::const_new(64);
 /// Idle time before the system probes a connection, and the interval of the probes. Firewalls and address translators drop
 /// connections that are idle for minutes without a word to either end, and the next call would wait for its time-out.
 const KEEPALIVE: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(15));
@@ -134,8 +137,24 @@ async fn look_up(host: &str, port: u16, thread: thread::Builder) -> io::Result<V
     if let Ok(address) = host.parse::<IpAddr>() {
         return Ok(vec![(address, port).into()]);
     }
-    let (host, (sender, found)) = (host.to_owned(), oneshot::channel());
-    thread.spawn(move || sender.send((host, port).to_socket_addrs().map(Iterator::collect)))?;
+    let host = host.to_owned();
+    on_thread(thread, &LOOK_UPS, move || (host, port).to_socket_addrs().map(Iterator::collect)).await
+}
+
+/// Returns the result of `look_up` on a new `thread`, which holds a permit of `room` until it ends, also where nobody waits for it any
+/// more.
+async fn on_thread<T: Send + 'static>(
+    thread: thread::Builder,
+    room: &'static Semaphore,
+    look_up: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
+    let permit = room.acquire().await.map_err(io::Error::other)?;
+    let (sender, found) = oneshot::channel();
+    thread.spawn(move || {
+        let result = look_up();
+        drop(permit);
+        sender.send(result)
+    })?;
     found.await.map_err(io::Error::other)?
 }
 
@@ -386,6 +405,26 @@ mod tests {
         let lacking = thread::Builder::new().stack_size(1 << 60);
         let error = runtime.block_on(look_up("localhost", 1, lacking)).unwrap_err();
         assert!(reply::failed(error.into()).is_unavailable(), "the next attempt may find a thread");
+    }
+
+    #[tokio::test]
+    async fn a_look_up_that_does_not_return_keeps_its_room_after_its_attempt() {
+        static ROOM: Semaphore = Semaphore::const_new(1);
+        let mut context = Context::from_waker(Waker::noop());
+        let ((begins, begun), (ends, end)) = (std::sync::mpsc::channel(), std::sync::mpsc::channel::<()>());
+        let mut stuck = Box::pin(on_thread(thread::Builder::new(), &ROOM, move || {
+            begins.send(()).unwrap();
+            end.recv().map_err(io::Error::other)
+        }));
+        assert!(stuck.as_mut().poll(&mut context).is_pending());
+        begun.recv_timeout(asynq_test_support::PATIENCE).unwrap();
+        // The attempt to connect has timed out.
+        drop(stuck);
+        assert_eq!(ROOM.available_permits(), 0);
+        let mut next = Box::pin(on_thread(thread::Builder::new(), &ROOM, || Ok(7)));
+        assert!(next.as_mut().poll(&mut context).is_pending());
+        ends.send(()).unwrap();
+        assert_eq!(asynq_test_support::soon(next).await.unwrap(), 7);
     }
 
     #[tokio::test]
