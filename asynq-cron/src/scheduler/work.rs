@@ -51,6 +51,8 @@ const SET_BACK: TimeDelta = TimeDelta::seconds(5);
 const SEEN_MISSING: u32 = 2;
 /// The clocks of so many queues are remembered at most.
 const CLOCKS: usize = 10_000;
+/// So many different warnings of one topic are logged at most until it succeeds.
+const MOST_WARNINGS: usize = 1_000;
 
 /// An event of the loop.
 enum Event {
@@ -354,7 +356,8 @@ impl Work {
     /// Logs a warning once, until the same subject has succeeded.
     fn warn_once(&mut self, topic: WarningTopic, text: String) {
         let warning = (topic, text);
-        if self.logged.len() < 1_000 && !self.logged.contains(&warning) {
+        let of_topic = self.logged.iter().filter(|(logged, _)| *logged == topic).count();
+        if of_topic < MOST_WARNINGS && !self.logged.contains(&warning) {
             tracing::warn!("{}", warning.1);
             self.logged.insert(warning);
         }

@@ -8,7 +8,7 @@ use asynq_runtime::{
     job::BoxFuture,
     server::{Running, Server, Service},
 };
-use asynq_test_support::soon;
+use asynq_test_support::{Log, soon};
 use metrics_exporter_prometheus::PrometheusBuilder;
 use tokio::sync::oneshot;
 
@@ -67,6 +67,19 @@ async fn a_scheduler_that_gets_the_lead_lists_its_entries_in_the_same_round() {
     let (mut work, _, running) = work("@yearly").await;
     work.begin_round();
     assert!(work.leads && work.showing);
+    running.shutdown().await.expect("it leaves");
+}
+
+#[tokio::test]
+async fn a_topic_with_very_many_warnings_leaves_those_of_others_room() {
+    let (mut work, _, running) = work("@yearly").await;
+    let log = Log::keep();
+    for n in 0..=MOST_WARNINGS {
+        work.warn_once(WarningTopic::Provider, format!("entry {n} is not valid"));
+    }
+    work.warn_once(WarningTopic::Ticks, "a tick cannot be enqueued".to_owned());
+    assert_eq!(log.with("is not valid").len(), MOST_WARNINGS);
+    assert_eq!(log.with("a tick cannot be enqueued").len(), 1);
     running.shutdown().await.expect("it leaves");
 }
 
