@@ -12,6 +12,7 @@ use parking_lot::{Condvar, Mutex};
 use rusqlite::{Connection, InterruptHandle};
 
 use super::{command::ReadRequest, connection, shared_state::SharedState, sql::Names, tx::View};
+use crate::panics;
 
 /// Readers per broker.
 const READERS: usize = 2;
@@ -134,9 +135,12 @@ pub(super) fn start(common: &Arc<SharedState>, names: Names) -> io::Result<(Read
         let running_read = Arc::<RunningRead>::default();
         running_reads.0.push(Arc::clone(&running_read));
         let (common, queue) = (Arc::clone(common), Arc::clone(&readers.0));
-        thread::Builder::new()
-            .name(format!("asynq-sqlite-read-{number}"))
-            .spawn(move || read(&common, names, || queue.next(number), &running_read))?;
+        thread::Builder::new().name(format!("asynq-sqlite-read-{number}")).spawn(move || {
+            // A query that panics, as by a clock of the program, costs its caller the answer, and the reader its connection.
+            while panics::catch(|| read(&common, names, || queue.next(number), &running_read)).is_err() {
+                *running_read.0.lock() = Reading::default();
+            }
+        })?;
     }
     Ok((readers, running_reads))
 }
@@ -255,6 +259,18 @@ mod tests {
         }
         assert!(begun.elapsed() >= LONGEST);
         assert_eq!(ask("SELECT count(*) FROM a").blocking_recv().unwrap().unwrap(), 0);
+    }
+
+    #[test]
+    fn queries_that_panic_leave_the_readers_to_others() {
+        let (_folder, inbox, _running_reads) = start_on_a_file();
+        for _ in 0..=READERS {
+            let mut answer = ask(&inbox, |_| panic!("a defect"));
+            eventually_blocking("the query ends", || {
+                (!matches!(answer.try_recv(), Err(oneshot::error::TryRecvError::Empty))).then_some(())
+            });
+        }
+        assert_eq!(ask(&inbox, |view| view.count("SELECT count(*) FROM a")).blocking_recv().unwrap().unwrap(), 0);
     }
 
     #[test]
