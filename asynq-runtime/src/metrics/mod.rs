@@ -5,8 +5,8 @@
 //! from the [inspector](crate::inspector). [`described`] lists all metrics.
 //!
 //! The label `type` is the name of a job, or the pattern of a handler. A task of an unknown type is counted as [`UNKNOWN`]. Of
-//! the types that are enqueued, the first [`MOST_TYPES`] have a label of their own and all others [`OTHER`]: a producer cannot
-//! fill the recorder.
+//! the types that are enqueued, and of the queues with a full archive, the first [`MOST_TYPES`] have a label of their own and all others
+//! [`OTHER`]: a producer cannot fill the recorder.
 //!
 //! Histograms are in seconds. A recorder may be installed at any time: it has all values that are recorded from then on.
 
@@ -16,6 +16,10 @@ mod names;
 mod resolved;
 mod ticks;
 mod total;
+
+use std::collections::BTreeSet;
+
+use parking_lot::Mutex;
 
 pub use self::{
     enqueued::{MOST_TYPES, OTHER},
@@ -58,8 +62,20 @@ pub(crate) fn lease_lost() {
 
 /// Counts archived tasks that were deleted because there were more than the archive of their queue keeps.
 pub(crate) fn archive_dropped(queue: &str, tasks: u64) {
+    static NAMED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     names::describe_once();
-    metrics::counter!(names::ARCHIVE_DROPPED, "queue" => queue.to_owned()).increment(tasks);
+    let label = queue_label(&mut NAMED.lock(), queue);
+    metrics::counter!(names::ARCHIVE_DROPPED, "queue" => label).increment(tasks);
+}
+
+/// Returns the label of a queue, which is [`OTHER`] beside [`MOST_TYPES`] that are `named`: the names of queues that match a pattern
+/// come from outside.
+fn queue_label(named: &mut BTreeSet<String>, queue: &str) -> String {
+    if named.len() >= MOST_TYPES && !named.contains(queue) {
+        return OTHER.to_owned();
+    }
+    named.insert(queue.to_owned());
+    queue.to_owned()
 }
 
 /// Counts a set of a group that was aggregated, or was not.

@@ -224,3 +224,12 @@ fn cost_of_each_metric() {
     per_task("without a recorder");
     recorded(|| per_task("with Prometheus's"));
 }
+
+#[test]
+fn queues_beyond_a_thousand_share_a_label() {
+    let mut named = (0..MOST_TYPES).map(|n| format!("tenant-{n}")).collect();
+    assert_eq!(queue_label(&mut named, "tenant-7"), "tenant-7");
+    assert_eq!(queue_label(&mut named, "one-more"), OTHER);
+    assert_eq!(named.len(), MOST_TYPES);
+    assert_eq!(queue_label(&mut BTreeSet::new(), "mails"), "mails");
+}
