@@ -102,7 +102,7 @@ impl Schedule {
         let id = self.enqueue_beside(entry.id(), task, now).await?;
         // Another master of a cluster may store the shape and not answer. The task is enqueued all the same.
         if timeout(SHAPE_TIMEOUT, self.client.keep_shape(&entry.task)).await.is_err() {
-            tracing::debug!("the shape of the arguments of {entry} is kept later");
+            log!(debug, "the shape of the arguments of {entry} is kept later");
         }
         Ok(id)
     }
@@ -137,7 +137,7 @@ fn each_once(mut listed: Vec<SchedulerEntry>) -> Vec<SchedulerEntry> {
 pub(crate) async fn record_enqueue(broker: &dyn Broker, entry: &EntryId, task: &TaskId, now: DateTime<Utc>) {
     let event = SchedulerEnqueueEvent { task_id: task.to_string(), enqueue_time: Some(now.into()) };
     if let Err(error) = broker.record_enqueue(entry.as_str(), &event).await {
-        tracing::debug!("an enqueue is missing in the history of {entry}: {error}");
+        log!(debug, "an enqueue is missing in the history of {entry}: {error}");
     }
 }
 

@@ -158,7 +158,7 @@ impl Campaign {
                 }
                 Next::Resign => {
                     self.leadership = Leadership::Follows;
-                    tracing::info!("a newer program takes the schedule over");
+                    log!(info, "a newer program takes the schedule over");
                     (now, Request::Resign)
                 }
                 Next::Wait(left) => {
@@ -168,19 +168,19 @@ impl Campaign {
             },
             // The last answer counts until its time is over.
             Answer::Lead(_, Err(error)) => {
-                tracing::debug!("the lead is not known: {error}");
+                log!(debug, "the lead is not known: {error}");
                 (now + PAUSE, Request::Lead)
             }
             Answer::Resigned(resigned) => {
                 if let Err(error) = resigned {
-                    tracing::debug!("the lead was not released; it expires by itself: {error}");
+                    log!(debug, "the lead was not released; it expires by itself: {error}");
                 }
                 // The newer program asks as soon as the lead is free.
                 (now + self.ttl / 3, Request::Lead)
             }
             Answer::MayBeFree(Ok(())) => (now + self.spread / 4, Request::Lead),
             Answer::MayBeFree(Err(error)) => {
-                tracing::debug!("cannot wait for the lead: {error}");
+                log!(debug, "cannot wait for the lead: {error}");
                 (now + PAUSE, Request::Lead)
             }
         });

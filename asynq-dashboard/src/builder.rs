@@ -246,7 +246,7 @@ impl Dashboard {
         let password = password.map(|hash| Password::new(&hash).ok_or(DashboardError::PasswordHash)).transpose()?;
         let token = self.token.map(|token| Token::new(token).ok_or(DashboardError::Token)).transpose()?;
         if is_whole && self.header.is_none() && !self.proxies.is_empty() {
-            tracing::warn!("`trust_proxy` (ASYNQ_DASHBOARD_TRUSTED_PROXIES) has no effect without `trusted_header`");
+            log!(warn, "`trust_proxy` (ASYNQ_DASHBOARD_TRUSTED_PROXIES) has no effect without `trusted_header`");
         }
         let header = self.header.filter(|_| is_whole);
         let header = header.map(|name| name.parse::<HeaderName>().map_err(|_| DashboardError::Header { name }));

@@ -44,7 +44,7 @@ impl Probe {
         let is_ready = match timeout(PATIENCE, self.broker.ping()).await {
             Ok(Ok(())) => true,
             Ok(Err(error)) => {
-                tracing::debug!("not ready: {error}");
+                log!(debug, "not ready: {error}");
                 false
             }
             Err(_) => false,

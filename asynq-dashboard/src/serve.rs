@@ -82,22 +82,20 @@ impl Bound {
                 accepted = accepted => match accepted {
                     Ok(accepted) => accepted,
                     Err(error) => {
-                        tracing::warn!("a connection to the dashboard was not accepted: {error}");
+                        log!(warn, "a connection to the dashboard was not accepted: {error}");
                         tokio::time::sleep(PAUSE).await;
                         continue;
                     }
                 },
             };
             let Some(share) = shares.take(peer.ip()) else {
-                tracing::debug!(
-                    "{peer} has all connections to the dashboard that it may have now; one more was closed"
-                );
+                log!(debug, "{peer} has all connections to the dashboard that it may have now; one more was closed");
                 continue;
             };
             let connection = graceful.watch(http(stream, peer, self.router.clone()));
             connections.spawn(async move {
                 if let Err(error) = connection.await {
-                    tracing::debug!("a connection to the dashboard ended: {error}");
+                    log!(debug, "a connection to the dashboard ended: {error}");
                 }
                 drop((permit, share));
             });
@@ -105,7 +103,7 @@ impl Bound {
         drop(self.listener);
         self.app.closing.cancel();
         if tokio::time::timeout(FAREWELL, graceful.shutdown()).await.is_err() {
-            tracing::debug!("requests to the dashboard were cut off");
+            log!(debug, "requests to the dashboard were cut off");
         }
     }
 }

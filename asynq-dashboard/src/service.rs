@@ -104,7 +104,7 @@ impl DashboardService {
 
     async fn listen(&mut self, cx: &ServiceContext) -> Result<(), BoxError> {
         if self.metrics_of_queues && self.metrics.is_none() {
-            tracing::warn!("`metrics_of_queues` has no effect without an address for `metrics`");
+            log!(warn, "`metrics_of_queues` has no effect without an address for `metrics`");
         }
         let configure = std::mem::replace(&mut self.configure, Box::new(Ok));
         let dashboard = configure(Dashboard::new(cx.client()).registry(cx.registry().clone()))?;
@@ -142,7 +142,7 @@ impl DashboardService {
 
 /// Serves until the server stops.
 async fn serve(bound: Bound, label: &'static str, cx: ServiceContext) {
-    tracing::info!("{label} at {}", bound.url());
+    log!(info, "{label} at {}", bound.url());
     bound.serve_until(async move { cx.stopping().await }).await;
 }
 
@@ -215,7 +215,7 @@ fn make(flags: &Flags) -> Option<Box<dyn Service>> {
         ("metrics-queues", "`--metrics`", has_metrics),
     ] {
         if flags.is_set(name) && !has_effect {
-            tracing::warn!("`--{name}` has no effect without {needs}");
+            log!(warn, "`--{name}` has no effect without {needs}");
         }
     }
     // This function has no error: a variable that cannot be read fails the start of the service.

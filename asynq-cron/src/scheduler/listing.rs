@@ -20,7 +20,7 @@ pub(super) async fn show(broker: Arc<dyn Broker>, scheduler: String, rows: Vec<L
     let ttl = Duration::from_secs(ttl.as_secs().max(1) + u64::from(ttl.subsec_nanos() > 0));
     let shown = broker.show_entries(&scheduler, &entries, ttl).await;
     if let Err(error) = &shown {
-        tracing::debug!("the entries are not listed for asynq's tools: {error}");
+        log!(debug, "the entries are not listed for asynq's tools: {error}");
     }
     shown.is_ok()
 }
@@ -29,7 +29,7 @@ pub(super) async fn show(broker: Arc<dyn Broker>, scheduler: String, rows: Vec<L
 pub(super) async fn withdraw(broker: &dyn Broker, scheduler: &str) -> bool {
     let withdrawn = broker.withdraw_entries(scheduler).await;
     if let Err(error) = &withdrawn {
-        tracing::debug!("the entries are still listed, they disappear by themselves: {error}");
+        log!(debug, "the entries are still listed, they disappear by themselves: {error}");
     }
     withdrawn.is_ok()
 }

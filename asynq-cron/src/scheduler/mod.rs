@@ -59,11 +59,11 @@ pub(crate) async fn run(settings: Settings, fixed: Vec<Arc<Periodic>>, provider:
     let cleanup = async {
         listing::withdraw(&*broker, &name).await;
         if election && let Err(error) = broker.resign(&candidate).await {
-            tracing::debug!("the lead was not released; it expires by itself: {error}");
+            log!(debug, "the lead was not released; it expires by itself: {error}");
         }
     };
     if timeout(CLEANUP_TIMEOUT, cleanup).await.is_err() {
-        tracing::debug!("the broker did not confirm that this scheduler stops");
+        log!(debug, "the broker did not confirm that this scheduler stops");
     }
 }
 

@@ -298,9 +298,9 @@ impl Work {
         self.unlisted.clear();
         self.to_forget.clear();
         if leads {
-            tracing::info!(program = %self.settings.program, entries = self.entries.len(), "this scheduler leads");
+            log!(info, program = %self.settings.program, entries = self.entries.len(), "this scheduler leads");
         } else {
-            tracing::info!(program = %self.settings.program, "this scheduler follows");
+            log!(info, program = %self.settings.program, "this scheduler follows");
         }
         self.led_since = Instant::now();
         self.is_unconfirmed = leads && self.provider.is_some();
@@ -326,7 +326,7 @@ impl Work {
                 self.campaign.answered(answer, Instant::now());
             }
             Event::Listed(Ok(listed)) => self.listed(listed),
-            Event::Listed(Err(error)) => tracing::debug!("cannot see what others schedule: {error}"),
+            Event::Listed(Err(error)) => log!(debug, "cannot see what others schedule: {error}"),
             Event::ListingDone(renew, has_worked, gone) => self.shown(renew, has_worked, gone),
             Event::Forgetting(gone, left) => self.forget_next(gone, left),
             Event::Done => {}
@@ -346,7 +346,7 @@ impl Work {
         self.clock = clock;
         if (self.clock.skew() - skew).num_seconds().abs() > 5 {
             let off = -self.clock.skew().num_seconds();
-            tracing::warn!("this machine's clock is {off} s off the broker's; the broker's is used");
+            log!(warn, "this machine's clock is {off} s off the broker's; the broker's is used");
         }
         if went_back {
             self.plan_anew();
@@ -358,7 +358,7 @@ impl Work {
         let warning = (topic, text);
         let of_topic = self.logged.iter().filter(|(logged, _)| *logged == topic).count();
         if of_topic < MOST_WARNINGS && !self.logged.contains(&warning) {
-            tracing::warn!("{}", warning.1);
+            log!(warn, "{}", warning.1);
             self.logged.insert(warning);
         }
     }

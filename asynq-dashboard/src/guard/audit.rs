@@ -43,6 +43,6 @@ impl Drop for AuditLine {
         let who = self.who.as_ref().map_or("nobody".into(), Caller::name);
         let status = self.status.map_or("unanswered".into(), |status| status.as_u16().to_string());
         let (method, path, peer) = (&self.method, &self.path, &self.peer);
-        tracing::info!(who = ?who, peer, %method, path, %status, "the dashboard was asked for a change");
+        log!(info, who = ?who, peer, %method, path, %status, "the dashboard was asked for a change");
     }
 }

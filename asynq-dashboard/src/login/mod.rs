@@ -205,7 +205,7 @@ impl Trusted {
 /// Returns the answer to a wrong login, and logs it.
 fn wrong(peer: Option<IpAddr>, why: &'static str) -> Failure {
     let peer = peer.map_or_else(|| "unknown".to_owned(), |peer| peer.to_string());
-    tracing::warn!(peer, why, "a wrong login to the dashboard");
+    log!(warn, peer, why, "a wrong login to the dashboard");
     Failure::new(Kind::WrongLogin, why)
 }
 

@@ -162,7 +162,7 @@ where
         match answer {
             Some(Ok(answer)) => readings.read.push((name, answer)),
             Some(Err(error)) => {
-                tracing::debug!(queue = %name, "a queue cannot be read for the metrics: {error}");
+                log!(debug, queue = %name, "a queue cannot be read for the metrics: {error}");
                 readings.failed.push(name);
             }
             None => readings.late += 1,

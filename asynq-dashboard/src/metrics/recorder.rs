@@ -32,7 +32,7 @@ pub(crate) fn install() -> Option<&'static PrometheusHandle> {
             }
         });
         if let Err(error) = spawned {
-            tracing::warn!("no thread for metrics upkeep: samples stay in memory until a scrape ({error})");
+            log!(warn, "no thread for metrics upkeep: samples stay in memory until a scrape ({error})");
         }
         Some(handle)
     });

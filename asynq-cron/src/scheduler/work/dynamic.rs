@@ -132,7 +132,7 @@ impl Work {
                 self.plan.remove(id);
                 self.to_plan.retain(|(_, entry)| entry.id() != id);
                 if !now.contains_key(id) && !refused.contains(id) {
-                    tracing::info!(program = %self.settings.program, "schedule: - {}", old.job());
+                    log!(info, program = %self.settings.program, "schedule: - {}", old.job());
                     self.to_forget.push(Arc::clone(old));
                 }
             }

@@ -124,10 +124,10 @@ impl Work {
         let program = &self.settings.program;
         match change {
             PlanChange::None => {}
-            PlanChange::New => tracing::info!(%program, "schedule: + {entry}"),
+            PlanChange::New => log!(info, %program, "schedule: + {entry}"),
             PlanChange::Replaced { spec, zone } => {
                 let zone = if spec.contains("TZ=") || zone == "UTC" { String::new() } else { format!("TZ={zone} ") };
-                tracing::info!(%program, "schedule: ~ {} {zone}{spec} → {}", entry.job(), entry.spec());
+                log!(info, %program, "schedule: ~ {} {zone}{spec} → {}", entry.job(), entry.spec());
             }
         }
     }
@@ -175,9 +175,7 @@ impl Work {
                 |row: &SchedulerEntry| row.spec == entry.spec().as_str() && Schedule::queue_of(row) == *entry.queue();
             newer.missing = if rows_of(id).iter().all(is_ours) { newer.missing + 1 } else { 0 };
             if newer.is_over() {
-                tracing::info!(
-                    "the newer program that planned {entry} in another way is gone: this one's schedule counts"
-                );
+                log!(info, "the newer program that planned {entry} in another way is gone: this one's schedule counts");
                 self.timers.show = now;
                 self.to_plan.push((now, Arc::clone(entry)));
             }

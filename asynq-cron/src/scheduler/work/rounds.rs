@@ -145,7 +145,7 @@ impl Work {
         let broker = Arc::clone(&self.broker);
         self.calls.spawn(async move {
             if let Err(error) = broker.forget_entry(entry.queue(), entry.id()).await {
-                tracing::debug!("{entry} is forgotten later: {error}");
+                log!(debug, "{entry} is forgotten later: {error}");
                 left.push(entry);
             }
             Event::Forgetting(gone, left)
@@ -218,7 +218,7 @@ impl Work {
             // of which an entry that begins anew would tell nothing.
             Ok(None) if self.planned.contains(entry.id()) => self.plan_anew(),
             Ok(None) => {}
-            Err(error) => tracing::debug!("the broker's time is not known: {error}"),
+            Err(error) => log!(debug, "the broker's time is not known: {error}"),
         }
     }
 
@@ -226,7 +226,7 @@ impl Work {
     /// policies decide about the lost ticks.
     pub(super) fn on_lost_writes(&mut self) {
         if self.planning == 0 && self.to_plan.is_empty() {
-            tracing::warn!("the broker has lost ticks that it had stored; `missed` says what becomes of them");
+            log!(warn, "the broker has lost ticks that it had stored; `missed` says what becomes of them");
         }
         self.plan_anew();
     }
@@ -244,7 +244,7 @@ async fn unlisted(broker: &dyn Broker, mut gone: Vec<Arc<Periodic>>) -> (Vec<Arc
     let listed = match broker.scheduler_entries().await {
         Ok(listed) => listed,
         Err(error) => {
-            tracing::debug!("entries that are gone are forgotten later: {error}");
+            log!(debug, "entries that are gone are forgotten later: {error}");
             return (Vec::new(), gone);
         }
     };
@@ -252,7 +252,7 @@ async fn unlisted(broker: &dyn Broker, mut gone: Vec<Arc<Periodic>>) -> (Vec<Arc
         let is_same = |row: &SchedulerEntry| row.id == entry.id().as_str() && Schedule::queue_of(row) == *entry.queue();
         let is_listed = listed.iter().any(is_same);
         if is_listed {
-            tracing::info!("{entry} is not forgotten, because another scheduler lists it");
+            log!(info, "{entry} is not forgotten, because another scheduler lists it");
         }
         !is_listed
     });

@@ -71,6 +71,16 @@ async fn a_scheduler_that_gets_the_lead_lists_its_entries_in_the_same_round() {
 }
 
 #[tokio::test]
+async fn a_line_that_panics_does_not_end_the_schedule() {
+    let (mut work, _, running) = work("@yearly").await;
+    let log = Log::calling(|| panic!("the line cannot be written"));
+    work.begin_round();
+    assert!(work.leads && work.showing);
+    assert_eq!(log.with("this scheduler leads").len(), 1);
+    running.shutdown().await.expect("it leaves");
+}
+
+#[tokio::test]
 async fn a_topic_with_very_many_warnings_leaves_those_of_others_room() {
     let (mut work, _, running) = work("@yearly").await;
     let log = Log::keep();

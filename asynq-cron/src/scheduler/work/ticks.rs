@@ -117,29 +117,29 @@ impl Work {
                 Sent::Settled
             }
             Ok(Ticked::Enqueued(_) | Ticked::Duplicate) => {
-                tracing::debug!(%at, missed = fire.missed, "{entry} enqueued");
+                log!(debug, %at, missed = fire.missed, "{entry} enqueued");
                 count(TickOutcome::Enqueued);
                 self.record(entry, entry.id().task_id(at), now);
                 Sent::Enqueued
             }
             Ok(Ticked::Early(by)) => {
-                tracing::debug!(%at, skew = %self.clock.skew(), "{entry} is early by {by:?}");
+                log!(debug, %at, skew = %self.clock.skew(), "{entry} is early by {by:?}");
                 self.timers.measure = Instant::now();
                 Sent::Early(by)
             }
             Ok(Ticked::Paused) => {
-                tracing::debug!(%at, "{entry} is paused");
+                log!(debug, %at, "{entry} is paused");
                 count(TickOutcome::Paused);
                 Sent::Settled
             }
             Ok(Ticked::Skipped(previous)) => {
                 count(TickOutcome::Skipped);
-                tracing::info!(%at, %previous, "{entry} left out: the previous task is still there");
+                log!(info, %at, %previous, "{entry} left out: the previous task is still there");
                 Sent::Settled
             }
             Ok(Ticked::Refused(refused)) => {
                 count(TickOutcome::Refused);
-                tracing::warn!(%at, "{entry} left out: {refused}");
+                log!(warn, %at, "{entry} left out: {refused}");
                 Sent::Settled
             }
             Ok(Ticked::Stale) => {
