@@ -30,7 +30,7 @@ pub enum PeriodicError {
         "`{job}` is scheduled twice under the same key, or without one and with the same arguments ({places}); give each a `key`"
     )]
     Twice {
-        /// The job.
+        /// The job, and in brackets the key of the entry.
         job: String,
         /// The places where the two are written.
         places: String,

@@ -34,6 +34,8 @@ const DAY: Duration = Duration::from_secs(24 * 3600);
 pub struct Periodic {
     id: EntryId,
     job: String,
+    /// The key, or the id where the arguments identify the entry; empty for the only entry of its job.
+    label: String,
     queue: QueueName,
     spec: CronSpec,
     pub(crate) task: PreparedTask,
@@ -55,8 +57,10 @@ impl Periodic {
         let task = task.into_task();
         let bound = task.clone().bind(Utc::now(), Client::MAX_PAYLOAD_LIMIT)?;
         check_replaces(&bound)?;
+        let id = EntryId::of_arguments(&bound.message.r#type, task.arguments());
         Ok(Self {
-            id: EntryId::of_arguments(&bound.message.r#type, task.arguments()),
+            label: if task.arguments().is_empty() { String::new() } else { id.to_string() },
+            id,
             job: bound.message.r#type,
             queue: bound.queue,
             spec: spec.aligned(),
@@ -73,7 +77,7 @@ impl Periodic {
     /// arguments, their codec or their shape change; without a key its job and its encoded arguments identify it.
     #[must_use]
     pub fn key(self, key: &str) -> Self {
-        Self { id: EntryId::of(&self.job, key), ..self }
+        Self { id: EntryId::of(&self.job, key), label: key.to_owned(), ..self }
     }
 
     /// Sets the policy for missed ticks; default [`Missed::Once`].
@@ -150,6 +154,15 @@ impl Periodic {
     /// Returns the name of the entry's job.
     pub fn job(&self) -> &str {
         &self.job
+    }
+
+    /// Returns the entry as messages name it: its job and, if the job may have several entries, its key or its id. A key may be any text
+    /// of a table, and stays on one line.
+    pub(crate) fn name(&self) -> String {
+        match self.label.as_str() {
+            "" => self.job.clone(),
+            label => format!("{}[{}]", self.job, label.replace(char::is_control, " ")),
+        }
     }
 
     /// Returns the queue of the entry's tasks.
@@ -247,7 +260,7 @@ impl Periodic {
 
 impl fmt::Display for Periodic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.job, self.spec)
+        write!(f, "{} {}", self.name(), self.spec)
     }
 }
 
@@ -303,6 +316,16 @@ mod tests {
         assert_ne!(nightly.id(), other("y").id());
         assert_eq!(entry("0 3 * * *").key("7").id(), other("y").key("7").id());
         assert_ne!(nightly.id(), entry("0 3 * * *").key("again").id());
+    }
+
+    #[test]
+    fn messages_tell_the_entries_of_a_job_apart() {
+        let of = |payload: &'static str| daily(RawTask::new("bill", payload));
+        assert_eq!(of("").to_string(), "bill @daily");
+        assert_eq!(of("").key("").to_string(), "bill @daily");
+        assert_eq!(of("x").key("7").to_string(), "bill[7] @daily");
+        assert_eq!(of("").key("two\nlines").to_string(), "bill[two lines] @daily");
+        assert_eq!(of("x").to_string(), format!("bill[{}] @daily", of("x").id()));
     }
 
     #[test]

@@ -94,7 +94,7 @@ fn check(entry: &Periodic, registry: &Registry) -> Result<(), PeriodicError> {
 
 fn twice(entry: &Periodic, other: &Periodic) -> PeriodicError {
     PeriodicError::Twice {
-        job: entry.job().to_owned(),
+        job: entry.name(),
         places: format!("{}, {}", other.source_location(), entry.source_location()),
     }
 }

@@ -12,7 +12,7 @@ use tokio::task::JoinError;
 
 use super::{WarningTopic, Work, rounds::is_due};
 use crate::{
-    Periodic,
+    Periodic, PeriodicError,
     scheduler::{check, twice},
 };
 
@@ -100,13 +100,13 @@ impl Work {
         let mut refused = HashSet::new();
         for entry in entries {
             if let Err(error) = check(&entry, &self.registry) {
-                wrong.push(error.to_string());
+                wrong.push(left_out(&entry, &error));
                 refused.insert(entry.id().clone());
                 continue;
             }
             let fixed = self.entries.get(entry.id()).filter(|known| !before.contains_key(known.id()));
             if let Some(other) = fixed.or_else(|| now.get(entry.id())) {
-                wrong.push(twice(&entry, other).to_string());
+                wrong.push(left_out(&entry, &twice(&entry, other)));
                 continue;
             }
             // An entry that did not change keeps its place.
@@ -132,7 +132,7 @@ impl Work {
                 self.plan.remove(id);
                 self.to_plan.retain(|(_, entry)| entry.id() != id);
                 if !now.contains_key(id) && !refused.contains(id) {
-                    log!(info, program = %self.settings.program, "schedule: - {}", old.job());
+                    log!(info, program = %self.settings.program, "schedule: - {}", old.name());
                     self.to_forget.push(Arc::clone(old));
                 }
             }
@@ -147,4 +147,9 @@ impl Work {
         self.timers.show = Instant::now();
         self.reconcile();
     }
+}
+
+/// Names the entry, because many entries of a provider have the same job and the same mistake.
+fn left_out(entry: &Periodic, error: &PeriodicError) -> String {
+    format!("periodic entry {} is left out: {error}", entry.name())
 }

@@ -127,7 +127,7 @@ impl Work {
             PlanChange::New => log!(info, %program, "schedule: + {entry}"),
             PlanChange::Replaced { spec, zone } => {
                 let zone = if spec.contains("TZ=") || zone == "UTC" { String::new() } else { format!("TZ={zone} ") };
-                log!(info, %program, "schedule: ~ {} {zone}{spec} → {}", entry.job(), entry.spec());
+                log!(info, %program, "schedule: ~ {} {zone}{spec} → {}", entry.name(), entry.spec());
             }
         }
     }

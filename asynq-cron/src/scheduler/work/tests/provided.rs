@@ -1,4 +1,6 @@
-//! The list of a scheduler while its provider gives other entries.
+//! The list and the log of a scheduler while its provider gives other entries.
+
+use asynq_test_support::Log;
 
 use super::*;
 
@@ -141,5 +143,22 @@ async fn an_entry_that_a_leader_could_not_forget_is_forgotten_after_the_next_lis
     assert!(work.to_forget.is_empty());
     let state = work.broker.entry(entry.queue(), entry.id()).await.expect("the broker answers");
     assert!(state.is_none(), "it is forgotten");
+    running.shutdown().await.expect("it leaves");
+}
+
+#[tokio::test]
+async fn the_log_names_each_entry_that_is_left_out() {
+    let log = Log::keep();
+    let (mut work, entry, running) = work("@yearly").await;
+    let wrong = ["1", "2"].map(|key| Periodic::clone(&entry).key(key).jitter("5 parsecs"));
+    work.provided(Ok(Vec::from(wrong)));
+    let lines = log.with("invalid duration");
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    for name in ["report[1]", "report[2]"] {
+        assert!(
+            lines.iter().any(|line| line.starts_with(&format!("periodic entry {name} is left out: "))),
+            "{lines:?}"
+        );
+    }
     running.shutdown().await.expect("it leaves");
 }
