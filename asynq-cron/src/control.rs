@@ -95,8 +95,9 @@ impl Schedule {
     ///
     /// # Errors
     ///
-    /// The task was refused, or the broker failed.
+    /// The entry is [invalid](Periodic::invalid), the task was refused, or the broker failed.
     pub async fn run_now(&self, entry: &Periodic) -> Result<TaskId, PeriodicError> {
+        entry.check_row()?;
         let now = self.client.broker().now();
         let task = entry.bind(Tick::new(now), now)?;
         let id = self.enqueue_beside(entry.id(), task, now).await?;

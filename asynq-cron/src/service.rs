@@ -39,11 +39,18 @@ const LONGEST: Duration = Duration::from_secs(365 * 86_400);
 /// #[job]
 /// async fn report(customer: u64) -> JobResult { Ok(()) }
 ///
+/// /// The entry of a row. One that cannot be read is left out with a warning, and the others go on.
+/// fn entry(id: u64, spec: &str) -> Periodic {
+///     let key = id.to_string();
+///     let entry = || -> Result<Periodic, BoxError> { Ok(Periodic::new(spec.parse()?, report::job(id))?.key(&key)) };
+///     entry().unwrap_or_else(|error| Periodic::invalid("report", &key, error))
+/// }
+///
 /// # async fn serve() -> Result<(), BoxError> {
 /// let scheduler = asynq_cron::service().provider("1m", || async {
 ///     // From a table of yours.
 ///     let customers = [(7, "0 9 * * *"), (8, "@hourly")];
-///     customers.into_iter().map(|(id, spec)| Ok(Periodic::new(spec.parse()?, report::job(id))?)).collect()
+///     Ok(customers.into_iter().map(|(id, spec)| entry(id, spec)).collect())
 /// });
 /// Server::builder("redis://127.0.0.1:6379").service(scheduler).build().await?.run().await?;
 /// # Ok(())
@@ -95,7 +102,8 @@ impl SchedulerService {
     /// Calls `entries` for further entries at the start and then once per `every`; asynq uses 3 minutes. Less than 1 s counts as
     /// that, and more than a year as a year. New entries are added, changed ones replaced, and missing ones removed, and forgotten
     /// unless another program lists them: one that goes while no scheduler leads is remembered for a month, and goes on with its last
-    /// tick if it comes back. An error changes nothing.
+    /// tick if it comes back. An error changes nothing: with one for a row that cannot be read, no entry is added, changed or removed any
+    /// more. Return [`Periodic::invalid`] for such a row.
     ///
     /// Entries with arguments should have a [`key`](Periodic::key). One with a `HashMap` in its arguments needs it: the map writes
     /// its keys in another order each time, so that each call would replace the entry by another one.

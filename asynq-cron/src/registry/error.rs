@@ -53,6 +53,14 @@ pub enum PeriodicError {
         /// The option as it is listed.
         option: String,
     },
+    /// The program could not read the row of the entry ([`Periodic::invalid`](crate::Periodic::invalid)).
+    #[error("the row of `{entry}` is not valid: {reason}")]
+    Invalid {
+        /// The job, and in brackets the key of the entry.
+        entry: String,
+        /// The reason.
+        reason: String,
+    },
     /// No job of the program has this name.
     #[error("no job `{job}` in this program; register it, or say `foreign()` if another program runs it")]
     UnknownJob {

@@ -4,9 +4,9 @@ use std::{fmt, time::Duration};
 
 use asynq_grammar::duration;
 use asynq_runtime::{
-    Client, EnqueueError, PreparedTask,
+    BoxError, Client, EnqueueError, JobOptions, PreparedTask, RawTask,
     broker::{EntryId, EntryPlan, NewTask, Overlap, Tick as BrokerTick, When},
-    job::{IntoSpan, IntoTask},
+    job::{IntoSpan, IntoTask, with_causes},
     task::{Header, QueueName},
 };
 use chrono::{DateTime, SubsecRound as _, TimeDelta, Utc};
@@ -44,6 +44,8 @@ pub struct Periodic {
     jitter: Result<Duration, String>,
     foreign: bool,
     place: String,
+    /// The reason why the row of the entry cannot be read.
+    invalid: Option<String>,
 }
 
 impl Periodic {
@@ -70,7 +72,30 @@ impl Periodic {
             jitter: Ok(Duration::ZERO),
             foreign: false,
             place: String::new(),
+            invalid: None,
         })
+    }
+
+    /// Makes the entry of a row that cannot be read, for the answer of a [`provider`](crate::SchedulerService::provider): the entry of
+    /// this job and key does not fire and keeps its state and its pause, the log names it with `error`, and the other entries go on. An
+    /// answer without the row would have the entry forgotten, and an error in place of the answer would keep every change out. The
+    /// entry has no times, and nothing else takes it: a server that is given it does not start.
+    pub fn invalid(job: &str, key: &str, error: impl Into<BoxError>) -> Self {
+        let error: BoxError = error.into();
+        Self {
+            id: EntryId::of(job, key),
+            job: job.to_owned(),
+            label: key.to_owned(),
+            queue: QueueName::from_wire(JobOptions::DEFAULT_QUEUE),
+            spec: CronSpec::never(),
+            task: RawTask::new(job, "").into_task(),
+            missed: Missed::default(),
+            overlap: Overlap::default(),
+            jitter: Ok(Duration::ZERO),
+            foreign: false,
+            place: String::new(),
+            invalid: Some(with_causes(&*error)),
+        }
     }
 
     /// Names the entry among those of its job, for example by the id of a row. An entry with a key stays the same one when its
@@ -104,6 +129,14 @@ impl Periodic {
     #[must_use]
     pub fn foreign(self) -> Self {
         Self { foreign: true, ..self }
+    }
+
+    /// Checks that the program could read the row of the entry.
+    pub(crate) fn check_row(&self) -> Result<(), PeriodicError> {
+        match &self.invalid {
+            Some(reason) => Err(PeriodicError::Invalid { entry: self.name(), reason: reason.clone() }),
+            None => Ok(()),
+        }
     }
 
     /// Checks that no tick is deferred until its task is not started any more. An end that is a moment is the same for all
@@ -290,8 +323,6 @@ fn jitter(entry: &str, at: DateTime<Utc>, most: Duration) -> Duration {
 
 #[cfg(test)]
 mod tests {
-    use asynq_runtime::RawTask;
-
     use super::*;
 
     fn entry(spec: &str) -> Periodic {

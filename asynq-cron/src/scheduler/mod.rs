@@ -82,9 +82,10 @@ pub(crate) fn checked(entries: Vec<Periodic>, registry: &Registry) -> Result<Vec
     Ok(checked)
 }
 
-/// Checks that this program, or another one by [`foreign`](Periodic::foreign), runs the job of an entry, and that its jitter
-/// leaves the job time to run.
+/// Checks that the row of an entry was read, that this program, or another one by [`foreign`](Periodic::foreign), runs its job, and
+/// that its jitter leaves the job time to run.
 fn check(entry: &Periodic, registry: &Registry) -> Result<(), PeriodicError> {
+    entry.check_row()?;
     entry.check_jitter()?;
     if entry.is_foreign() || registry.get(entry.job()).is_some() {
         return Ok(());

@@ -3,7 +3,7 @@
 mod next;
 mod robfig;
 
-use std::{fmt, str::FromStr};
+use std::{fmt, str::FromStr, time::Duration};
 
 use asynq_grammar::cron::{self, CronError, Mode, Schedule};
 use asynq_runtime::job::with_causes;
@@ -142,6 +142,11 @@ impl CronSpec {
             Some(zone) => (find_zone(&zone.name)?, text.to_owned()),
         };
         Ok(Self { text, zone, schedule: spec.schedule, mode })
+    }
+
+    /// Returns the schedule of an entry that cannot be read: an empty text, and no times.
+    pub(crate) fn never() -> Self {
+        Self { text: String::new(), zone: Tz::UTC, schedule: Schedule::Every(Duration::MAX), mode: Mode::Default }
     }
 
     /// Returns the first time after `after`; `None` if there is none within 400 years, or within 5 years for a schedule of

@@ -42,3 +42,11 @@ async fn the_limit_of_the_client_is_not_that_of_a_listed_entry() {
     let task = client.inspector().task("default", &id).await.expect("it is stored");
     assert_eq!((task.r#type.as_str(), &task.payload[..]), ("report", b"of a Go program".as_slice()));
 }
+
+#[tokio::test]
+async fn an_entry_that_cannot_be_read_is_not_run() {
+    let client = Client::connect("sqlite::memory:").await.expect("a broker");
+    let entry = Periodic::invalid("resize", "7", "the width is missing");
+    let refused = Schedule::new(&client).run_now(&entry).await.expect_err("the row is not valid");
+    assert_eq!(refused.to_string(), "the row of `resize[7]` is not valid: the width is missing");
+}

@@ -162,3 +162,20 @@ async fn the_log_names_each_entry_that_is_left_out() {
     }
     running.shutdown().await.expect("it leaves");
 }
+
+#[tokio::test]
+async fn a_row_that_cannot_be_read_is_left_out_and_its_entry_is_not_forgotten() {
+    let log = Log::keep();
+    let (mut work, entry, running) = work("@yearly").await;
+    let keyed = |key: &str| Periodic::clone(&entry).key(key);
+    work.provided(Ok(vec![keyed("good"), keyed("bad")]));
+    work.begin_round();
+    let unreadable = Periodic::invalid("report", "bad", CronSpec::parse("0 25 * * *").expect_err("no such hour"));
+    assert_eq!((unreadable.id(), unreadable.spec().next_after(Utc::now())), (keyed("bad").id(), None));
+    work.provided(Ok(vec![keyed("good"), unreadable]));
+    assert!(work.to_forget.is_empty());
+    assert!(work.planned.contains(keyed("good").id()) && !work.planned.contains(keyed("bad").id()));
+    let line = "periodic entry report[bad] is left out: the row of `report[bad]` is not valid: `0 25 * * *`: ";
+    assert_eq!(log.with(line).len(), 1);
+    running.shutdown().await.expect("it leaves");
+}
