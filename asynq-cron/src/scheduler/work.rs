@@ -49,6 +49,8 @@ const SET_BACK: TimeDelta = TimeDelta::seconds(5);
 /// An entry that is missing in this many lists in a row has no scheduler. One list does not tell: a leader that stops withdraws
 /// its entries before another replica of its version lists them.
 const SEEN_MISSING: u32 = 2;
+/// The pause before a warning is written again while its condition lasts.
+const WARN_AGAIN: Duration = Duration::from_secs(3_600);
 /// The clocks of so many queues are remembered at most.
 const CLOCKS: usize = 10_000;
 /// So many different warnings of one topic are logged at most until it succeeds.
@@ -353,7 +355,7 @@ impl Work {
         }
     }
 
-    /// Logs a warning once, until the same subject has succeeded.
+    /// Logs a warning once an hour, and again when the same subject has succeeded meanwhile.
     fn warn_once(&mut self, topic: WarningTopic, text: String) {
         let warning = (topic, text);
         let of_topic = self.logged.iter().filter(|(logged, _)| *logged == topic).count();

@@ -15,7 +15,7 @@ use chrono::{DateTime, Utc};
 
 use super::{
     super::{clock::Reading, listing},
-    Event, RETRY_UNAVAILABLE, RoundTrip, Work,
+    Event, RETRY_UNAVAILABLE, RoundTrip, WARN_AGAIN, Work,
 };
 use crate::{Periodic, Schedule};
 
@@ -26,12 +26,14 @@ pub(super) struct Timers {
     pub(super) provide: Instant,
     /// When to look at the entries that living schedulers list.
     pub(super) list: Instant,
+    /// When warnings that were written may be written again.
+    pub(super) warn: Instant,
 }
 
 impl Timers {
     pub(super) fn new(ttl: Duration) -> Self {
         let now = Instant::now();
-        Self { show: now, measure: now, provide: now, list: now + ttl }
+        Self { show: now, measure: now, provide: now, list: now + ttl, warn: now + WARN_AGAIN }
     }
 
     /// Sets the timers when the scheduler begins or ends to lead.
@@ -58,6 +60,9 @@ impl Work {
     /// Does the periodic work that is due.
     pub(super) fn run_due_timers(&mut self, now: Instant) {
         let ttl = self.settings.ttl;
+        if is_due(&mut self.timers.warn, now, WARN_AGAIN) {
+            self.logged.clear();
+        }
         self.provide(now);
         if !self.shows_plans && self.all_is_planned(now) {
             self.shows_plans = true;

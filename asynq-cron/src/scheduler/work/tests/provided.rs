@@ -179,3 +179,17 @@ async fn a_row_that_cannot_be_read_is_left_out_and_its_entry_is_not_forgotten() 
     assert_eq!(log.with(line).len(), 1);
     running.shutdown().await.expect("it leaves");
 }
+
+#[tokio::test]
+async fn a_provider_that_goes_on_failing_is_in_the_log_again_after_an_hour() {
+    let log = Log::keep();
+    let (mut work, _, running) = work("@yearly").await;
+    let failures_logged = |work: &mut Work| {
+        work.provided(Err("access denied".into()));
+        log.with("the known ones stay: access denied").len()
+    };
+    assert_eq!([failures_logged(&mut work), failures_logged(&mut work)], [1, 1]);
+    work.run_due_timers(Instant::now() + WARN_AGAIN);
+    assert_eq!([failures_logged(&mut work), failures_logged(&mut work)], [2, 2]);
+    running.shutdown().await.expect("it leaves");
+}
