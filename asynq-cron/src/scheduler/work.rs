@@ -51,6 +51,8 @@ const SET_BACK: TimeDelta = TimeDelta::seconds(5);
 const SEEN_MISSING: u32 = 2;
 /// The pause before a warning is written again while its condition lasts.
 const WARN_AGAIN: Duration = Duration::from_secs(3_600);
+/// Most warnings about one topic in that time.
+const MOST_WARNINGS: usize = 1_000;
 /// The clocks of so many queues are remembered at most.
 const CLOCKS: usize = 10_000;
 /// So many different warnings of one topic are logged at most until it succeeds.
@@ -355,7 +357,8 @@ impl Work {
         }
     }
 
-    /// Logs a warning once an hour, and again when the same subject has succeeded meanwhile.
+    /// Logs a warning once an hour, and again when the same subject has succeeded meanwhile. Each topic has its own limit, so that the many
+    /// warnings of a deploy hide no others.
     fn warn_once(&mut self, topic: WarningTopic, text: String) {
         let warning = (topic, text);
         let of_topic = self.logged.iter().filter(|(logged, _)| *logged == topic).count();

@@ -193,3 +193,16 @@ async fn a_provider_that_goes_on_failing_is_in_the_log_again_after_an_hour() {
     assert_eq!([failures_logged(&mut work), failures_logged(&mut work)], [2, 2]);
     running.shutdown().await.expect("it leaves");
 }
+
+#[tokio::test]
+async fn many_warnings_about_one_topic_do_not_hide_those_about_another() {
+    let log = Log::keep();
+    let (mut work, _, running) = work("@yearly").await;
+    for entry in 0..=MOST_WARNINGS {
+        work.warn_once(WarningTopic::NewerVersion, format!("entry {entry} has a newer version"));
+    }
+    work.warn_once(WarningTopic::Provider, "access denied".to_owned());
+    assert_eq!(log.with("has a newer version").len(), MOST_WARNINGS);
+    assert_eq!(log.with("access denied").len(), 1);
+    running.shutdown().await.expect("it leaves");
+}
