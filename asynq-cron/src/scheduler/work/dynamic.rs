@@ -114,9 +114,9 @@ impl Work {
             let entry = known.unwrap_or_else(|| Arc::new(entry));
             now.insert(entry.id().clone(), entry);
         }
-        if wrong.is_empty() {
-            self.on_success(WarningTopic::Provider);
-        }
+        // The provider has succeeded; mistakes that its answer still has are not written again.
+        let still_wrong: HashSet<_> = wrong.iter().collect();
+        self.logged.retain(|(topic, text)| *topic != WarningTopic::Provider || still_wrong.contains(text));
         for text in wrong {
             self.warn_once(WarningTopic::Provider, text);
         }

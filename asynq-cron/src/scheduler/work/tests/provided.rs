@@ -206,3 +206,16 @@ async fn many_warnings_about_one_topic_do_not_hide_those_about_another() {
     assert_eq!(log.with("access denied").len(), 1);
     running.shutdown().await.expect("it leaves");
 }
+
+#[tokio::test]
+async fn a_provider_that_fails_again_is_in_the_log_again_though_a_row_stays_invalid() {
+    let log = Log::keep();
+    let (mut work, entry, running) = work("@yearly").await;
+    for failures in [1, 2] {
+        work.provided(Err("access denied".into()));
+        provide_invalid(&mut work, &entry);
+        assert_eq!(log.with("the known ones stay: access denied").len(), failures);
+        assert_eq!(log.with("invalid duration").len(), 1);
+    }
+    running.shutdown().await.expect("it leaves");
+}
