@@ -38,7 +38,7 @@ use crate::{
 
 /// The label of the scheduler in `asynq_broker_errors_total`.
 const COMPONENT: &str = "scheduler";
-/// Most ticks under way at once, and most entries being planned at once; others wait.
+/// Most ticks under way at once, and most entries being planned or forgotten at once; others wait.
 const MOST_AT_ONCE: usize = 64;
 /// The pause before another request to a broker that did not answer.
 const RETRY_UNAVAILABLE: Duration = Duration::from_millis(500);
@@ -73,8 +73,7 @@ enum Event {
     /// The entries of this scheduler were listed or withdrawn, with the time when the list was due again as it began, whether it
     /// worked, and the entries to forget that are not on the list any more.
     ListingDone(Instant, bool, Vec<Arc<Periodic>>),
-    /// The broker answered while entries are forgotten one after the other, with those that are still to be forgotten and those for
-    /// which it failed.
+    /// The broker answered while entries are forgotten, with those that are still to be forgotten and those for which it failed.
     Forgetting(Vec<Arc<Periodic>>, Vec<Arc<Periodic>>),
     /// A background call has ended; its result is not used.
     Done,

@@ -2,20 +2,18 @@
 //! schedulers.
 
 use std::{
+    collections::HashSet,
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use asynq_runtime::{
-    broker::{Broker, BrokerError, EntryId, EntryState},
-    task::SchedulerEntry,
-};
-
+use asynq_runtime::broker::{Broker, BrokerError, EntryId, EntryState};
 use chrono::{DateTime, Utc};
+use tokio::task::JoinSet;
 
 use super::{
     super::{clock::Reading, listing},
-    Event, RETRY_UNAVAILABLE, RoundTrip, WARN_AGAIN, Work,
+    Event, MOST_AT_ONCE, RETRY_UNAVAILABLE, RoundTrip, WARN_AGAIN, Work,
 };
 use crate::{Periodic, Schedule};
 
@@ -139,20 +137,27 @@ impl Work {
         }
     }
 
-    /// Forgets the next of the entries that are `gone`, unless the provider has returned it meanwhile: the broker may have taken long
-    /// over the others. `left` are those for which the broker failed.
+    /// Forgets the next of the entries that are `gone`, unless the provider has returned them meanwhile: the broker may have taken long
+    /// over the others. Many are forgotten at once, because no entry is planned or listed until all are. `left` are those for which the
+    /// broker failed.
     pub(super) fn forget_next(&mut self, mut gone: Vec<Arc<Periodic>>, mut left: Vec<Arc<Periodic>>) {
         gone.retain(|entry| !self.is_provided(entry));
-        let Some(entry) = gone.pop() else {
+        if gone.is_empty() {
             self.forgotten(left);
             return;
-        };
-        let broker = Arc::clone(&self.broker);
-        self.calls.spawn(async move {
-            if let Err(error) = broker.forget_entry(entry.queue(), entry.id()).await {
+        }
+        let batch = gone.split_off(gone.len().saturating_sub(MOST_AT_ONCE));
+        let forget = |entry: Arc<Periodic>| {
+            let broker = Arc::clone(&self.broker);
+            async move {
+                let error = broker.forget_entry(entry.queue(), entry.id()).await.err()?;
                 log!(debug, "{entry} is forgotten later: {error}");
-                left.push(entry);
+                Some(entry)
             }
+        };
+        let calls: JoinSet<Option<Arc<Periodic>>> = batch.into_iter().map(forget).collect();
+        self.calls.spawn(async move {
+            left.extend(calls.join_all().await.into_iter().flatten());
             Event::Forgetting(gone, left)
         });
     }
@@ -253,9 +258,9 @@ async fn unlisted(broker: &dyn Broker, mut gone: Vec<Arc<Periodic>>) -> (Vec<Arc
             return (Vec::new(), gone);
         }
     };
+    let listed: HashSet<_> = listed.iter().map(|row| (row.id.as_str(), Schedule::queue_of(row))).collect();
     gone.retain(|entry| {
-        let is_same = |row: &SchedulerEntry| row.id == entry.id().as_str() && Schedule::queue_of(row) == *entry.queue();
-        let is_listed = listed.iter().any(is_same);
+        let is_listed = listed.contains(&(entry.id().as_str(), entry.queue().clone()));
         if is_listed {
             log!(info, "{entry} is not forgotten, because another scheduler lists it");
         }

@@ -219,3 +219,30 @@ async fn a_provider_that_fails_again_is_in_the_log_again_though_a_row_stays_inva
     }
     running.shutdown().await.expect("it leaves");
 }
+
+#[tokio::test]
+async fn many_entries_that_are_gone_are_forgotten_at_once() {
+    let (mut work, entry, running) = work("@yearly").await;
+    let entries: Vec<_> = (0..2 * MOST_AT_ONCE + 2).map(|key| Periodic::clone(&entry).key(&key.to_string())).collect();
+    for entry in &entries {
+        work.broker.plan_entry(&entry.plan(Utc::now(), 1)).await.expect("it is planned");
+    }
+    work.provided(Ok(entries.clone()));
+    work.begin_round();
+    work.timers.measure += Duration::from_secs(3_600);
+    take_next(&mut work).await;
+    work.provided(Ok(Vec::new()));
+    work.begin_round();
+    let mut events = 0;
+    while work.showing {
+        take_next(&mut work).await;
+        events += 1;
+    }
+    // The list, the lists of others, and three batches.
+    assert_eq!(events, 5);
+    for entry in &entries {
+        let state = work.broker.entry(entry.queue(), entry.id()).await.expect("the broker answers");
+        assert!(state.is_none(), "{entry} is forgotten");
+    }
+    running.shutdown().await.expect("it leaves");
+}
