@@ -59,12 +59,13 @@ impl Work {
         if self.showing || self.timers.show <= now {
             return;
         }
-        let mut waiting = Vec::new();
-        for (at, entry) in std::mem::take(&mut self.to_plan) {
-            if at > now || self.planning >= MOST_AT_ONCE {
-                waiting.push((at, entry));
+        let mut next = 0;
+        while self.planning < MOST_AT_ONCE && next < self.to_plan.len() {
+            if self.to_plan[next].0 > now {
+                next += 1;
                 continue;
             }
+            let (_, entry) = self.to_plan.swap_remove(next);
             let broker = Arc::clone(&self.broker);
             let mut plan = entry.plan(self.clock.at(Reading::now()), self.settings.revision);
             plan.supersedes =
@@ -76,7 +77,6 @@ impl Work {
                 Event::Planned(entry, planned, RoundTrip { before, after: Reading::now() })
             });
         }
-        self.to_plan = waiting;
     }
 
     /// Whether every entry that can be planned has been.
@@ -98,8 +98,8 @@ impl Work {
         match planned {
             Ok(Planned { state, change }) => {
                 self.clock_is(entry.queue(), state.now, round_trip);
-                let plan = entry.plan(state.now, self.settings.revision);
-                if state.revision > self.settings.revision && (&state.spec, &state.zone) != (&plan.spec, &plan.zone) {
+                let schedule = (entry.spec().as_str(), entry.spec().zone().name());
+                if state.revision > self.settings.revision && (state.spec.as_str(), state.zone.as_str()) != schedule {
                     self.yield_to_newer(entry, state.revision);
                     return;
                 }

@@ -235,7 +235,7 @@ impl Work {
     /// The broker lost acknowledged writes, for example in a failover. The entries are planned again from its state, and their
     /// policies decide about the lost ticks.
     pub(super) fn on_lost_writes(&mut self) {
-        if self.planning == 0 && self.to_plan.is_empty() {
+        if self.all_is_planned(Instant::now()) {
             log!(warn, "the broker has lost ticks that it had stored; `missed` says what becomes of them");
         }
         self.plan_anew();

@@ -102,6 +102,10 @@ impl Work {
         ticked: Result<Ticked, BrokerError>,
         is_lost_answer: bool,
     ) {
+        if matches!(ticked, Ok(Ticked::Behind)) && self.all_is_planned(Instant::now()) {
+            self.on_lost_writes();
+            return;
+        }
         let (at, now) = (fire.at, self.clock.at(Reading::now()));
         let last_ticks = &mut self.last_ticks;
         let mut count = |outcome| {
@@ -142,16 +146,13 @@ impl Work {
                 log!(warn, %at, "{entry} left out: {refused}");
                 Sent::Settled
             }
-            Ok(Ticked::Stale) => {
-                // The answer to a plan names the newer revision. The provider may have changed the entry meanwhile.
+            Ok(Ticked::Stale | Ticked::Behind) => {
+                // The answer to a plan names the newer revision, or the last tick. While all entries are planned anew, that is not begun
+                // again for each one that is behind. The provider may have changed the entry meanwhile.
                 if let Some(entry) = self.entries.get(entry.id()).filter(|entry| self.planned.contains(entry.id())) {
                     self.plan.remove(entry.id());
                     self.to_plan.push((Instant::now(), Arc::clone(entry)));
                 }
-                return;
-            }
-            Ok(Ticked::Behind) => {
-                self.on_lost_writes();
                 return;
             }
             Err(error) => {

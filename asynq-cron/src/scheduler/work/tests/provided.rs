@@ -246,3 +246,29 @@ async fn many_entries_that_are_gone_are_forgotten_at_once() {
     }
     running.shutdown().await.expect("it leaves");
 }
+
+#[tokio::test]
+async fn a_tick_that_is_behind_does_not_have_planned_entries_planned_again() {
+    let (mut work, entry, running) = work("@yearly").await;
+    let entries = ["1", "2"].map(|key| Periodic::clone(&entry).key(key));
+    work.provided(Ok(Vec::from(entries)));
+    work.begin_round();
+    work.timers.measure += Duration::from_secs(3_600);
+    take_next(&mut work).await;
+    work.begin_round();
+    while work.planning > 0 {
+        take_next(&mut work).await;
+    }
+    let fire = Fire { at: Utc::now(), missed: 0 };
+    let behind = |entry: &Arc<Periodic>| Event::Ticked(Arc::clone(entry), fire, Ok(Ticked::Behind), false);
+    work.take(behind(&entry));
+    assert_eq!(work.to_plan.len(), 3, "the broker lost writes");
+    let (_, planned) = work.to_plan.swap_remove(0);
+    let waits = Arc::clone(&work.to_plan[0].1);
+    work.take(behind(&waits));
+    assert!(work.to_plan.iter().all(|(_, entry)| entry.id() != planned.id()));
+    // One that was planned before the broker lost further writes is planned once more.
+    work.take(behind(&planned));
+    assert!(work.to_plan.iter().any(|(_, entry)| entry.id() == planned.id()));
+    running.shutdown().await.expect("it leaves");
+}
