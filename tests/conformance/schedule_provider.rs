@@ -40,7 +40,9 @@ async fn entries_of_a_provider_come_change_and_go_while_the_program_runs() {
     let (a, b, fixed) = (entry("a", EACH_SECOND), entry("b", EACH_SECOND), entry("fixed", "@yearly"));
     let answer: ProviderAnswer = Arc::new(Mutex::new(Ok(vec![a.clone()])));
     let provide = |entries: &[&Periodic]| *answer.lock().unwrap() = Ok(entries.iter().map(|&e| e.clone()).collect());
-    let running = start(&t, provided(scheduler("shop", 1, [fixed]), &answer)).await;
+    // A short lease, because an entry is forgotten half a lease after it has left the list.
+    let service = scheduler("shop", 1, [fixed]).leader_ttl(SHORTEST).election(false);
+    let running = start(&t, provided(service, &answer)).await;
     until_ticks(&t, &a, 2).await;
     let mut seen = 0;
     assert_eq!(sorted_changes(&log, "shop", &mut seen), ["+ a * * * * * *", "+ fixed @yearly"]);
@@ -144,7 +146,9 @@ async fn an_entry_that_another_program_schedules_too_is_not_forgotten() {
     let (shared, own) = (entry("shared", EACH_SECOND), entry("own", EACH_SECOND));
     let stock = start(&t, scheduler("stock", 1, [shared.clone()])).await;
     let answer: ProviderAnswer = Arc::new(Mutex::new(Ok(vec![shared.clone(), own.clone()])));
-    let shop = start(&t, provided(scheduler("shop", 1, []), &answer)).await;
+    // A short lease, because an entry is forgotten half a lease after it has left the list.
+    let service = scheduler("shop", 1, []).leader_ttl(SHORTEST).election(false);
+    let shop = start(&t, provided(service, &answer)).await;
     until_ticks(&t, &own, 1).await;
     until_listed(&t, &["own", "shared", "shared"]).await;
     assert!(t.broker().pause_entry(shared.queue(), shared.id(), true).await.unwrap());

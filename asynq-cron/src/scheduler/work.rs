@@ -72,9 +72,10 @@ enum Event {
     Listed(Result<Vec<SchedulerEntry>, BrokerError>),
     /// The entries of this scheduler were listed or withdrawn, with the time when the list was due again as it began, whether it
     /// worked, and the entries to forget that are not on the list any more.
-    ListingDone(Instant, bool, Vec<Arc<Periodic>>),
-    /// The broker answered while entries are forgotten, with those that are still to be forgotten and those for which it failed.
-    Forgetting(Vec<Arc<Periodic>>, Vec<Arc<Periodic>>),
+    ListingDone(Instant, bool, Vec<Gone>),
+    /// The broker answered while entries are forgotten, with those that are still to be forgotten and those that are forgotten after a later
+    /// list.
+    Forgetting(Vec<Gone>, Vec<Gone>),
     /// A background call has ended; its result is not used.
     Done,
 }
@@ -106,6 +107,14 @@ impl Outranked {
     }
 }
 
+/// An entry that the provider does not have any more.
+#[derive(Clone)]
+struct Gone {
+    entry: Arc<Periodic>,
+    /// When the broker first listed no scheduler that has the entry.
+    unlisted_since: Option<Instant>,
+}
+
 /// When a request was sent, and when its answer came.
 struct RoundTrip {
     before: Reading,
@@ -135,7 +144,7 @@ pub(super) struct Work {
     /// Entries that came from the provider; `None` before its first answer.
     dynamic: Option<HashMap<EntryId, Arc<Periodic>>>,
     /// Entries that the provider does not have any more, until this scheduler has listed its entries without them.
-    to_forget: Vec<Arc<Periodic>>,
+    to_forget: Vec<Gone>,
     /// Entries of the provider's last answer that are not valid.
     refused: HashSet<EntryId>,
     /// Entries of which a newer program's plan counts.

@@ -10,7 +10,7 @@ use std::{
 use asynq_runtime::{BoxError, broker::EntryId, job::BoxFuture};
 use tokio::task::JoinError;
 
-use super::{WarningTopic, Work, rounds::is_due};
+use super::{Gone, WarningTopic, Work, rounds::is_due};
 use crate::{
     Periodic, PeriodicError,
     scheduler::{check, twice},
@@ -123,7 +123,7 @@ impl Work {
         let is_same = |id: &EntryId, old: &Arc<Periodic>| now.get(id).is_some_and(|new| Arc::ptr_eq(new, old));
         let changed: Vec<_> = before.iter().filter(|(id, old)| !is_same(id, old)).collect();
         let differs = !changed.is_empty() || now.len() != before.len();
-        self.to_forget.retain(|old| !now.contains_key(old.id()) && !refused.contains(old.id()));
+        self.to_forget.retain(|Gone { entry, .. }| !now.contains_key(entry.id()) && !refused.contains(entry.id()));
         for (id, old) in changed {
             self.entries.remove(id);
             self.outranked.remove(id);
@@ -133,7 +133,7 @@ impl Work {
                 self.to_plan.retain(|(_, entry)| entry.id() != id);
                 if !now.contains_key(id) && !refused.contains(id) {
                     log!(info, program = %self.settings.program, "schedule: - {}", old.name());
-                    self.to_forget.push(Arc::clone(old));
+                    self.to_forget.push(Gone { entry: Arc::clone(old), unlisted_since: None });
                 }
             }
         }

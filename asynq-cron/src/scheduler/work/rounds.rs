@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 
 use super::{
     super::{clock::Reading, listing},
-    Event, MOST_AT_ONCE, RETRY_UNAVAILABLE, RoundTrip, WARN_AGAIN, Work,
+    Event, Gone, MOST_AT_ONCE, RETRY_UNAVAILABLE, RoundTrip, WARN_AGAIN, Work,
 };
 use crate::{Periodic, Schedule};
 
@@ -120,15 +120,15 @@ impl Work {
     /// lease after this one has ended, because no entry is planned while a list is due or under way. A list that was asked for
     /// meanwhile is still made. Where that failed, the list may still have the entries that are gone: they are forgotten after the
     /// next one.
-    pub(super) fn shown(&mut self, renew: Instant, has_worked: bool, gone: Vec<Arc<Periodic>>) {
+    pub(super) fn shown(&mut self, renew: Instant, has_worked: bool, gone: Vec<Gone>) {
         // The broker may still list the entries, or may have listed them before it failed.
         self.is_listed |= !has_worked;
         if !has_worked || gone.is_empty() {
             self.forgotten(gone);
         } else {
-            let broker = Arc::clone(&self.broker);
+            let (broker, wait) = (Arc::clone(&self.broker), self.settings.ttl / 3);
             self.calls.spawn(async move {
-                let (gone, left) = unlisted(&*broker, gone).await;
+                let (gone, left) = unlisted(&*broker, gone, wait).await;
                 Event::Forgetting(gone, left)
             });
         }
@@ -138,24 +138,24 @@ impl Work {
     }
 
     /// Forgets the next of the entries that are `gone`, unless the provider has returned them meanwhile: the broker may have taken long
-    /// over the others. Many are forgotten at once, because no entry is planned or listed until all are. `left` are those for which the
-    /// broker failed.
-    pub(super) fn forget_next(&mut self, mut gone: Vec<Arc<Periodic>>, mut left: Vec<Arc<Periodic>>) {
-        gone.retain(|entry| !self.is_provided(entry));
+    /// over the others. Many are forgotten at once, because no entry is planned or listed until all are. `left` are the entries that are
+    /// forgotten after a later list.
+    pub(super) fn forget_next(&mut self, mut gone: Vec<Gone>, mut left: Vec<Gone>) {
+        gone.retain(|gone| !self.is_provided(&gone.entry));
         if gone.is_empty() {
             self.forgotten(left);
             return;
         }
         let batch = gone.split_off(gone.len().saturating_sub(MOST_AT_ONCE));
-        let forget = |entry: Arc<Periodic>| {
+        let forget = |gone: Gone| {
             let broker = Arc::clone(&self.broker);
             async move {
-                let error = broker.forget_entry(entry.queue(), entry.id()).await.err()?;
-                log!(debug, "{entry} is forgotten later: {error}");
-                Some(entry)
+                let error = broker.forget_entry(gone.entry.queue(), gone.entry.id()).await.err()?;
+                log!(debug, "{} is forgotten later: {error}", gone.entry);
+                Some(gone)
             }
         };
-        let calls: JoinSet<Option<Arc<Periodic>>> = batch.into_iter().map(forget).collect();
+        let calls: JoinSet<Option<Gone>> = batch.into_iter().map(forget).collect();
         self.calls.spawn(async move {
             left.extend(calls.join_all().await.into_iter().flatten());
             Event::Forgetting(gone, left)
@@ -165,9 +165,9 @@ impl Work {
     /// Ends the change of the list, during which no entry is planned: an entry that the provider returns while the broker forgets it is
     /// planned afterwards, as a new one. Has the entries that are `left` forgotten after the next list, unless the provider has returned
     /// them.
-    fn forgotten(&mut self, mut left: Vec<Arc<Periodic>>) {
+    fn forgotten(&mut self, mut left: Vec<Gone>) {
         self.showing = false;
-        left.retain(|entry| !self.is_provided(entry));
+        left.retain(|gone| !self.is_provided(&gone.entry));
         if self.leads {
             self.to_forget.extend(left);
         }
@@ -248,9 +248,10 @@ impl Work {
     }
 }
 
-/// Returns those of the entries that no scheduler lists, and those that are forgotten later because the broker failed. An entry that a
-/// list still has is scheduled by another program too, which would lose its last tick, its pause and its history.
-async fn unlisted(broker: &dyn Broker, mut gone: Vec<Arc<Periodic>>) -> (Vec<Arc<Periodic>>, Vec<Arc<Periodic>>) {
+/// Returns those of the entries that no scheduler has listed for the time `wait`, and those that may be forgotten later. An entry that a
+/// list still has is scheduled by another program too, which would lose its last tick, its pause and its history. One list does not
+/// tell: the leader of that program may just have stopped, and the next one may not have listed its entries yet.
+async fn unlisted(broker: &dyn Broker, mut gone: Vec<Gone>, wait: Duration) -> (Vec<Gone>, Vec<Gone>) {
     let listed = match broker.scheduler_entries().await {
         Ok(listed) => listed,
         Err(error) => {
@@ -259,12 +260,15 @@ async fn unlisted(broker: &dyn Broker, mut gone: Vec<Arc<Periodic>>) -> (Vec<Arc
         }
     };
     let listed: HashSet<_> = listed.iter().map(|row| (row.id.as_str(), Schedule::queue_of(row))).collect();
-    gone.retain(|entry| {
+    let now = Instant::now();
+    gone.retain_mut(|Gone { entry, unlisted_since }| {
+        unlisted_since.get_or_insert(now);
         let is_listed = listed.contains(&(entry.id().as_str(), entry.queue().clone()));
         if is_listed {
             log!(info, "{entry} is not forgotten, because another scheduler lists it");
         }
         !is_listed
     });
-    (gone, Vec::new())
+    let is_over = |since: Instant| now.saturating_duration_since(since) >= wait;
+    gone.into_iter().partition(|gone| gone.unlisted_since.is_some_and(is_over))
 }

@@ -85,6 +85,8 @@ async fn an_entry_that_the_provider_returns_before_it_is_forgotten_stays() {
     provide(&mut work, &entry);
     work.begin_round();
     work.timers.measure += Duration::from_secs(3_600);
+    // Then one look at the lists is enough.
+    work.settings.ttl = Duration::ZERO;
     take_next(&mut work).await;
     // The entry returns before the list without it is sent, valid or not.
     for returns in [provide, provide_invalid] {
@@ -124,6 +126,8 @@ async fn an_entry_that_a_leader_could_not_forget_is_forgotten_after_the_next_lis
     provide(&mut work, &entry);
     work.begin_round();
     work.timers.measure += Duration::from_secs(3_600);
+    // Then one look at the lists is enough.
+    work.settings.ttl = Duration::ZERO;
     take_next(&mut work).await;
     work.provided(Ok(Vec::new()));
     let gone = std::mem::take(&mut work.to_forget);
@@ -230,6 +234,8 @@ async fn many_entries_that_are_gone_are_forgotten_at_once() {
     work.provided(Ok(entries.clone()));
     work.begin_round();
     work.timers.measure += Duration::from_secs(3_600);
+    // Then one look at the lists is enough.
+    work.settings.ttl = Duration::ZERO;
     take_next(&mut work).await;
     work.provided(Ok(Vec::new()));
     work.begin_round();
@@ -270,5 +276,28 @@ async fn a_tick_that_is_behind_does_not_have_planned_entries_planned_again() {
     // One that was planned before the broker lost further writes is planned once more.
     work.take(behind(&planned));
     assert!(work.to_plan.iter().any(|(_, entry)| entry.id() == planned.id()));
+    running.shutdown().await.expect("it leaves");
+}
+
+#[tokio::test]
+async fn an_entry_is_not_forgotten_before_two_lists_lack_it_a_third_of_a_lease_apart() {
+    let (mut work, entry, running) = work("@yearly").await;
+    work.broker.plan_entry(&entry.plan(Utc::now(), 1)).await.expect("it is planned");
+    provide(&mut work, &entry);
+    work.begin_round();
+    work.timers.measure += Duration::from_secs(3_600);
+    take_next(&mut work).await;
+    work.provided(Ok(Vec::new()));
+    let hours = Duration::from_secs(10_800);
+    for (ttl, is_known) in [(hours, true), (hours, true), (Duration::ZERO, false)] {
+        work.settings.ttl = ttl;
+        work.timers.show = Instant::now();
+        work.begin_round();
+        while work.showing {
+            take_next(&mut work).await;
+        }
+        let state = work.broker.entry(entry.queue(), entry.id()).await.expect("the broker answers");
+        assert_eq!((state.is_some(), work.to_forget.len()), (is_known, usize::from(is_known)));
+    }
     running.shutdown().await.expect("it leaves");
 }
