@@ -349,14 +349,18 @@ impl Work {
     /// were computed with a wrong clock, and the broker corrects its stored state. The clock of another master of a cluster may be
     /// behind all the time.
     fn clock_is(&mut self, queue: &QueueName, broker: DateTime<Utc>, round_trip: &RoundTrip) {
-        let (skew, after) = (self.clock.skew(), round_trip.after);
+        let after = round_trip.after;
         let clock = BrokerClock::measured(broker, round_trip.before, after);
         let is_remembered = self.clocks.len() < CLOCKS || self.clocks.contains_key(queue);
         let before = if is_remembered { self.clocks.insert(queue.clone(), clock) } else { None };
         let is_behind = |before: BrokerClock| before.expected(after) - clock.at(after) > SET_BACK;
         let went_back = is_behind(self.clock) && before.is_none_or(is_behind);
+        // Each master of a cluster may have a clock of its own: its answers alternate with those of the others.
+        let has_moved = |skew: TimeDelta| (clock.skew() - skew).num_seconds().abs() > 5;
+        let is_news =
+            has_moved(self.clock.skew()) && has_moved(before.map_or(TimeDelta::zero(), |before| before.skew()));
         self.clock = clock;
-        if (self.clock.skew() - skew).num_seconds().abs() > 5 {
+        if is_news {
             let off = -self.clock.skew().num_seconds();
             log!(warn, "this machine's clock is {off} s off the broker's; the broker's is used");
         }

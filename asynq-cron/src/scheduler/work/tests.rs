@@ -186,7 +186,8 @@ async fn a_brokers_clock_that_is_set_back_has_all_entries_planned_again() {
 }
 
 #[tokio::test]
-async fn a_master_whose_clock_is_behind_that_of_another_has_entries_planned_again_once() {
+async fn a_master_whose_clock_is_behind_that_of_another_has_entries_planned_again_once_and_one_warning() {
+    let log = Log::keep();
     let (mut work, entry, running) = work(EACH_SECOND).await;
     work.begin_round();
     let spec = CronSpec::parse(EACH_SECOND).expect("a spec");
@@ -202,6 +203,8 @@ async fn a_master_whose_clock_is_behind_that_of_another_has_entries_planned_agai
         }
         assert_eq!(!work.to_plan.is_empty(), is_planned, "round {round}");
     }
+    assert_eq!(log.with("this machine's clock is -60 s off the broker's").len(), 1);
+    assert_eq!(log.with("off the broker's").len(), 1);
     running.shutdown().await.expect("it leaves");
 }
 

@@ -1,7 +1,5 @@
 //! The list and the log of a scheduler while its provider gives other entries.
 
-use asynq_test_support::Log;
-
 use super::*;
 
 /// Takes the provider's only entry, without the entries that the program has itself.
