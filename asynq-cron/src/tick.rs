@@ -53,7 +53,8 @@ impl Tick {
         self.scheduled_at
     }
 
-    /// Returns how many earlier ticks were left out because no scheduler fired them; at most 9,999 are counted.
+    /// Returns how many earlier ticks were left out because no scheduler fired them; at most 9,999 are counted. A tick that fired, but
+    /// the broker's answer to which was lost until the tick was late, may be among them.
     pub fn missed(&self) -> u64 {
         self.missed
     }
