@@ -71,7 +71,7 @@ impl Work {
         }
         match ended {
             Ok(entries) => self.provided(entries),
-            // The warning was written when the call was given up.
+            // The runtime of the jobs has ended.
             Err(ended) if ended.is_cancelled() => {}
             Err(ended) => self.provided(Err(ended.into())),
         }
