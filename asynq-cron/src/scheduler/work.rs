@@ -55,8 +55,6 @@ const WARN_AGAIN: Duration = Duration::from_secs(3_600);
 const MOST_WARNINGS: usize = 1_000;
 /// The clocks of so many queues are remembered at most.
 const CLOCKS: usize = 10_000;
-/// So many different warnings of one topic are logged at most until it succeeds.
-const MOST_WARNINGS: usize = 1_000;
 
 /// An event of the loop.
 enum Event {

@@ -81,19 +81,6 @@ async fn a_line_that_panics_does_not_end_the_schedule() {
 }
 
 #[tokio::test]
-async fn a_topic_with_very_many_warnings_leaves_those_of_others_room() {
-    let (mut work, _, running) = work("@yearly").await;
-    let log = Log::keep();
-    for n in 0..=MOST_WARNINGS {
-        work.warn_once(WarningTopic::Provider, format!("entry {n} is not valid"));
-    }
-    work.warn_once(WarningTopic::Ticks, "a tick cannot be enqueued".to_owned());
-    assert_eq!(log.with("is not valid").len(), MOST_WARNINGS);
-    assert_eq!(log.with("a tick cannot be enqueued").len(), 1);
-    running.shutdown().await.expect("it leaves");
-}
-
-#[tokio::test]
 async fn a_listing_that_ended_late_does_not_keep_the_next_round_from_planning() {
     let (mut work, _, running) = work("@yearly").await;
     work.begin_round();
