@@ -125,7 +125,7 @@ pub fn facade_periodic_without_cron(_: TokenStream, item: TokenStream) -> TokenS
     without_cron(&item).into()
 }
 
-/// Returns the error of the missing feature before the function, which is printed so that its uses are no errors as well.
+/// Returns the error of the missing feature before the function, which is printed so that its uses compile.
 fn without_cron(item: &proc_macro2::TokenStream) -> proc_macro2::TokenStream {
     quote::quote! {
         ::core::compile_error!(

@@ -272,7 +272,8 @@ mod tests {
         // The looks of a pass follow one another, in another order than those of the pass a minute before.
         for minute in 0..70 {
             let mut now = begun + Duration::from_secs(60 * minute);
-            waiting.rotate_left(waiting.len() / 2);
+            let half = waiting.len() / 2;
+            waiting.rotate_left(half);
             waiting.retain(|group| {
                 now += Duration::from_micros(1);
                 if backed_off.contains(&queue, group, now) {

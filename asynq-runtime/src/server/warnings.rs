@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_advice_holds_also_where_the_served_queue_is_no_slip() {
+    fn the_advice_holds_also_where_the_served_queue_is_not_a_slip() {
         let add = "unless another worker serves that queue, add it to --queues or by App::queue";
         assert_eq!(advice(None), add);
         let expected = format!("it serves `mail`; did you mean `mails`? Else, {add}");

@@ -141,8 +141,8 @@ async fn look_up(host: &str, port: u16, thread: thread::Builder) -> io::Result<V
     on_thread(thread, &LOOK_UPS, move || (host, port).to_socket_addrs().map(Iterator::collect)).await
 }
 
-/// Returns the result of `look_up` on a new `thread`, which holds a permit of `room` until it ends, also where nobody waits for it any
-/// more.
+/// Returns the result of `look_up` on a new `thread`, which holds a permit of `room` until it ends, also where its caller has
+/// stopped waiting.
 async fn on_thread<T: Send + 'static>(
     thread: thread::Builder,
     room: &'static Semaphore,

@@ -110,7 +110,7 @@ async fn a_set_that_cannot_be_ended_is_released_before_its_deadline() {
     let builder = builder.aggregate("notes", |_, _| Ok::<_, BoxError>(RawTask::new("digest", "")));
     let running = start(builder.group_max_size(1)).await;
     eventually("the server tries to end the set", async || (flaky.ends.load(SeqCst) > 0).then_some(())).await;
-    // Nobody takes the set back before its deadline.
+    // No janitor takes the set back before its deadline.
     clock.advance(TaskSet::DEADLINE - Duration::from_secs(4));
     let (queue, group) = (queue("default"), GroupName::from_wire("notes"));
     eventually("the set is released", async || broker.group(&queue, &group).await.unwrap()).await;
