@@ -99,7 +99,10 @@ fn short_of_goals(goals: &Table<'_>, peers: &Table<'_>) -> String {
     if missed.is_empty() {
         return String::new();
     }
-    format!("\nShort of our goals (% is of the figure that the page has beside it):\n\n{}", missed.concat())
+    format!(
+        "\nShort of our goals (a drain is a worker that works off waiting tasks; % is of the figure that bench/RESULTS.md has beside it):\n\n{}",
+        missed.concat()
+    )
 }
 
 /// Returns the least and the greatest figure of a cell such as `31020 ±10 %`.
@@ -157,7 +160,7 @@ fn figures(page: &str) -> String {
     let speed = format!(
         "No promise, but measured: on an idle system of {} a job starts {} after another process called `enqueue` on SQLite (p50; p99, \
          the second longest of 100: {}) and {} after it on Redis (p99 {}); on Redis a worker settles {:.0},000 tasks a second at \
-         concurrency 100, which is {} of the rate of bare scripts for the same tasks.",
+         concurrency 100, which is {} of the rate of bare scripts for the same tasks{}.",
         machine.expect("the page names the machine"),
         ms("latency, SQLite, two processes, p50"),
         ms("latency, SQLite, two processes, p99"),
@@ -165,10 +168,13 @@ fn figures(page: &str) -> String {
         ms("latency, Redis, enqueued by another process, p99"),
         number("drain, Redis, concurrency 100,") / 1_000.0,
         goals.cell(goals.row("drain, Redis, concurrency 100,"), "share"),
+        at_commit(page),
     );
 
-    let commit = between(section, "- commit: ", "\n").map(|commit| format!(" at commit {commit}")).unwrap_or_default();
-    let comparison = format!("The same tasks in turns on one Redis{commit}, each library built as its users build it:");
+    let comparison = format!(
+        "The same tasks in turns on one Redis{}, each library built as its users build it:",
+        at_commit(section)
+    );
     let told: BTreeSet<&str> = ROWS.iter().flat_map(|(_, titles)| titles.iter().copied()).collect();
     let shown: BTreeSet<&str> = peers.rows.iter().map(|row| row[0]).collect();
     assert_eq!(told, shown, "each row of the comparison is in the README's table");
@@ -187,7 +193,7 @@ fn figures(page: &str) -> String {
     let failed: Vec<&str> = failed.into_iter().collect();
     let failed = match failed.join(", ") {
         names if names.is_empty() => String::new(),
-        names => format!(" Failed: runs of {names} ended with an error, which the page quotes."),
+        names => format!(" Failed: runs of {names} ended with an error, which bench/RESULTS.md quotes."),
     };
 
     let legend = format!(
@@ -196,6 +202,11 @@ fn figures(page: &str) -> String {
          asynq (Go) looks for tasks once a second.{failed}"
     );
     [wrapped(&speed), wrapped(&comparison), table, wrapped(&legend)].join("\n") + &short_of_goals(&goals, &peers)
+}
+
+/// Returns the words for the commit that was measured.
+fn at_commit(section: &str) -> String {
+    between(section, "- commit: ", "\n").map(|commit| format!(" at commit {commit}")).unwrap_or_default()
 }
 
 #[test]

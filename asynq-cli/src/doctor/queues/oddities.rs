@@ -115,7 +115,8 @@ fn misplaced(queue: &QueueEvidence, oddity: &Oddity) -> String {
     let mut ids: BTreeMap<Option<TaskState>, Vec<String>> = BTreeMap::new();
     for id in &oddity.examples {
         let state = match queue.states.get(id).copied() {
-            state @ (None | Some(TaskState::Active | TaskState::Archived | TaskState::Completed)) => state,
+            state @ (None
+            | Some(TaskState::Active | TaskState::Aggregating | TaskState::Archived | TaskState::Completed)) => state,
             Some(_) => Some(TaskState::Pending),
         };
         ids.entry(state).or_default().push(shell::quote(id));
@@ -133,11 +134,16 @@ fn misplaced(queue: &QueueEvidence, oddity: &Oddity) -> String {
                 command("run"),
                 command("archive")
             ),
+            Some(TaskState::Aggregating) => format!(
+                "those of a group run by themselves only where their job does the work so, as an empty body loses them: {}, else: {}",
+                command("run"),
+                command("archive")
+            ),
             Some(_) => format!("run those that waited, at once and not at their time: {}", command("run")),
             None => format!(
-                "the state of some cannot be read, and they may have succeeded: {}, or where a second run does no harm: {}",
-                command("delete"),
-                command("run")
+                "the state of some cannot be read, and they may have succeeded; where a second run does no harm: {}, else: {}",
+                command("run"),
+                command("archive")
             ),
         }
     };
