@@ -172,6 +172,8 @@ pub(super) struct Work {
     is_listed: bool,
     /// Whether the list has the result of the last plans.
     shows_plans: bool,
+    /// Whether all entries are being planned anew, because the broker may have lost their last ticks.
+    is_planning_anew: bool,
     /// Shows in the metrics whether this scheduler leads.
     leader_metric: metrics::Share,
     timers: Timers,
@@ -219,6 +221,7 @@ impl Work {
             showing: false,
             is_listed: false,
             shows_plans: true,
+            is_planning_anew: false,
             leader_metric: metrics::leader(),
             timers: Timers::new(settings.ttl),
             settings,

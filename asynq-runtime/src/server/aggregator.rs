@@ -38,7 +38,7 @@ const CONCURRENT_SETS: usize = 4;
 /// How long before the deadline of a set its new tasks must be made.
 const MARGIN: Duration = Duration::from_secs(20);
 /// How long before the deadline of a set the tries to end it are over: a set that is released in time is not counted as one whose server
-/// died.
+/// died. One whose last call takes longer than this may be.
 const RELEASE_MARGIN: Duration = Duration::from_secs(5);
 /// Longest pause between two tries to end a set.
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
@@ -156,6 +156,7 @@ impl Aggregator {
     async fn pass(&mut self, again: Instant, passed: &mut Passed) -> Result<(), BrokerError> {
         let context = Arc::clone(&self.context);
         let (mut full, mut failed) = (Vec::new(), Ok(()));
+        self.backed_off.begin_pass(Instant::now());
         let queues = context.queues.now();
         for queue in &context.answer(context.broker.worth_aggregating(queues.names())).await? {
             failed = failed.and(self.walk(queue, &mut full, &mut passed.walked).await);
@@ -303,12 +304,12 @@ impl Aggregator {
 }
 
 /// Logs why a group was not aggregated.
-fn log_failure(queue: &QueueName, group: &GroupName, pause: Duration, why: &Unfinished, is_warning: bool) {
-    const TEXT: &str = "a group was not aggregated and is backed off for a while";
+fn log_failure(queue: &QueueName, group: &GroupName, pause: Option<Duration>, why: &Unfinished, is_warning: bool) {
+    let pause = pause.map_or_else(|| "the rest of this pass".to_owned(), |pause| format!("{pause:?}"));
     if is_warning {
-        log!(warn, %queue, %group, ?pause, "{TEXT}: {why}");
+        log!(warn, %queue, %group, "a group was not aggregated and is backed off for {pause}: {why}");
     } else {
-        log!(debug, %queue, %group, ?pause, "{TEXT}: {why}");
+        log!(debug, %queue, %group, "a group was not aggregated and is backed off for {pause}: {why}");
     }
 }
 

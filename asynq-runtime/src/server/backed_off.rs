@@ -17,7 +17,7 @@ const FIRST: Duration = Duration::from_secs(10);
 const LONGEST: Duration = Duration::from_secs(600);
 /// How long a task of an unknown type stays in its group for a server that takes it.
 const STRANDED: Duration = Duration::from_secs(1_200);
-/// How many groups are remembered at most; further groups are looked at without a back-off until there is room for them.
+/// How many groups are remembered at most; further groups are looked at once in each pass until there is room for them.
 const MOST: usize = 10_000;
 /// How many unknown types are remembered as warned about.
 const WARNED: usize = 1_000;
@@ -26,6 +26,8 @@ const WARNED: usize = 1_000;
 #[derive(Debug, Default)]
 pub(crate) struct BackedOff {
     groups: HashMap<(QueueName, GroupName), BackedOffGroup>,
+    /// The groups that have failed in this pass, and for which there was no room.
+    passed_over: HashSet<(QueueName, GroupName)>,
     /// The unknown types that were warned about, each with its queue.
     warned: HashSet<(QueueName, String)>,
 }
@@ -60,15 +62,24 @@ impl Stranded {
 }
 
 impl BackedOff {
+    /// Begins a pass over all groups: those that were passed over are looked at again.
+    pub(crate) fn begin_pass(&mut self, now: Instant) {
+        self.passed_over.clear();
+        if self.groups.len() >= MOST {
+            // A group that was not looked at for so long after its back-off has no ripe tasks any more.
+            self.groups.retain(|_, rest| now < rest.until + LONGEST);
+        }
+    }
+
     /// Backs off from a group from now on, where these unknown types were seen, each with its first task; none if another reason made
-    /// the set fail. Returns for how long.
+    /// the set fail. Returns for how long; `None` for the rest of the pass, where too many groups are backed off.
     pub(crate) fn add(
         &mut self,
         queue: &QueueName,
         group: &GroupName,
         unknown: BTreeMap<String, TaskId>,
         now: Instant,
-    ) -> Duration {
+    ) -> Option<Duration> {
         let key = (queue.clone(), group.clone());
         let (times, known) = self.groups.remove(&key).map_or_else(Default::default, |rest| (rest.times, rest.unknown));
         let seen = |r#type: &str, id: TaskId| match known.get(r#type) {
@@ -86,15 +97,12 @@ impl BackedOff {
         let unknown = if noted.is_empty() { known } else { noted };
         let pause = doubled(FIRST, times, LONGEST);
         if self.groups.len() >= MOST {
-            // A group that was not looked at for so long after its back-off has no ripe tasks any more.
-            self.groups.retain(|_, rest| now < rest.until + LONGEST);
-        }
-        if self.groups.len() >= MOST {
             // In place of another group, this one would make that group begin anew, and that one the next: no type would ever be stranded.
-            return pause;
+            self.passed_over.insert(key);
+            return None;
         }
         self.groups.insert(key, BackedOffGroup { until: now + pause, times: times.saturating_add(1), unknown });
-        pause
+        Some(pause)
     }
 
     /// Notes that these unknown types are warned about. Returns whether one of them was not before: a queue may have very many groups of
@@ -109,7 +117,11 @@ impl BackedOff {
 
     /// Returns whether a group is backed off now.
     pub(crate) fn contains(&self, queue: &QueueName, group: &GroupName, now: Instant) -> bool {
-        !self.groups.is_empty() && self.groups.get(&(queue.clone(), group.clone())).is_some_and(|rest| now < rest.until)
+        if self.groups.is_empty() {
+            return false;
+        }
+        let key = (queue.clone(), group.clone());
+        self.groups.get(&key).map_or_else(|| self.passed_over.contains(&key), |rest| now < rest.until)
     }
 
     /// Returns the types that are stranded in the group: of each, one task was there at every look for so long that no other server
@@ -160,7 +172,7 @@ mod tests {
         let (queue, group) = (QueueName::from_wire("q"), GroupName::from_wire("g"));
         let mut now = Instant::now();
         for seconds in [10, 20, 40, 80, 160, 320, 600, 600] {
-            let pause = backed_off.add(&queue, &group, BTreeMap::new(), now);
+            let pause = backed_off.add(&queue, &group, BTreeMap::new(), now).unwrap();
             assert_eq!(pause, Duration::from_secs(seconds));
             assert!(backed_off.contains(&queue, &group, now + pause - Duration::from_millis(1)));
             assert!(!backed_off.contains(&QueueName::from_wire("other"), &group, now));
@@ -168,7 +180,7 @@ mod tests {
             assert!(!backed_off.contains(&queue, &group, now));
         }
         backed_off.forget(&queue, &group);
-        assert_eq!(backed_off.add(&queue, &group, BTreeMap::new(), now), FIRST);
+        assert_eq!(backed_off.add(&queue, &group, BTreeMap::new(), now), Some(FIRST));
     }
 
     #[test]
@@ -257,8 +269,15 @@ mod tests {
             backed_off.add(&queue, &group(n), BTreeMap::new(), now);
         }
         assert_eq!(backed_off.groups.len(), MOST);
-        assert!(backed_off.contains(&queue, &group(0), now) && !backed_off.contains(&queue, &group(MOST), now));
+        assert!(backed_off.contains(&queue, &group(0), now));
+        assert!(
+            backed_off.contains(&queue, &group(MOST), now),
+            "a set of it is not claimed again and again in this pass"
+        );
         let later = now + FIRST + LONGEST;
+        backed_off.begin_pass(now);
+        assert!(!backed_off.contains(&queue, &group(MOST), now), "the next pass looks at it");
+        backed_off.begin_pass(later);
         backed_off.add(&queue, &group(MOST), BTreeMap::new(), later);
         assert!(backed_off.groups.len() == 1 && backed_off.contains(&queue, &group(MOST), later));
     }
@@ -274,6 +293,7 @@ mod tests {
             let mut now = begun + Duration::from_secs(60 * minute);
             let half = waiting.len() / 2;
             waiting.rotate_left(half);
+            backed_off.begin_pass(now);
             waiting.retain(|group| {
                 now += Duration::from_micros(1);
                 if backed_off.contains(&queue, group, now) {

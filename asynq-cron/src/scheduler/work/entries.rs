@@ -51,6 +51,7 @@ impl Work {
         let now = Instant::now();
         let planned = self.planned.iter().filter_map(|id| self.entries.get(id));
         self.to_plan = planned.map(|entry| (now, Arc::clone(entry))).collect();
+        self.is_planning_anew = true;
     }
 
     /// Plans the waiting entries once they are listed. An older program that finds a planned entry on no list assumes that its

@@ -62,6 +62,7 @@ impl Work {
             self.logged.clear();
         }
         self.provide(now);
+        self.is_planning_anew &= !self.all_is_planned(now);
         if !self.shows_plans && self.all_is_planned(now) {
             self.shows_plans = true;
             self.timers.show = now;
@@ -235,7 +236,7 @@ impl Work {
     /// The broker lost acknowledged writes, for example in a failover. The entries are planned again from its state, and their
     /// policies decide about the lost ticks.
     pub(super) fn on_lost_writes(&mut self) {
-        if self.all_is_planned(Instant::now()) {
+        if !self.is_planning_anew {
             log!(warn, "the broker has lost ticks that it had stored; `missed` says what becomes of them");
         }
         self.plan_anew();

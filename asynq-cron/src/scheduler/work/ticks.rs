@@ -102,7 +102,7 @@ impl Work {
         ticked: Result<Ticked, BrokerError>,
         is_lost_answer: bool,
     ) {
-        if matches!(ticked, Ok(Ticked::Behind)) && self.all_is_planned(Instant::now()) {
+        if matches!(ticked, Ok(Ticked::Behind)) && !self.is_planning_anew {
             self.on_lost_writes();
             return;
         }

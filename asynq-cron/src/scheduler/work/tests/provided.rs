@@ -265,6 +265,8 @@ async fn a_tick_that_is_behind_does_not_have_planned_entries_planned_again() {
     }
     let fire = Fire { at: Utc::now(), missed: 0 };
     let behind = |entry: &Arc<Periodic>| Event::Ticked(Arc::clone(entry), fire, Ok(Ticked::Behind), false);
+    // One entry has changed, and is planned for that reason alone.
+    work.to_plan.push((Instant::now(), Arc::clone(&entry)));
     work.take(behind(&entry));
     assert_eq!(work.to_plan.len(), 3, "the broker lost writes");
     let (_, planned) = work.to_plan.swap_remove(0);

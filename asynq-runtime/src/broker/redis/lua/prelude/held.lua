@@ -8,7 +8,7 @@
 local never = '253402214399'
 
 -- Returns whether a task in this state is held by a move: hold.lua or insert_moved.lua put it among the scheduled. No other rule
--- says so, because programs of all versions must agree: the message and the record of a move may look otherwise in another version.
+-- says so, because versions from this one on must agree: the message and the record of a move may look otherwise in another version.
 local function is_held(scheduled, state, id, key)
   local call = redis.call
   return state == 'scheduled' and call('HEXISTS', key, 'move') == 1 and tonumber(call('ZSCORE', scheduled, id) or 0) >= tonumber(never)
