@@ -270,8 +270,8 @@ async fn tasks_in_groups_that_a_server_does_not_aggregate_are_warned_of() {
     for pattern in ["default", "def*"] {
         let log = Log::keep();
         let running = start(server::<(quick,)>(&broker).0.queue(pattern, 1)).await;
-        let warned = eventually("the server warns", async || log.with("-s aggregating").pop()).await;
-        assert!(warned.contains("group=digest") && warned.contains("-q default"), "{warned}");
+        let warned = eventually("the server warns", async || log.with("--state aggregating").pop()).await;
+        assert!(warned.contains("group=digest") && warned.contains("--queue=default"), "{warned}");
         soon(running.shutdown()).await.unwrap();
     }
 }
@@ -286,7 +286,7 @@ async fn tasks_in_groups_are_warned_of_although_the_broker_was_away_at_the_start
     flaky.refuse_groups.store(1, SeqCst);
     let log = Log::keep();
     let running = start(server::<(quick,)>(&broker).0.queue("first", 1).queue("second", 1)).await;
-    eventually("the server warns", async || log.with("-s aggregating").pop()).await;
+    eventually("the server warns", async || log.with("--state aggregating").pop()).await;
     // While the broker is away, no queue behind the first one is asked.
     assert_eq!(*flaky.lists_groups.lock().unwrap(), ["first", "first", "second"]);
     soon(running.shutdown()).await.unwrap();
