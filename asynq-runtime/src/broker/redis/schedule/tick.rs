@@ -181,8 +181,8 @@ mod tests {
             (&["p", ""], "Paused"),
             (&["d", "back"], "Duplicate"),
             (&["k", "x"], "Skipped(\"x\")"),
-            (&["c", ""], "Refused(IdConflict)"),
-            (&["u", ""], "Refused(Duplicate { holder: None })"),
+            (&["c", ""], "Refused(the task id is taken in this queue)"),
+            (&["u", ""], "Refused(a task with the same unique key is already waiting or running)"),
         ];
         for (answer, ticked) in cases {
             assert_eq!(format!("{:?}", read(answer).unwrap()), ticked);
