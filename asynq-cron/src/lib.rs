@@ -8,13 +8,8 @@
 //!
 //! The rules (expressions, clocks, missed and overlapping runs, deploys) are in the repository's `docs/schedules.md`.
 
-/// Logs a line of a level as `tracing` does. The subscriber is code of the program, and a panic in it must not end the schedule.
-macro_rules! log {
-    ($level:ident, $($line:tt)+) => {{
-        let line = std::panic::AssertUnwindSafe(|| tracing::$level!($($line)+));
-        let _ = std::panic::catch_unwind(line);
-    }};
-}
+#[macro_use(log)]
+extern crate asynq_runtime;
 
 mod control;
 mod leader;

@@ -20,13 +20,8 @@
 //!   `x-asynq-dashboard: 1`; there are no CORS headers. [`Dashboard::read_only`] refuses all changes.
 //! - A page runs only its own scripts (`Content-Security-Policy`), and cannot be framed.
 
-/// Logs a line of a level as `tracing` does. The subscriber is code of the program, and a panic in it must not end the dashboard.
-macro_rules! log {
-    ($level:ident, $($line:tt)+) => {{
-        let line = std::panic::AssertUnwindSafe(|| tracing::$level!($($line)+));
-        let _ = std::panic::catch_unwind(line);
-    }};
-}
+#[macro_use(log)]
+extern crate asynq_runtime;
 
 mod action;
 mod api;

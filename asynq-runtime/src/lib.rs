@@ -103,10 +103,13 @@ macro_rules! partial_debug {
 }
 
 /// Logs a line of a level as `tracing` does. The subscriber is code of the program, and a panic in it must not end the component
-/// that logs: that of `tracing_subscriber::fmt::init` panics where neither the log nor standard error can be written.
+/// that logs: that of `tracing_subscriber::fmt::init` panics where neither the log nor standard error can be written. It is only
+/// for the crates of this repository.
+#[doc(hidden)]
+#[macro_export]
 macro_rules! log {
     ($level:ident, $($line:tt)+) => {{
-        let _ = crate::panics::catch(|| tracing::$level!($($line)+));
+        let _ = $crate::__private::catch(|| $crate::__private::tracing::$level!($($line)+));
     }};
 }
 
@@ -209,6 +212,7 @@ pub mod __private {
     pub use bytes::Bytes;
     pub use inventory;
     pub use serde::{self, Deserialize, Serialize};
+    pub use tracing;
 
     pub use crate::{
         Backoff, Client, EnqueueError, Enqueued, Job, JobBuilder, JobContext, JobDescriptor, JobError, JobOptions,
@@ -218,5 +222,6 @@ pub mod __private {
             IntoInstant, IntoJobResult, IntoSpan, IntoText, OnArchive, OnError, Part, PartOf, Returned, StateKey,
             Stored, Supplied, TickArgument, Upgrade, encode_key, no_handler, run_blocking,
         },
+        panics::catch,
     };
 }

@@ -60,7 +60,7 @@ pub(crate) fn note_places() {
 /// `f` panicked.
 // Not inlined: a backtrace is cut at this frame where the compiler has inlined `catch_unwind`.
 #[inline(never)]
-pub(crate) fn catch<T>(f: impl FnOnce() -> T) -> Result<T, String> {
+pub fn catch<T>(f: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(f)).map_err(text)
 }
 
