@@ -199,7 +199,7 @@ pub trait Job: Serialize + DeserializeOwned + Send + Sized + 'static {
     /// How long a failed task waits for its next attempt; `None` for the server's own back-off.
     const BACKOFF: Option<Backoff> = None;
 
-    /// The function that the worker calls when a task is given up (`on_archive`): about to be archived, whatever the reason.
+    /// The function that the worker calls when it gives a task up (`on_archive`) and is about to archive it.
     /// It is like the [server's](crate::server::ServerBuilder::on_archive), and called after it.
     const ON_ARCHIVE: Option<OnArchive<Self>> = None;
 

@@ -1,7 +1,7 @@
 //! Functions of the program that the server calls: before the start, while the server drains, when an attempt failed.
 //!
-//! Hooks run on the runtime that runs the jobs. A panic of a hook is logged, and a slow hook is dropped after its time: neither
-//! changes the outcome of a task.
+//! Hooks run on the runtime that runs the jobs. A panic of a hook is logged, and a slow hook is dropped after its time, which is
+//! logged as well: neither changes the outcome of a task.
 
 use std::{future::Future, sync::Arc, time::Duration};
 
@@ -137,7 +137,10 @@ impl Hooks {
                     Ok(Err(panic)) => log!(error, "the hook {name} panicked: {panic}"),
                     Err(_) => log!(error, "the hook {name} took longer than {PATIENCE:?} and was dropped"),
                 },
-                () = stop.leave() => return,
+                () = stop.leave() => {
+                    log!(warn, "the hook {name} is cut off, and no hook after it is called: the shutdown timeout is over");
+                    return;
+                }
             }
         }
     }
@@ -207,7 +210,10 @@ mod tests {
             error: "no".into(),
             is_archived: false,
         };
+        let log = asynq_test_support::Log::keep();
         hooks.call(failed, None, &stop).await;
         assert_eq!(calls.load(Ordering::Relaxed), 51);
+        let expected = "the hook on_error is cut off, and no hook after it is called: the shutdown timeout is over";
+        assert_eq!(log.with("hook"), [expected]);
     }
 }
