@@ -192,8 +192,9 @@ impl JobContext {
         self.0.beside.lock().get_or_default()
     }
 
-    /// Returns a number that grows from run to run of this task, as long as the clocks of the workers agree: give it to a
-    /// store that can refuse an older number, and a worker that was thought dead cannot overwrite the data of its successor.
+    /// Returns a number that grows from run to run of this task, as long as the broker's clock does not go back, as after a
+    /// failover to a host whose clock is behind: give it to a store that can refuse an older number, and a worker that was thought
+    /// dead cannot overwrite the data of its successor.
     pub fn fence(&self) -> i64 {
         self.0.parts.run.token.0
     }
