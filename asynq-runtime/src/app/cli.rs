@@ -129,7 +129,7 @@ fn command(program: Program, services: &[&ServiceEntry]) -> Command {
         .subcommand(
             Command::new("stats")
                 .about("Counts the tasks of every queue, and lists the workers")
-                .arg(json("An object with `broker` and the arrays `queues` and `servers`")),
+                .arg(json("An object with `broker`, `at`, `totals` and the arrays `queues`, `running` and `servers`")),
         );
     worker(root)
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use asynq_jobs::{Outcome, ResultError, prelude::*};
 use axum::{
     Router,
-    extract::{Path, State as Shared},
+    extract::{Path, State},
     http::StatusCode,
     routing::{get, post},
 };
@@ -18,12 +18,12 @@ async fn square(number: u32) -> JobResult<u64> {
     Ok(u64::from(number).pow(2))
 }
 
-async fn begin(Shared(client): Shared<Client>, Path(number): Path<u32>) -> Result<String, StatusCode> {
+async fn begin(State(client): State<Client>, Path(number): Path<u32>) -> Result<String, StatusCode> {
     let task = square::job(number).awaited().enqueue(&client).await;
     task.map(|task| format!("/results/{}\n", task.id)).map_err(|_| StatusCode::SERVICE_UNAVAILABLE)
 }
 
-async fn result(Shared(client): Shared<Client>, Path(id): Path<String>) -> (StatusCode, String) {
+async fn result(State(client): State<Client>, Path(id): Path<String>) -> (StatusCode, String) {
     match client.wait::<square>(&id, "5s").await {
         Ok(Outcome::Done(squared)) => (StatusCode::OK, format!("{squared}\n")),
         Ok(Outcome::StillRunning) => (StatusCode::ACCEPTED, "not yet\n".to_owned()),
