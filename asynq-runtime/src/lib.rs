@@ -72,7 +72,7 @@
 //!
 //! | | |
 //! |---|---|
-//! | `redis`, `sqlite` | each brings its broker; both on by default |
+//! | `redis`, `sqlite` | each brings its broker; both on by default; `sqlite` needs a C compiler |
 //! | `main` | [`main!`], with its flags and commands; on by default. Producers and servers in a program that has a `main` leave it out |
 //! | `cluster` | `redis-cluster://` URLs |
 //! | `sentinel` | `redis-sentinel://` URLs |
