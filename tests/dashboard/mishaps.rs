@@ -309,6 +309,13 @@ async fn one_broken_key_hides_no_other_queue() {
     let broken = served.get("/api/queues/default").await;
     assert_eq!(broken.status, 500);
     assert!(broken.body.contains("queue `default` cannot be read"), "{}", broken.body);
+
+    // No task has this id: the lists of both queues are looked at.
+    let answer = eventually("a search looks at all that can be read", async || {
+        Some(served.get("/api/search?q=soun").await.json()).filter(|answer| answer["next"].is_null())
+    })
+    .await;
+    assert_eq!((&answer["tasks"][0]["id"], &answer["incomplete"]), (&json!("sound"), &json!(true)), "{answer}");
 }
 
 #[tokio::test]

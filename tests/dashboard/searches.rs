@@ -1,11 +1,12 @@
-//! Searches while others search, and while workers take tasks from the lists that are searched.
+//! Searches while others search, while workers take tasks from the lists that are searched, and among tasks that cannot be read.
 
 use std::sync::Arc;
 
 use asynq_dashboard::Dashboard;
 use asynq_runtime::RawTask;
 use asynq_tests::{
-    Build as _, Persistence, RedisServer, SqliteFixture as Fixture, default_queue, patient, soon, task, task_id,
+    Build as _, Persistence, RedisFixture, RedisServer, SqliteFixture as Fixture, default_queue, eventually, patient,
+    soon, task, task_id,
 };
 use tokio::task::JoinSet;
 
@@ -66,4 +67,36 @@ async fn a_search_goes_on_behind_the_task_that_it_looked_at_last_or_says_that_so
         found.dedup();
         assert_eq!(found.len(), expected, "each once");
     }
+}
+
+/// A Redis with an eviction policy deletes the contents of tasks and leaves their ids in the lists.
+#[tokio::test]
+async fn tasks_behind_a_slice_that_cannot_be_read_are_found() {
+    let fixture = RedisFixture::start().await;
+    let new = (0..250).map(|n| task(&format!("t{n:03}")).with_payload(if n < 249 { "hay" } else { "needle" }));
+    for answer in fixture.broker().enqueue(new.collect()).await {
+        answer.unwrap();
+    }
+    for n in 0..200 {
+        let key = format!("asynq:{{default}}:t:t{n:03}");
+        assert_eq!(fixture.store.command::<i64>(&[b"DEL", key.as_bytes()]), 1, "{key}");
+    }
+    let served = Served::start(dashboard(&fixture)).await;
+    let found = served.found("q=needle&state=pending").await;
+    assert!(found.len() == 1 && found[0]["id"] == "t249", "{found:?}");
+    let page = served.get("/queues/default?state=pending").await.body;
+    assert!(page.contains("1–30 of 250") && page.contains("or cannot be read: `asynq doctor` counts those"), "{page}");
+}
+
+#[tokio::test]
+async fn a_search_in_a_queue_that_has_ended_does_not_say_that_it_goes_on() {
+    let fixture = Fixture::start().await;
+    fixture.seed_pending(&["t1"]).await;
+    let served = Served::start(dashboard(&fixture)).await;
+    let page = eventually("a search looks at the task", async || {
+        let page = served.get("/queues/default?state=pending&q=none").await.body;
+        page.contains("that was all").then_some(page)
+    })
+    .await;
+    assert!(page.contains("Nothing found") && !page.contains("Nothing found so far"), "{page}");
 }

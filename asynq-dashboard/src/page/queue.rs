@@ -285,12 +285,17 @@ fn tasks(view: &View<'_>) -> Markup {
 /// Renders the meaning of an empty state.
 fn nothing(view: &View<'_>, path: &str) -> Markup {
     if !view.params.q.is_empty() {
+        let goes_on = matches!(&view.list, List::Found(found) if found.next.is_some());
         return empty(
-            "Nothing found so far",
+            if goes_on { "Nothing found so far" } else { "Nothing found" },
             &html! { a href=(with_query(path, &[("state", view.state.as_str())])) { "Show all " (view.state) " tasks" } },
         );
     }
     let (message, then) = match view.state {
+        _ if matches!(view.list, List::Page(span, _) if span.total > 0) => (
+            "Nothing to show here",
+            "The tasks of this page have left it meanwhile, or cannot be read: `asynq doctor` counts those.",
+        ),
         TaskState::Active => ("Nothing runs now", "A task is active while a worker runs it."),
         TaskState::Pending => {
             ("Nothing waits for a worker", "Tasks that are due now wait here until a worker is free.")

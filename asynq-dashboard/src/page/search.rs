@@ -81,7 +81,7 @@ fn render(app: &AppState, query: &Query, found: Option<&SearchResult>, reader: &
             Some(found) => section.panel.flush aria-label="Results" {
                 @if found.tasks.is_empty() {
                     (empty(if found.next.is_some() { "Nothing so far" } else { "Nothing found" }, &html! {
-                        p { @if found.next.is_some() { "There is more to look at: look further, or narrow the queue or the state." } @else { @if found.partly_searched == 0 { "No task has all of that. " } "Tasks that succeeded are gone unless their job has a retention." } }
+                        p { @if found.next.is_some() { "There is more to look at: look further, or narrow the queue or the state." } @else { @if found.partly_searched == 0 && !found.is_incomplete { "No task has all of that. " } "Tasks that succeeded are gone unless their job has a retention." } }
                     }))
                 } @else {
                     (Table { mount, reader, now: app.client.broker().now(), state: None::<TaskState>, can_pick: false }.show(&found.tasks))
@@ -126,7 +126,9 @@ fn end(found: &SearchResult) -> String {
     let end = match (&found.next, found.is_incomplete) {
         (Some(_), _) => return String::new(),
         (None, false) => ": that was all",
-        (None, true) => ": the list changed meanwhile, so some may be missing; search again to see them",
+        (None, true) => {
+            ": some may be missing, because a list changed meanwhile or a queue cannot be read; search again to see them"
+        }
     };
     match found.partly_searched {
         0 => end.to_owned(),

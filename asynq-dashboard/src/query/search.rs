@@ -12,7 +12,7 @@ use asynq_runtime::{
     broker::{BrokerError, Page, TaskBrief},
     task::{QueueName, TaskId},
 };
-use futures_util::future::try_join_all;
+use futures_util::future::join_all;
 use serde::Deserialize;
 
 use self::{
@@ -79,8 +79,8 @@ pub(crate) struct SearchResult {
     pub(crate) looked_at: usize,
     /// Where to go on, for [`Query::after`]; `None` when everything was looked at.
     pub(crate) next: Option<String>,
-    /// Whether so many tasks left a list between two slices, in this request or one before, that some that waited behind
-    /// them may not have been looked at.
+    /// Whether tasks may not have been looked at, in this request or one before: so many left a list between two slices that some
+    /// that waited behind them may have been passed over, or a queue could not be read.
     pub(crate) is_incomplete: bool,
     /// How many tasks, in this request and those before, have more arguments than a listing reads and do not match by these.
     pub(crate) partly_searched: usize,
@@ -146,8 +146,13 @@ impl Search<'_> {
                 let queue = self.queues[at_queue].clone();
                 let is_same = is_first && queue.as_str() == start.queue;
                 let cursor = if is_same { start.cursor } else { TaskCursor::default() };
-                if let Some(cursor) = self.slices(&queue, state, cursor).await? {
-                    return Ok(Some(self.position(at + 1, queue.to_string(), cursor)));
+                match self.slices(&queue, state, cursor).await {
+                    Ok(None) => {}
+                    Ok(Some(cursor)) => return Ok(Some(self.position(at + 1, queue.to_string(), cursor))),
+                    Err(error) => {
+                        self.leave_out(error).await?;
+                        self.found.is_incomplete = true;
+                    }
                 }
             }
         }
@@ -168,6 +173,16 @@ impl Search<'_> {
         self.began && (self.found.tasks.len() >= MOST_FOUND || Instant::now() > self.until)
     }
 
+    /// Succeeds if a queue with this error can be left out, so that it hides no other. Fails if no other queue is searched, or if the
+    /// broker does not answer at all.
+    async fn leave_out(&self, error: BrokerError) -> Result<(), BrokerError> {
+        if self.queues.len() == 1 {
+            return Err(error);
+        }
+        // A Redis Cluster may have lost the node that keeps this queue.
+        if error.is_unavailable() { self.app.client.broker().ping().await } else { Ok(()) }
+    }
+
     /// Finds the tasks whose id is the text, without looking at any other; returns the queue at which to go on.
     async fn named(&mut self, from: &str) -> Result<Option<String>, Failure> {
         if self.filter.text.trim().is_empty() {
@@ -181,8 +196,16 @@ impl Search<'_> {
             // Each queue has at most one such task.
             let left = MOST_FOUND - self.found.tasks.len();
             let (some, rest) = queues.split_at(QUEUES_AT_ONCE.min(left).min(queues.len()));
-            let tasks = try_join_all(some.iter().map(|queue| broker.task(queue, &id))).await?;
-            let tasks: Vec<_> = tasks.into_iter().flatten().map(TaskBrief::of).collect();
+            let mut tasks = Vec::new();
+            for answer in join_all(some.iter().map(|queue| broker.task(queue, &id))).await {
+                match answer {
+                    Ok(task) => tasks.extend(task.map(TaskBrief::of)),
+                    Err(error) => {
+                        self.leave_out(error).await?;
+                        self.found.is_incomplete = true;
+                    }
+                }
+            }
             let reader = Reader::of_tasks(self.app, &tasks).await;
             self.found.tasks.extend(tasks.into_iter().filter(|task| self.filter.fits(&reader, task)));
             queues = rest;
@@ -214,7 +237,13 @@ impl Search<'_> {
                 some = self.behind(queue, state, cursor, some).await?;
             }
             if some.is_empty() && size == 0 {
-                return Ok(None);
+                let slices = cursor.slices + 1;
+                if self.length(queue, state).await? <= (slices * SLICE) as u64 {
+                    return Ok(None);
+                }
+                // None of these tasks can be read, and others wait behind them.
+                cursor = TaskCursor { slices, ..TaskCursor::default() };
+                continue;
             }
             let reader = Reader::of_tasks(self.app, &some).await;
             // `some` ends with the slice, and may begin before it.
@@ -277,6 +306,15 @@ impl Search<'_> {
         }
         before.append(&mut slice);
         Ok(before)
+    }
+
+    /// Returns how many tasks the list has, with those that cannot be read.
+    async fn length(&self, queue: &QueueName, state: TaskState) -> Result<u64, BrokerError> {
+        let broker = self.app.client.broker();
+        match &self.filter.group {
+            Some(group) => Ok(broker.group(queue, group).await?.map_or(0, |group| group.size)),
+            None => Ok(broker.queue_stats(queue).await?.count(state)),
+        }
     }
 
     async fn page(
