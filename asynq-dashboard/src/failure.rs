@@ -44,7 +44,7 @@ pub(crate) enum Kind {
     Stalled,
     /// 409: the task or the queue is in a state in which this cannot be done.
     Conflict,
-    /// 413: more than 1 MiB.
+    /// 413: a body, or the payload in it, is too large.
     TooLarge,
     /// 415: not `application/json`.
     MediaType,

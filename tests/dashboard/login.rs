@@ -41,6 +41,16 @@ async fn a_password_opens_a_session_until_the_logout() {
     assert_eq!(served.ask(&request).await.status, 401);
 }
 
+/// Many such bodies at once would take the memory of the worker that serves the dashboard.
+#[tokio::test]
+async fn a_client_without_a_login_sends_small_bodies_only() {
+    let fixture = Fixture::start().await;
+    let served = Served::start(dashboard(&fixture).password_hash(hash())).await;
+    let answer = log_in(&served, &"x".repeat(200 * 1024)).await;
+    assert_eq!((answer.status, answer.code().as_str()), (413, "too_large"), "{}", answer.body);
+    assert!(answer.body.contains("larger than 128 KiB"), "{}", answer.body);
+}
+
 #[tokio::test]
 async fn two_dashboards_of_one_host_keep_their_sessions_apart() {
     let fixture = Fixture::start().await;

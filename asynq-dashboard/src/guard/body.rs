@@ -1,4 +1,4 @@
-//! The body of a change: JSON or nothing, at most 1 MiB, at most 64 deep, and in time.
+//! The body of a change: JSON or nothing, at most 1 MiB (128 KiB without a login), at most 64 deep, and in time.
 
 use std::time::Duration;
 
@@ -16,14 +16,18 @@ use crate::{
 /// Most bytes of a body.
 pub(crate) const MOST: usize = 1024 * 1024;
 
+/// Most bytes of a body on a route that needs no login: clients without a password may hold most of
+/// the 256 connections, each with a body that does not end.
+pub(super) const MOST_OPEN: usize = 128 * 1024;
+
 /// How long a body may take to come: a slow body is cut off as early as a slow head.
 const LONGEST: Duration = Duration::from_secs(10);
 
-/// Reads the body of the request.
-pub(super) async fn read(request: Request) -> Result<Request, Failure> {
-    let too_large = || Failure::new(Kind::TooLarge, "the body is larger than 1 MiB");
+/// Reads the body of the request, of at most so many bytes.
+pub(super) async fn read(request: Request, most: usize) -> Result<Request, Failure> {
+    let too_large = || Failure::new(Kind::TooLarge, format!("the body is larger than {} KiB", most / 1024));
     let (parts, body) = request.into_parts();
-    let bytes = match tokio::time::timeout(LONGEST, to_bytes(body, MOST)).await {
+    let bytes = match tokio::time::timeout(LONGEST, to_bytes(body, most)).await {
         Ok(read) => read.map_err(|_| too_large())?,
         Err(_) => return Err(Failure::new(Kind::Stalled, "the body did not come within 10 s")),
     };
@@ -64,7 +68,7 @@ mod tests {
             ("application/json", deep.as_str(), Some(Kind::BadRequest)),
         ] {
             let request = Request::post("/").header("content-type", kind).body(Body::from(body.to_owned()));
-            let answer = read(request.expect("a request")).await.err().map(|failure| failure.kind);
+            let answer = read(request.expect("a request"), MOST).await.err().map(|failure| failure.kind);
             assert_eq!(answer, expected, "{kind} {}", body.len());
         }
     }

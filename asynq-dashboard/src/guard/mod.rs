@@ -82,7 +82,7 @@ async fn pass(
     if access == Access::Write && app.config.read_only {
         return Err(Failure::new(Kind::ReadOnly, "this dashboard is read-only"));
     }
-    body::read(request).await
+    body::read(request, if access.is_open() { body::MOST_OPEN } else { body::MOST }).await
 }
 
 /// Returns whether a request keeps its session alive. An open tab alone does not: neither its events nor the page that it fetches
