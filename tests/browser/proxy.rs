@@ -94,6 +94,19 @@ fn an_open_page_loads_the_scripts_of_a_new_version_once_nothing_typed_is_lost() 
 }
 
 #[test]
+fn a_change_that_a_proxy_answers_in_place_of_the_dashboard_is_not_called_done() {
+    wait(async {
+        let mut world = World::of(Fixture::<SqliteStore>::real_time().await, Vec::new()).await;
+        world.fixture.seed_pending(&["t1"]).await;
+        world.open("/queues/default").await;
+        world.serve_instead(Router::new().fallback(|| ready(Html("<h1>Who are you?</h1>")))).await;
+        world.browser.click("[data-post$='/pause']").await;
+        world.browser.until("document.querySelector('#said.bad').textContent.includes('the status 200')").await;
+        world.leave().await;
+    });
+}
+
+#[test]
 fn a_page_whose_dashboard_is_away_behind_its_proxy_does_not_blame_the_broker() {
     wait(async {
         let mut world = World::of(Fixture::<SqliteStore>::real_time().await, Vec::new()).await;

@@ -98,13 +98,16 @@ async function edit(form, button) {
   if (done && button.value === "run") await run(button, { post: again }, { state });
 }
 
-// Posts `body`, and returns the status of the answer and its JSON; a status of 0 if the dashboard does not answer.
+// Posts `body`, and returns the status of the answer and its JSON; a status of 0 if the dashboard does not answer. An answer without
+// JSON is that of a proxy, such as its login with the status 200, unless it is empty (204).
 async function send(address, body) {
   const headers = { "content-type": "application/json", "x-asynq-dashboard": "1", accept: "application/json" };
   try {
     const text = typeof body === "string" ? body : JSON.stringify(body);
     const answer = await fetch(address, { method: "POST", headers, body: text, redirect: "manual", signal: AbortSignal.timeout(60000) });
-    return { ok: answer.ok, status: isLoggedOut(answer) ? 401 : answer.status, told: await answer.json().catch(() => ({})) };
+    const told = await answer.json().catch(() => null);
+    const ok = answer.ok && (told !== null || answer.status === 204);
+    return { ok, status: isLoggedOut(answer) ? 401 : answer.status, told: told ?? {} };
   } catch {
     return { ok: false, status: 0, told: {} };
   }
@@ -114,7 +117,7 @@ async function send(address, body) {
 function refused({ status, told }, besides = "") {
   if (status === 401) loggedOut();
   else if (status === 0) say(`The dashboard does not answer; nothing is known of what was asked. Look, and ask again.${besides}`, true);
-  else say(`${told.error?.message ?? `Refused (${status}).`}${besides}`, true);
+  else say(`${told.error?.message ?? `There is no answer of the dashboard, but one with the status ${status}: look, and ask again.`}${besides}`, true);
   return status === 409 ? null : false;
 }
 
