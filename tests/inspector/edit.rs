@@ -223,6 +223,19 @@ async fn an_edit_begins_anew_after_a_faster_change() {
     assert_eq!(error.to_string(), "task `t1` was changed by others at every one of 8 tries; try again later");
 }
 
+#[tokio::test]
+async fn an_edit_of_the_arguments_that_were_seen_leaves_those_of_another_program() {
+    let (_t, client, inspector) = world().await;
+    client.enqueue_raw(RawTask::new("go:job", "seen").task_id("t1")).await.unwrap();
+    let mine = inspector.clone().edits_only(&inspector.task("default", "t1").await.unwrap());
+    inspector.edit_raw("default", "t1", "theirs").await.unwrap();
+    let error = mine.edit_raw("default", "t1", "mine").await.unwrap_err();
+    assert!(matches!(error, InspectError::Contended { .. }), "{error}");
+    assert_eq!(inspector.task("default", "t1").await.unwrap().payload, "theirs");
+    inspector.edit_raw("default", "t1", "seen").await.unwrap();
+    mine.edit_raw("default", "t1", "mine").await.unwrap();
+}
+
 /// A worker could not read a task without format byte and fingerprint, and would archive it.
 #[tokio::test]
 async fn the_header_of_a_typed_payload_is_not_edited_away() {

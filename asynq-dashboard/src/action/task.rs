@@ -1,6 +1,8 @@
 //! Runs, archives, deletes, cancels and edits one task.
 
-use asynq_runtime::{PreparedTask, TaskInfo, TaskState, broker::BulkAction, job::JobDescriptor};
+use asynq_runtime::{
+    PreparedTask, TaskInfo, TaskState, broker::BulkAction, inspector::InspectError, job::JobDescriptor,
+};
 use axum::{
     Json,
     extract::State,
@@ -89,26 +91,36 @@ pub(super) async fn edit(
     Input(new): Input<New>,
 ) -> Result<Json<Done>, Failure> {
     let task = app.inspector.task(&queue, &id).await?;
+    let mut inspector = app.inspector.clone();
+    let changed = || {
+        let message = format!(
+            "the arguments of task {id} have changed meanwhile: look at them, and save yours again to replace them"
+        );
+        Failure::new(Kind::Conflict, message)
+    };
     if let Some(was) = &new.was {
         let shown = Reader::new(&app, [(&*task.r#type, &task.payload[..])]).await.payload(&task.r#type, &task.payload);
         if *was != shown.text {
-            let message = format!(
-                "the arguments of task {id} have changed meanwhile: look at them, and save yours again to replace them"
-            );
-            return Err(Failure::new(Kind::Conflict, message));
+            return Err(changed());
         }
+        // Another user may save before this edit is written.
+        inspector = inspector.edits_only(&task);
     }
-    match new {
+    let edited = match new {
         New { arguments: Some(arguments), payload: None, .. } => match encoded(&app, &task, &arguments).await? {
-            Some((job, new)) => app.inspector.edit_prepared(&queue, &id, job, &new).await?,
-            None => app.inspector.edit_arguments(&queue, &id, &arguments).await.map(drop)?,
+            Some((job, new)) => inspector.edit_prepared(&queue, &id, job, &new).await,
+            None => inspector.edit_arguments(&queue, &id, &arguments).await.map(drop),
         },
         New { arguments: None, payload: Some(payload), .. } => {
-            app.inspector.edit_raw_in_shape(&queue, &id, as_it_is(&app, &task, payload)?).await?;
+            inspector.edit_raw_in_shape(&queue, &id, as_it_is(&app, &task, payload)?).await
         }
         _ => return Err(Failure::bad_request("give either `arguments` or `payload`")),
+    };
+    match edited {
+        Ok(()) => Ok(done(format!("Task {id} has its new arguments."))),
+        Err(InspectError::Contended { .. }) => Err(changed()),
+        Err(error) => Err(error.into()),
     }
-    Ok(done(format!("Task {id} has its new arguments.")))
 }
 
 /// Returns the job of this program with a task of these arguments; `None` if the job is not known here, or the task has another

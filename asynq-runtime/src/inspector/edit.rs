@@ -144,6 +144,9 @@ impl Inspector {
         let mut tries = 1;
         loop {
             let task = self.task(queue, &id).await?;
+            if self.seen.as_ref().is_some_and(|seen| seen.payload != task.payload) {
+                return Err(InspectError::Contended { id, tries });
+            }
             let change = change(&task)?;
             if change.payload.len() > self.payload_limit {
                 return Err(InspectError::TooLarge { size: change.payload.len(), limit: self.payload_limit });

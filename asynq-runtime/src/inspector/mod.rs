@@ -52,7 +52,7 @@ use crate::{
     broker::{Broker, BrokerError, DayStats, Examination, Node, QueueSlot, QueueStats, ServerState},
     client::Client,
     job::ShapeCache,
-    task::{QueueName, TaskId},
+    task::{QueueName, TaskId, TaskInfo},
 };
 
 /// Reads and repairs the queues and tasks on a broker. An inspector is cheap to clone; [`Client::inspector`] makes one.
@@ -74,6 +74,8 @@ pub struct Inspector {
     payload_limit: usize,
     /// Shapes that were looked up before.
     shapes: Arc<ShapeCache>,
+    /// The task whose payload is the only one that an edit replaces.
+    seen: Option<Arc<TaskInfo>>,
 }
 
 impl Client {
@@ -86,7 +88,7 @@ impl Client {
 impl Inspector {
     /// Makes an inspector of a connected broker.
     pub fn new(broker: Arc<dyn Broker>) -> Self {
-        Self { broker, payload_limit: Client::DEFAULT_PAYLOAD_LIMIT, shapes: Arc::default() }
+        Self { broker, payload_limit: Client::DEFAULT_PAYLOAD_LIMIT, shapes: Arc::default(), seen: None }
     }
 
     /// Sets the largest payload that an edit may write, in bytes. [`Client::inspector`] passes the client's own limit. Default:
@@ -94,6 +96,15 @@ impl Inspector {
     #[must_use]
     pub fn payload_limit(mut self, bytes: usize) -> Self {
         self.payload_limit = bytes.min(Client::MAX_PAYLOAD_LIMIT);
+        self
+    }
+
+    /// Lets an edit replace the payload of `seen` only: it fails with [`InspectError::Contended`] where another program has written
+    /// another one since.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn edits_only(mut self, seen: &TaskInfo) -> Self {
+        self.seen = Some(Arc::new(seen.clone()));
         self
     }
 
