@@ -72,8 +72,12 @@ struct Ring {
 }
 
 impl Rings {
-    /// Adds one point to every ring, and gives a ring to queues that work or that a user looked at.
+    /// Adds one point to every ring, and gives a ring to queues that work or that a user looked at. A snapshot that was added before
+    /// is left out: it is shown again while a new one would cost too much, and between the two nothing would have run.
     pub(super) fn add(&mut self, snapshot: &Arc<Snapshot>, now: Instant) {
+        if self.last.as_ref().is_some_and(|(last, _)| Arc::ptr_eq(last, snapshot)) {
+            return;
+        }
         let at = snapshot.at.timestamp_millis();
         let ended = self.last.replace((Arc::clone(snapshot), now));
         let ended = ended.map(|(before, _)| ended_between(&before, snapshot));
@@ -274,6 +278,19 @@ mod tests {
         assert_eq!(rates(&mut rings, Some("b")), [0.0, 10.0, 20.0], "its rate is that of the whole time without it");
         rings.add(&with_unreadable(20, &[("a", 1, 200)], &["c"]), now);
         assert!(rates(&mut rings, Some("b")).is_empty(), "a deleted queue keeps nothing");
+    }
+
+    #[test]
+    fn a_snapshot_that_is_shown_again_is_one_point() {
+        let (mut rings, now) = (Rings::default(), Instant::now());
+        for read in [snapshot(0, &[("a", 1, 100)]), snapshot(5, &[("a", 1, 150)])] {
+            rings.add(&read, now);
+            rings.add(&read, now);
+        }
+        for queue in [None, Some("a")] {
+            let rates: Vec<f32> = rings.series(queue, now).iter().map(|point| point.processed).collect();
+            assert_eq!(rates, [0.0, 10.0], "{queue:?}");
+        }
     }
 
     #[test]
