@@ -118,6 +118,15 @@ fn a_search_that_cannot_go_on_ends_and_says_why() {
         world.browser.until("document.querySelector('#said.bad').textContent.includes('This did not work')").await;
         assert_eq!(world.browser.js("return document.querySelector('[data-search]').ariaBusy").await, "false");
         assert_eq!(world.browser.js("return window.sent['x-asynq-live']").await, "1");
+
+        // A proxy answers in place of the server.
+        let go_on = "
+            const fetched = window.fetch;
+            window.fetch = (url, options) => String(url).includes('after=') ? Promise.resolve(new Response('Hello')) : fetched(url, options);
+            document.dispatchEvent(new Event('page'))";
+        world.browser.js(go_on).await;
+        world.browser.until("document.querySelector('#said.bad').textContent.includes('the status 200')").await;
+        assert_eq!(world.browser.js("return document.querySelector('[data-search]').ariaBusy").await, "false");
         world.leave().await;
     });
 }

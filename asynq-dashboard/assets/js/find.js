@@ -43,7 +43,7 @@ async function look(address) {
     const answer = await fetch(address, { headers, redirect: "manual", signal: AbortSignal.timeout(15000) });
     const page = new DOMParser().parseFromString(await answer.text(), "text/html");
     if (isLoggedOut(answer, page)) loggedOut();
-    else if (answer.ok) { back(); return page; }
+    else if (page.querySelector("[data-search]")) { back(); return page; }
     else if (answer.status < 500) return reason(answer, page);
     else old(reason(answer, page));
   } catch { old("The dashboard does not answer"); }
