@@ -235,12 +235,20 @@ async fn a_trusted_header_lets_in_from_the_proxies_that_are_named() {
 
     let fixture = Fixture::start().await;
     let router = dashboard(&fixture).trusted_header("x-user").trust_proxy([10_u8, 0, 0, 5]).router().unwrap();
-    for (last, status) in [(5_u8, 200), (6, 403)] {
-        let peer = std::net::SocketAddr::from(([10, 0, 0, last], 4000));
-        let request = http::Request::get("/api/queues").header("host", "localhost").header("x-user", "ann");
-        let request = request.extension(ConnectInfo(peer)).body(axum::body::Body::empty()).unwrap();
+    for (last, status, says) in [
+        (Some(5_u8), 200, "queues"),
+        (Some(6), 403, "ASYNQ_DASHBOARD_TRUSTED_PROXIES"),
+        (None, 403, "into_make_service_with_connect_info"),
+    ] {
+        let mut request = http::Request::get("/api/queues").header("host", "localhost").header("x-user", "ann");
+        if let Some(last) = last {
+            request = request.extension(ConnectInfo(std::net::SocketAddr::from(([10, 0, 0, last], 4000))));
+        }
+        let request = request.body(axum::body::Body::empty()).unwrap();
         let answer = router.clone().oneshot(request).await.unwrap();
-        assert_eq!(answer.status().as_u16(), status, "{peer}");
+        assert_eq!(answer.status().as_u16(), status, "{last:?}");
+        let body = axum::body::to_bytes(answer.into_body(), usize::MAX).await.unwrap();
+        assert!(String::from_utf8_lossy(&body).contains(says), "{last:?}: {body:?}");
     }
 }
 

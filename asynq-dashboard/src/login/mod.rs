@@ -193,12 +193,18 @@ impl Trusted {
             let peer = peer.to_canonical();
             peer.is_loopback() || self.proxies.iter().any(|proxy| proxy.to_canonical() == peer)
         };
-        if !peer.is_some_and(is_trusted) {
-            let why = "the trusted header came from an address that is not a trusted proxy: name it with `.trust_proxy(..)` or \
-                       ASYNQ_DASHBOARD_TRUSTED_PROXIES";
-            return Err(wrong(peer, why));
-        }
-        Ok(Some(String::from_utf8_lossy(user.as_bytes()).into_owned()))
+        let why = match peer {
+            Some(peer) if is_trusted(peer) => return Ok(Some(String::from_utf8_lossy(user.as_bytes()).into_owned())),
+            Some(_) => {
+                "the trusted header came from an address that is not a trusted proxy: name it with `.trust_proxy(..)` or \
+                 ASYNQ_DASHBOARD_TRUSTED_PROXIES"
+            }
+            None => {
+                "the address that the trusted header came from is not known: serve the application with \
+                 `into_make_service_with_connect_info::<SocketAddr>()`"
+            }
+        };
+        Err(wrong(peer, why))
     }
 }
 
