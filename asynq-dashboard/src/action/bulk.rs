@@ -124,14 +124,16 @@ async fn all(app: &AppState, queue: &str, state: TaskState, wanted: &BulkRequest
     };
     agreed(queue, bulk.archive_room(), bulk.beyond_archive_limit(), wanted)?;
     let (room, mut more) = (bulk.archive_room(), false);
-    while bulk.slice().await?.is_some() {
-        if Instant::now() > until {
+    while let Some(progress) = bulk.slice().await? {
+        if progress.done < progress.total && Instant::now() > until {
             more = true;
             break;
         }
     }
     let treated = bulk.progress().done;
     let report = bulk.report().await?;
+    // Other programs may have taken the rest meanwhile.
+    more &= report.left > 0;
     let mut message = summary(report.changed, wanted);
     if more {
         message.push_str(&format!(" {} {} left: ask again to go on.", count(report.left), are(report.left)));
