@@ -69,6 +69,9 @@ async fn more_than_an_archive_keeps_is_archived_only_on_confirmation() {
     for part in [r#"data-count="140""#, r#"data-archived="1""#, r#"data-keeps="100""#] {
         assert!(page.contains(part), "{part} is missing in {page}");
     }
+    // They cost a look at all servers.
+    let page = served.get("/queues/default?state=archived").await.body;
+    assert!(page.contains("data-bulk") && !page.contains("data-keeps"), "{page}");
 
     let meant = json!({ "action": "archive", "state": "scheduled", "all": true, "beyond_archive": true });
     let (status, answer) = post(&served, bulk, meant).await;

@@ -7,20 +7,20 @@ use super::format::count;
 use crate::path::href;
 
 /// Renders the bar. `total` is the number of all tasks; `None` where "all" cannot be asked for. `room` is the room in
-/// the archive: tasks beyond it are deleted, which the question says.
+/// the archive, `None` where nothing can be archived: tasks beyond it are deleted, which the question says.
 pub(super) fn bar(
     mount: &str,
     queue: &str,
     state: TaskState,
     group: &str,
     total: Option<u64>,
-    room: ArchiveRoom,
+    room: Option<ArchiveRoom>,
 ) -> Markup {
     let group = (!group.is_empty()).then_some(group);
     html! {
         div #picked role="group" aria-label="Actions on the picked tasks" hidden
             data-url=(href(mount, &["queues", queue, "bulk"])) data-state=(state) data-group=[group] data-total=[total.map(count)]
-            data-count=[total] data-archived=(room.archived) data-keeps=(room.limit) {
+            data-count=[total] data-archived=[room.map(|room| room.archived)] data-keeps=[room.map(|room| room.limit)] {
             output aria-live="polite" {}
             @if total.is_some() && state != TaskState::Active {
                 button.bare type="button" data-every hidden { "Pick all " (total.map(count).unwrap_or_default()) }

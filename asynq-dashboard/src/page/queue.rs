@@ -2,7 +2,7 @@
 
 use asynq_runtime::{
     TaskState,
-    broker::{DayStats, QueueStats, TaskBrief},
+    broker::{BulkAction, DayStats, QueueStats, TaskBrief},
     inspector::{ArchiveRoom, ListTasks},
     task::{GroupName, QueueName},
 };
@@ -71,7 +71,8 @@ struct View<'a> {
     params: Params,
     list: List,
     reader: Reader<'a>,
-    room: ArchiveRoom,
+    /// The room in the archive; `None` where nothing can be archived.
+    room: Option<ArchiveRoom>,
     charts: Vec<Chart>,
 }
 
@@ -129,7 +130,9 @@ pub(crate) async fn get(
     charts.push(days(&broker.history(&stats.name, DAYS).await?));
     let memory = broker.memory_usage(&stats.name).await?;
     let is_search = matches!(list, List::Found(_));
-    let room = inspector.archive_room(&queue).await?;
+    // The room is read from all servers with all that they run.
+    let can_archive = !app.config.read_only && BulkAction::Archive.fits(state);
+    let room = if can_archive { Some(inspector.archive_room(&queue).await?) } else { None };
     let reader = Reader::of_tasks(&app, list.tasks()).await;
     let body = render(&View { app: &app, stats, memory, state, params, list, reader, room, charts });
     let page = Page::new(queue.to_string(), Tab::Queues, body).with_charts();
