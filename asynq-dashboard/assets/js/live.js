@@ -232,7 +232,8 @@ async function listen(url) {
     if (keeps()) ask(url); else refresh(true);
     if (own.readyState === EventSource.CLOSED) {
       deaf();
-      setTimeout(() => listen(url), RETRY);
+      // The server has no room for another stream, or a proxy is in its place: the page asks as seldom as one that has no place.
+      setTimeout(() => listen(url), ASK);
     }
   });
 }
