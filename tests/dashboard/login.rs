@@ -316,6 +316,16 @@ async fn a_change_is_in_the_log_although_the_client_hung_up() {
     assert!(changes.len() == 1 && changes[0].ends_with("status=unanswered"), "{changes:?}");
 }
 
+#[tokio::test]
+async fn a_path_that_is_too_long_is_not_in_the_log_as_a_whole() {
+    let log = Log::keep();
+    let fixture = Fixture::start().await;
+    let served = Served::start(dashboard(&fixture).password_hash(hash())).await;
+    assert_eq!(served.post(&format!("/{}", "x".repeat(20 * 1024)), "").await.status, 431);
+    let changes = log.with("the dashboard was asked for a change");
+    assert!(changes.len() == 1 && changes[0].len() < 10 * 1024, "{changes:?}");
+}
+
 /// Polls a future once.
 async fn polled_once<F: Future + Unpin>(future: &mut F) -> std::task::Poll<F::Output> {
     std::future::poll_fn(|cx| std::task::Poll::Ready(std::pin::Pin::new(&mut *future).poll(cx))).await

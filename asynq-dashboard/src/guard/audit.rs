@@ -5,7 +5,7 @@ use axum::{
     http::{Method, StatusCode},
 };
 
-use super::is_reader;
+use super::{is_reader, limits::LONGEST_URI};
 use crate::login::{Caller, peer};
 
 /// The log line of a request, which is written when this is dropped, if the request asked for a change: a client that hangs up ends
@@ -26,8 +26,9 @@ impl AuditLine {
     pub(super) fn of(request: &Request) -> Self {
         Self {
             method: request.method().clone(),
-            // The path is encoded, so that no name can begin a line of its own; a query is not part of a change.
-            path: request.uri().path().to_owned(),
+            // The path is encoded, so that no name can begin a line of its own; a query is not part of a change. A longer path is
+            // refused, and a client without a login may send it.
+            path: request.uri().path().chars().take(LONGEST_URI).collect(),
             peer: peer(request).map_or_else(|| "unknown".to_owned(), |peer| peer.to_string()),
             who: None,
             status: None,

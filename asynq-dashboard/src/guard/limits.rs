@@ -6,7 +6,7 @@ use super::body;
 use crate::failure::{Failure, Kind};
 
 /// Most bytes of path and query.
-const LONGEST_URI: usize = 8 * 1024;
+pub(super) const LONGEST_URI: usize = 8 * 1024;
 /// Most bytes of all names and values of headers. A request also carries the cookies of other programs on this host.
 const MOST_BYTES: usize = 32 * 1024;
 /// Most headers.
