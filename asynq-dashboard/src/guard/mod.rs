@@ -31,6 +31,11 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// Lets a request through to its handler, or answers it.
 pub(crate) async fn guard(State((app, access)): State<(AppState, Access)>, request: Request, next: Next) -> Response {
     let mut line = AuditLine::of(&request);
+    let slow = if is_reader(request.method()) {
+        "this took longer than 30 s; ask for less"
+    } else {
+        "this took longer than 30 s, and may have been done all the same: look, and ask again"
+    };
     let whole = async {
         match pass(&app, access, request, &mut line.who).await {
             Ok(request) => next.run(request).await,
@@ -38,8 +43,7 @@ pub(crate) async fn guard(State((app, access)): State<(AppState, Access)>, reque
         }
     };
     let response = tokio::time::timeout(TIMEOUT, whole).await;
-    let mut response = response
-        .unwrap_or_else(|_| Failure::new(Kind::Slow, "this took longer than 30 s; ask for less").into_response());
+    let mut response = response.unwrap_or_else(|_| Failure::new(Kind::Slow, slow).into_response());
     line.status = Some(response.status());
     if line.who.as_ref().is_some_and(Caller::is_in) {
         response.extensions_mut().insert(KnownCaller);
