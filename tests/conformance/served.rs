@@ -13,9 +13,9 @@ use asynq_runtime::{
     job::JobSet,
     prelude::*,
     server::{Running, ServerBuilder},
-    task::{Extra, TaskState, Unknown},
+    task::{Ending, Extra, TaskState, Unknown},
 };
-use asynq_tests::{Build as _, Store as _, default_queue, eventually, soon, task, task_id};
+use asynq_tests::{Build as _, Need, Store as _, default_queue, eventually, soon, task, task_id};
 use tokio::sync::{Semaphore, mpsc};
 
 use super::Fixture;
@@ -321,4 +321,23 @@ async fn a_task_whose_deadline_has_passed_is_archived_without_running() {
     assert_eq!((late.state, late.retried), (TaskState::Archived, 0));
     assert_eq!(late.last_error.as_deref(), Some("deadline passed"));
     assert!(log.try_recv().is_err());
+}
+
+/// Go's tools leave the expiry that has passed, and the mark of the earlier end.
+#[tokio::test]
+async fn a_task_that_had_expired_runs_when_a_go_tool_says_so() {
+    let t = Fixture::start().await;
+    if t.lacks(Need::GoPeer) {
+        return;
+    }
+    let late = note::job("late").task_id("late").expires(t.now() + Duration::from_secs(60));
+    late.enqueue(&Client::new(t.shared())).await.unwrap();
+    t.advance(Duration::from_secs(62));
+    let (builder, mut log) = server::<(note,)>(&t);
+    let running = start(builder).await;
+    soon(running.signals().settled.reached(1)).await;
+    assert_eq!(found(&t, "late").await.unwrap().ending, Ending::Expired);
+    assert!(log.try_recv().is_err());
+    t.store.go().unwrap().run("archived", "late");
+    assert_eq!(logged(&mut log).await, "late");
 }

@@ -28,7 +28,7 @@ use crate::{
     metrics::{AttemptMetrics, Outcome},
     panics::{self, Caught},
     propagation,
-    task::{TaskMessage, UniqueUntil},
+    task::{Ending, TaskMessage, UniqueUntil},
 };
 use fastrand::Rng;
 
@@ -344,7 +344,8 @@ fn begin(attempt: &Attempt, now: DateTime<Utc>) -> Result<AttemptDeadline, Ended
     if attempt.is_poison() {
         return Err(Ended::Hopeless(format!("worker died {} times while this ran", attempt.crashes)));
     }
-    if extra.is_expired(now.timestamp_millis()) {
+    // A task that was archived for its expiry is taken only if a person ran it. Go's tools leave the expiry as it is.
+    if extra.is_expired(now.timestamp_millis()) && extra.ending() != Ending::Expired {
         let end = extra.expires_ms.and_then(chrono::DateTime::from_timestamp_millis);
         let end = end.map(|end| end.to_rfc3339_opts(SecondsFormat::AutoSi, true)).unwrap_or_default();
         let last = if message.error_msg.is_empty() { "" } else { "; the last error: " };
