@@ -2,7 +2,7 @@
 
 use std::{fmt, marker::PhantomData};
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, Datelike as _, Utc};
 
 use super::{
     EnqueueError, IntoInstant, IntoSpan, IntoUntil, Job, RawTask,
@@ -159,7 +159,7 @@ macro_rules! option_methods {
             self
         }
 
-        /// Runs the task at `when`; a moment that has passed means now.
+        /// Runs the task at `when`, before the year 9999; a moment that has passed means now.
         #[doc(alias("perform_at", "eta", "run_at"))]
         pub fn process_at(mut self, when: impl IntoInstant) -> Self {
             self$(.$task)?.set(|p| instant("process_at", when).map(|at| p.when = Some(When::At(at))));
@@ -218,6 +218,8 @@ impl<J: Job> fmt::Debug for JobBuilder<J> {
 /// The prefixes of ids that the framework makes itself, so that no other task can take their place.
 const RESERVED_IDS: [&str; 2] = ["agg:", "cron:"];
 
+/// Returns a moment that Go's tools can show in every time zone: they write no year of five digits.
 fn instant(name: &'static str, when: impl IntoInstant) -> Result<DateTime<Utc>, EnqueueError> {
-    when.into_instant().map_err(|error| option(name, error))
+    let at = when.into_instant().map_err(|error| option(name, error))?;
+    if at.year() < 9999 { Ok(at) } else { Err(option(name, "it must lie before the year 9999")) }
 }

@@ -284,6 +284,7 @@ fn the_error_of_an_invalid_task_says_what_to_write() {
         (raw().timeout("0s"), "invalid option `timeout`: it must be longer than zero"),
         (raw().process_in("soon"), "invalid option `process_in`: invalid duration \"soon\""),
         (raw().process_in(Duration::MAX), "invalid option `process_in`: it must be at most 292 years"),
+        (raw().process_at(DateTime::<Utc>::MAX_UTC), "invalid option `process_at`: it must lie before the year 9999"),
         (raw().unique("999ms"), "invalid option `unique`: it must be at least 1s"),
         (raw().unique(Duration::MAX), "invalid option `unique`: it must be at most 292 years"),
         (raw().retry(u32::MAX), "invalid option `retry`: it must be at most 2147483647"),
