@@ -33,7 +33,7 @@ pub struct TaskMessage {
     /// Text of the last error; empty if the task never failed.
     #[prost(string, tag = "7")]
     pub error_msg: String,
-    /// Seconds that one attempt may take; 0 = no limit.
+    /// Seconds that one attempt may take; 0 = until the deadline, or 30 minutes where there is none.
     #[prost(int64, tag = "8")]
     pub timeout: i64,
     /// Unix second after which no attempt may run; 0 = none.

@@ -116,7 +116,7 @@ fn timeout_and_deadline_default_as_in_asynq() {
     for (task, timeout, deadline) in [
         (raw(), 1800, 0),
         (raw().timeout("5s"), 5, 0),
-        (raw().timeout(Duration::from_millis(500)), 1, 0), // Go stores 0, which is illegal
+        (raw().timeout(Duration::from_millis(500)), 1, 0), // Go stores 0, which makes it 30 minutes
         (raw().deadline(at(2_000_000_000)), 0, 2_000_000_000),
         (raw().deadline(at(2_000_000_000) + chrono::TimeDelta::milliseconds(1)), 0, 2_000_000_001),
         (raw().timeout("5s").deadline(at(2_000_000_000)), 5, 2_000_000_000),
