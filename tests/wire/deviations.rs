@@ -272,8 +272,10 @@ const GROUP_NAMED: Reason = Reason {
     heading: "docs/design/failures.md#a-group-is-forgotten",
     why: "without its name in groups nobody would look at the group until another task joins it",
 };
-const OPTIONS_KEPT: Reason =
-    Reason { heading: "docs/design/failures.md#an-item-of-a-batch-is-refused", why: "Go's batch drops header options" };
+const OPTIONS_KEPT: Reason = Reason {
+    heading: "docs/design/failures.md#an-item-of-a-batch-is-refused",
+    why: "Go's unreleased batch call drops header options",
+};
 const OWN_ANSWER: Reason = Reason {
     heading: "docs/design/failures.md#an-item-of-a-batch-is-refused",
     why: "every item of a batch has an answer of its own",

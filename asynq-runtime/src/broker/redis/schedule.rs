@@ -25,7 +25,8 @@ use crate::{
     task::{QueueName, SchedulerEnqueueEvent, SchedulerEntry},
 };
 
-/// Time to keep the history of an entry after its last enqueue; Go keeps it for ever.
+/// Time to keep the history of an entry after its last enqueue. A Go scheduler deletes it when it stops in order, and else keeps it
+/// for ever.
 const HISTORY_TTL: Duration = Duration::from_secs(90 * 86_400);
 
 #[async_trait::async_trait]
