@@ -376,7 +376,7 @@ async fn nothing() -> JobResult {
     Ok(())
 }
 
-/// asynq's inspector deletes the tasks of a group, and leaves the name of the group behind.
+/// An eviction takes the tasks of a group and leaves the name of the group behind.
 #[tokio::test]
 async fn the_name_of_a_group_without_tasks_does_not_keep_a_server_from_being_drained() {
     let server = Server::start(&[]);

@@ -171,7 +171,7 @@ async fn a_queue_of_groups_without_tasks_is_deleted_step_by_step() {
     assert_eq!(deleted.unwrap(), QueueDeleted::NotEmpty);
     assert_eq!(broker.queue_stats(&queue()).await.unwrap().aggregating, GROUPS as u64, "every group is still known");
     assert!(commands / scripts.max(1) <= PER_SCRIPT, "{commands} commands in {scripts} scripts");
-    // Go leaves names of groups and of a set behind, and ids in them, without any task; here are more of them than one step
+    // Evictions leave names of groups and of a set behind, and ids in them, without any task; here are more of them than one step
     // takes.
     for n in 0..GROUPS {
         let () = redis.del(format!("asynq:{{default}}:t:t{n:04}")).await.unwrap();

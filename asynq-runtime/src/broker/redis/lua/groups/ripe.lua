@@ -10,7 +10,7 @@ local found = { next_step }
 for _, name in ipairs(names) do
   local key = ARGV[2] .. 'g:' .. name
   local waiting = size_of(key)
-  -- A name without a key is a leftover of asynq's inspector, or of an eviction. A key of a foreign type is not a group.
+  -- A name without a key is left by an eviction, or by a person's DEL. A key of a foreign type is not a group.
   local is_left = waiting == 0 and redis.call('EXISTS', key) == 0
   if is_left or waiting > 0 and is_ripe(key, waiting, rules, now_s) then found[#found + 1] = name end
 end

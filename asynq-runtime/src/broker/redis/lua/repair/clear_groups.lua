@@ -1,4 +1,4 @@
--- Looks in one step for tasks in the groups and sets of a queue, before the queue is deleted. asynq leaves names of groups
+-- Looks in one step for tasks in the groups and sets of a queue, before the queue is deleted. Evictions leave names of groups
 -- without tasks, and ids without a task in groups. The script removes both, so that afterwards a name means that there are tasks.
 -- KEYS     1 pending · 2 active · 3 scheduled · 4 retry · 5 archived · 6 completed · 7 groups · 8 aggregation_sets
 --          · then groups and sets that were found among all keys, known or not (at most 100)
