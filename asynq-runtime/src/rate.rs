@@ -124,8 +124,8 @@ impl Semaphore {
 
     /// Takes a token for the attempt that `ctx` belongs to, if one is free; does not wait. The token is out until it is released,
     /// at the latest until the attempt's deadline, so that a worker that dies blocks no other for ever. The next attempt at its task
-    /// takes its place, unless both end at the task's own `deadline`: then the token is out until that. As in asynq a token has the id of
-    /// its task alone, so give tasks of one scope different ids, also in different queues.
+    /// takes its place, unless a Go worker makes it, or both end at the task's own `deadline`: then the token is out until its end. As in
+    /// asynq a token has the id of its task alone, so give tasks of one scope different ids, also in different queues.
     ///
     /// Returns `None` if `max` tokens are out. Return [`JobError::snooze`](crate::JobError::snooze) to try again later, or an
     /// error to spend a retry. A token that was released is unused until the next of these tasks comes back, so choose a snooze
