@@ -313,8 +313,13 @@ impl ActiveRuns {
     }
 }
 
+/// Returns the beginning of a payload. It ends between two characters, because asynqmon shows no text with a part of one.
 fn payload_excerpt(payload: &Bytes) -> Bytes {
-    payload.slice(..payload.len().min(PAYLOAD_EXCERPT))
+    let mut end = payload.len().min(PAYLOAD_EXCERPT);
+    while end > PAYLOAD_EXCERPT - 3 && payload.get(end).is_some_and(|byte| byte & 0xc0 == 0x80) {
+        end -= 1;
+    }
+    payload.slice(..end)
 }
 
 #[cfg(test)]
@@ -451,5 +456,18 @@ mod tests {
         assert!(runs.worker_infos(&server).is_empty());
         assert!(runs.start(&a));
         assert_eq!(runs.worker_infos(&server)[0].task_payload.len(), 1024);
+    }
+
+    #[test]
+    fn the_shown_part_of_a_text_ends_between_two_characters() {
+        for (text, length) in [("a", 1024), ("語", 1023), ("é", 1024), ("😀", 1024)] {
+            assert_eq!(payload_excerpt(&text.repeat(2000).into()).len(), length, "{text}");
+        }
+        for (before, length) in [("a", 1021), ("aa", 1022), ("aaa", 1023)] {
+            assert_eq!(payload_excerpt(&format!("{before}{}", "😀".repeat(300)).into()).len(), length, "{before}");
+        }
+        for (bytes, length) in [(vec![0x80_u8; 2000], 1021), (vec![0x80; 1024], 1024), (Vec::new(), 0)] {
+            assert_eq!(payload_excerpt(&bytes.into()).len(), length, "bytes that are not text");
+        }
     }
 }
