@@ -61,11 +61,16 @@ pub(super) fn is_job(attr: &Attribute) -> bool {
     attr.path().segments.last().is_some_and(|segment| segment.ident == "job" || segment.ident == "periodic")
 }
 
-/// Returns whether an attribute of a contract's parameter has an effect, sets a lint, or was refused with the parameter.
+/// Returns whether an attribute of a contract or of its parameter goes to the struct, sets a lint, is for rustfmt, or was refused before.
 fn is_for_contracts(attr: &Attribute) -> bool {
     const OTHERS: [&str; 7] = ["allow", "expect", "warn", "deny", "forbid", "cfg", "cfg_attr"];
-    moves_to_field(attr) || is_mark(attr) || OTHERS.iter().any(|name| attr.path().is_ident(name))
+    let is_for_rustfmt = attr.path().segments.first().is_some_and(|tool| tool.ident == "rustfmt");
+    moves_to_field(attr) || is_for_rustfmt || OTHERS.iter().any(|name| attr.path().is_ident(name))
 }
+
+/// The message for an attribute of a contract or of its parameter, about which the compiler says nothing, because it never sees it.
+const WITHOUT_EFFECT: &str =
+    "a job without a body leaves only its struct, so this attribute would do nothing; leave it out";
 
 struct Reader<'a> {
     kind: Kind,
@@ -90,6 +95,12 @@ impl Reader<'_> {
                     "`#[job]` is given twice; put all options into one"
                 };
                 self.wrong(attr, message);
+            } else if attr.path().is_ident("serde") {
+                let message = "serde reads the parameters and not the function: write its attributes there, and in place of `rename_all` a \
+                               `#[serde(rename = \"…\")]` on each";
+                self.wrong(attr, message);
+            } else if self.is_contract && !is_for_contracts(attr) && !attr.path().is_ident("deprecated") {
+                self.wrong(attr, WITHOUT_EFFECT);
             }
         }
     }
@@ -168,11 +179,8 @@ impl Reader<'_> {
     /// Refuses a parameter that no caller gives, and records mistakes about which the compiler says nothing, because it never sees the
     /// function of a contract: an attribute that does not exist, and a type in whose place the message would stand.
     fn parameter_of_a_contract(&mut self, parameter: &Parameter, typed: &PatType) {
-        for attr in typed.attrs.iter().filter(|attr| !is_for_contracts(attr)) {
-            self.wrong(
-                attr,
-                "a job without a body leaves only its struct, so this attribute would do nothing; leave it out",
-            );
+        for attr in typed.attrs.iter().filter(|attr| !is_mark(attr) && !is_for_contracts(attr)) {
+            self.wrong(attr, WITHOUT_EFFECT);
         }
         match parameter {
             Parameter::Context | Parameter::State(_) | Parameter::FromContext(_) | Parameter::Checkpoint(_) => {
