@@ -35,7 +35,7 @@ struct Jobs {
 #[non_exhaustive]
 pub enum RegistryError {
     /// Two jobs have one name or alias.
-    #[error("two jobs are named `{name}`: {}; {}", JobPair(first, second), remedy(first, second))]
+    #[error("two jobs are named `{name}`: {}; {}", JobPair(first, second), remedy(name, first, second))]
     DuplicateName {
         /// The name.
         name: &'static str,
@@ -127,7 +127,10 @@ impl fmt::Display for JobPair<'_> {
 }
 
 /// Returns what to do about two jobs of one name.
-fn remedy(first: &JobDescriptor, second: &JobDescriptor) -> &'static str {
+fn remedy(name: &str, first: &JobDescriptor, second: &JobDescriptor) -> &'static str {
+    if first.name != name || second.name != name {
+        return "the name is an `alias`: leave the alias out, or give the other job another name";
+    }
     let path = |job: &JobDescriptor| job.type_name().split_once("::").map(|(_, path)| path);
     // Library and program of one package are two crates, which may have one name.
     if (first.file, first.line, path(first)) == (second.file, second.line, path(second)) {
@@ -393,12 +396,16 @@ mod tests {
         let bye = JobDescriptor::of::<Bye>("src/b.rs", 7);
         for jobs in [[renamed, bye], [bye, renamed]] {
             let error = Registry::from_descriptors(jobs).unwrap_err().to_string();
-            assert!(error.starts_with("two jobs are named `mail:bye`: src/a.rs:3 and src/b.rs:7"), "{error}");
+            let expected = "two jobs are named `mail:bye`: src/a.rs:3 and src/b.rs:7; the name is an `alias`";
+            assert!(error.starts_with(expected), "{error}");
         }
         let mut also = bye;
         (also.name, also.aliases) = ("mail:other", &["mail:hello"]);
         let error = Registry::from_descriptors([renamed, also]).unwrap_err().to_string();
-        assert!(error.starts_with("two jobs are named `mail:hello`"), "{error}");
+        assert!(
+            error.starts_with("two jobs are named `mail:hello`") && error.contains("leave the alias out"),
+            "{error}"
+        );
     }
 
     #[test]
