@@ -63,11 +63,24 @@ impl Parameter {
             Self::Broken { is_argument: true }
         };
         let ty = bare(&typed.ty);
-        let is_marked = |mark: &str| typed.attrs.iter().any(|attr| attr.path().is_ident(mark));
-        let recognised = match (is_marked(FROM_CONTEXT), is_marked(ARG)) {
-            (true, _) => Ok(Some(Supplied::FromContext)),
-            (false, true) => Ok(None),
-            (false, false) => Supplied::recognise(ty, kind),
+        let marked = |mark: &str| typed.attrs.iter().find(|attr| attr.path().is_ident(mark));
+        let marks = (marked(FROM_CONTEXT), marked(ARG));
+        if let Some(mark) = typed.attrs.iter().find(|attr| is_mark(attr) && attr.meta.require_path_only().is_err()) {
+            let is_argument = mark.path().is_ident(ARG);
+            let message = match is_argument {
+                true => "this mark stands alone; the default of an argument is `#[serde(default)]`",
+                false => "this mark stands alone; the `FromContext` of the type says how the value is made",
+            };
+            wrong(mark, message);
+            return Self::Broken { is_argument };
+        }
+        let recognised = match marks {
+            (Some(_), Some(mark)) => {
+                return wrong(mark, "a parameter is an argument or made of the context; leave one mark out");
+            }
+            (Some(_), None) => Ok(Some(Supplied::FromContext)),
+            (None, Some(_)) => Ok(None),
+            (None, None) => Supplied::recognise(ty, kind),
         };
         let supplied = match recognised {
             Ok(supplied) => supplied,
