@@ -232,6 +232,10 @@ fn check_on_error(attr: &mut Attr, signature: &JobSignature, errors: &Errors) {
 
 /// Checks that one argument takes the arguments of all tasks, and that the new task waits for no others.
 fn check_aggregates(attr: &mut Attr, signature: &JobSignature, errors: &Errors) {
+    if let Some(aggregates) = attr.aggregates.take_if(|_| attr.schedule.is_there()) {
+        let message = "a periodic job has no arguments and takes no tasks; write `aggregates` on a `#[job]` of its own";
+        errors.at(aggregates.position, &aggregates.key, message);
+    }
     let Some(aggregates) = &attr.aggregates else { return };
     if let Some(group) = &attr.group {
         let message = "an aggregated task runs by itself; write `group` on the job that is aggregated";
