@@ -110,6 +110,10 @@ const SCHEDULE_SYNONYMS: [(&str, &str); 9] = [
     ("splay", "jitter"),
 ];
 
+/// Words for a schedule, which is not an option, and such a schedule.
+const WORDS_FOR_SCHEDULES: [(&str, &str); 4] =
+    [("cron", "0 9 * * *"), ("schedule", "0 9 * * *"), ("every", "@every 5m"), ("interval", "@every 5m")];
+
 /// Options of a job that a schedule refuses.
 const REFUSED_BY_SCHEDULES: [&str; 4] = ["unique_by", "debounce", "debounce_max", "aggregates"];
 
@@ -151,6 +155,9 @@ fn all(attribute: Attribute) -> impl Iterator<Item = &'static Known> {
 pub(super) fn unknown(name: &str, attribute: Attribute) -> String {
     if attribute == Attribute::Job && OF_SCHEDULES.iter().any(|known| known.name == name) {
         return format!("`{name}` belongs to a schedule: write `#[periodic(\"0 9 * * *\", {name} = …)]`");
+    }
+    if let Some((_, schedule)) = WORDS_FOR_SCHEDULES.iter().find(|(word, _)| *word == name) {
+        return format!("unknown option `{name}`; a job with a schedule begins with it: `#[periodic(\"{schedule}\")]`");
     }
     if PER_CALL.contains(&name) {
         let argument = if ["or_replace", "awaited"].contains(&name) { "" } else { "…" };
@@ -234,6 +241,8 @@ mod tests {
     fn a_schedule_has_options_of_its_own() {
         assert!(known("tz", Attribute::Periodic).is_some() && known("tz", Attribute::Job).is_none());
         assert!(unknown("tz", Attribute::Job).contains("belongs to a schedule"));
+        assert!(unknown("cron", Attribute::Job).contains("`#[periodic(\"0 9 * * *\")]`"));
+        assert!(unknown("every", Attribute::Periodic).contains("`#[periodic(\"@every 5m\")]`"));
         assert!(known("queue", Attribute::Periodic).is_some());
         let message = unknown("colour", Attribute::Periodic);
         assert!(message.contains("unique, unique_until,") && !message.contains("debounce"), "{message}");
