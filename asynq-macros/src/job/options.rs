@@ -166,15 +166,15 @@ pub(super) fn unknown(name: &str, attribute: Attribute) -> String {
             "unknown option `{name}`; it belongs to one enqueue, not to the job: write `.{builder}({argument})` behind `::job(…)`"
         );
     }
-    let names = || all(attribute).map(|known| known.name);
+    let is_taken = |name: &&str| attribute == Attribute::Job || !REFUSED_BY_SCHEDULES.contains(name);
+    let names = || all(attribute).map(|known| known.name).filter(is_taken);
     let of_schedules: &[(&str, &str)] = match attribute {
         Attribute::Job => &[],
         Attribute::Periodic => &SCHEDULE_SYNONYMS,
     };
     let synonym = of_schedules.iter().chain(&SYNONYMS).find(|(word, _)| *word == name).map(|(_, ours)| *ours);
-    let meant = synonym.or_else(|| nearest(name, names()));
-    let is_taken = |name: &&str| attribute == Attribute::Job || !REFUSED_BY_SCHEDULES.contains(name);
-    let all = names().filter(is_taken).collect::<Vec<_>>().join(", ");
+    let meant = synonym.filter(is_taken).or_else(|| nearest(name, names()));
+    let all = names().collect::<Vec<_>>().join(", ");
     match meant {
         Some(meant) => format!("unknown option `{name}`; did you mean `{meant}`? (options: {all})"),
         None => format!("unknown option `{name}`; use one of these: {all}"),
@@ -246,6 +246,10 @@ mod tests {
         assert!(known("queue", Attribute::Periodic).is_some());
         let message = unknown("colour", Attribute::Periodic);
         assert!(message.contains("unique, unique_until,") && !message.contains("debounce"), "{message}");
+        for refused in ["debonce", "aggregate", "max_wait"] {
+            let message = unknown(refused, Attribute::Periodic);
+            assert!(message.contains("use one of these"), "{message}");
+        }
     }
 
     #[test]
