@@ -150,7 +150,8 @@ impl Registry {
         Self::from_descriptors(inventory::iter::<JobDescriptor>().copied())
     }
 
-    /// Returns just these jobs, such as `Registry::only::<(send_email, resize)>()`, or just one.
+    /// Returns just these jobs, such as `Registry::only::<(send_email, resize)>()`, or just one. A tuple has at most 16 jobs;
+    /// [`ServerBuilder::register`](crate::server::ServerBuilder::register) adds more.
     ///
     /// # Errors
     ///
@@ -264,7 +265,7 @@ fn duplicate(name: &'static str, one: &JobDescriptor, other: &JobDescriptor) -> 
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is neither a job nor a tuple of jobs",
     label = "expected a tuple of jobs",
-    note = "write jobs, such as `(send_email, resize)`"
+    note = "write jobs, such as `(send_email, resize)`, at most 16 in a tuple; `ServerBuilder::register` adds more"
 )]
 pub trait JobSet {
     /// Returns the descriptors of the jobs.
