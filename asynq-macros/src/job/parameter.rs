@@ -201,10 +201,19 @@ impl Parameter {
 
 impl Argument {
     /// Returns whether the type alone decides how the argument of this job is stored: no `#[serde(with = …)]` or the like, no
-    /// `$crate`, which cannot be written in quotes, and no name of the job, which can be stored only if its arguments can.
+    /// `#[serde(bound = …)]`, of which serde takes one, no `$crate`, which cannot be written in quotes, and no name of the job, which can be
+    /// stored only if its arguments can.
     pub(super) fn is_plain(&self, job: &Ident) -> bool {
-        const BY_OTHERS: [&str; 7] =
-            ["with", "serialize_with", "deserialize_with", "skip", "skip_serializing", "skip_deserializing", "getter"];
+        const BY_OTHERS: [&str; 8] = [
+            "with",
+            "serialize_with",
+            "deserialize_with",
+            "skip",
+            "skip_serializing",
+            "skip_deserializing",
+            "getter",
+            "bound",
+        ];
         self.word_of_serde(&BY_OTHERS).is_none()
             && !self.ty.to_token_stream().to_string().contains('$')
             && !mentions(&self.ty, job)

@@ -185,6 +185,13 @@ async fn by_module(#[serde(with = "seconds")] every: Duration, #[serde(rename = 
     Ok(())
 }
 
+/// A user's own bounds in place of those that the macro writes.
+#[job(name = "user:by_bound")]
+async fn by_bound(#[serde(bound = "")] page: Page<Address>, #[serde(bound(serialize = ""))] number: u8) -> JobResult {
+    println!("{page:?} {number}");
+    Ok(())
+}
+
 type Recipients = Vec<Address>;
 
 #[job(name = "user:by_alias")]
