@@ -128,7 +128,7 @@ pub fn facade_periodic_without_cron(_: TokenStream, item: TokenStream) -> TokenS
 /// Returns the error of the missing feature before the function, which is printed so that its uses compile.
 fn without_cron(item: &proc_macro2::TokenStream) -> proc_macro2::TokenStream {
     quote::quote! {
-        ::core::compile_error!(
+        ::std::compile_error!(
             "`#[periodic]` comes with the feature `cron`, which is on by default: in Cargo.toml write `features = [\"cron\"]` for asynq-jobs"
         );
         #item

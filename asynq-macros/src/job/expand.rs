@@ -234,7 +234,7 @@ fn registration(job: &JobModel) -> TokenStream {
     let ident = job.ident();
     quote! {
         __rt::inventory::submit! {
-            __rt::JobDescriptor::of::<#ident>(::core::file!(), ::core::line!())
+            __rt::JobDescriptor::of::<#ident>(::std::file!(), ::std::line!())
         }
     }
 }
@@ -256,7 +256,7 @@ fn aggregation(job: &JobModel) -> Option<TokenStream> {
         }
 
         __rt::inventory::submit! {
-            __rt::Aggregation::of::<#ident>(::core::file!(), ::core::line!())
+            __rt::Aggregation::of::<#ident>(::std::file!(), ::std::line!())
         }
     })
 }
@@ -369,11 +369,11 @@ fn field_value(argument: &Argument, private: &TokenStream) -> TokenStream {
         Form::BorrowedText | Form::Unsized(_) => quote!(#ident: ::std::borrow::ToOwned::to_owned(#ident)),
         Form::Slice(ty) => {
             let item = local("item");
-            let clone = quote_spanned!(at(ty.span())=> <#ty as ::core::clone::Clone>::clone(#item));
-            quote!(#ident: ::core::iter::Iterator::collect(::core::iter::Iterator::map(#ident.iter(), |#item| #clone)))
+            let clone = quote_spanned!(at(ty.span())=> <#ty as ::std::clone::Clone>::clone(#item));
+            quote!(#ident: ::std::iter::Iterator::collect(::std::iter::Iterator::map(#ident.iter(), |#item| #clone)))
         }
         Form::Borrowed(ty) => {
-            let clone = quote_spanned!(at(ty.span())=> <#ty as ::core::clone::Clone>::clone(#ident));
+            let clone = quote_spanned!(at(ty.span())=> <#ty as ::std::clone::Clone>::clone(#ident));
             quote!(#ident: #clone)
         }
     }

@@ -23,7 +23,7 @@ pub(super) fn stub(job: &JobModel) -> TokenStream {
                 type Output = __rt::JobResult<()>;
 
                 async fn run(self, _ctx: &__rt::JobContext) -> Self::Output {
-                    ::core::unimplemented!()
+                    ::std::unimplemented!()
                 }
             }
         },
@@ -43,7 +43,7 @@ fn anything(job: &JobModel) -> Handle {
             }
             Parameter::Incomplete { is_argument: true, .. } | Parameter::Broken { is_argument: true } => {
                 let name = local(&format!("argument_{position}"));
-                parameters.push(quote!(#name: impl ::core::marker::Sized));
+                parameters.push(quote!(#name: impl ::std::marker::Sized));
                 forwarded.push(name.into_token_stream());
             }
             Parameter::Context
@@ -57,7 +57,7 @@ fn anything(job: &JobModel) -> Handle {
     }
     let builder = quote! {
         let _ = (#(#forwarded,)*);
-        ::core::unimplemented!()
+        ::std::unimplemented!()
     };
     Handle { parameters, forwarded, builder }
 }

@@ -66,7 +66,7 @@ impl JobModel {
             if let Parameter::Incomplete { error, .. } = parameter {
                 **ty = Type::Verbatim(error.to_compile_error());
                 // The compiler would report each use in the body of a parameter without a type.
-                function.body = quote!({ ::core::unimplemented!() });
+                function.body = quote!({ ::std::unimplemented!() });
                 function.attrs.push(parse_quote!(#[allow(unused)]));
             }
         }

@@ -42,9 +42,9 @@ pub(super) fn entry(schedule: &Schedule, job: &JobModel) -> TokenStream {
         __cron::inventory::submit! {
             __cron::PeriodicEntry::of::<#ident>(
                 #text,
-                || ::core::convert::From::from(#ident {}),
-                ::core::file!(),
-                ::core::line!()
+                || ::std::convert::From::from(#ident {}),
+                ::std::file!(),
+                ::std::line!()
             )
             #zone
             #missed

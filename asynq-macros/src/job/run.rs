@@ -24,7 +24,7 @@ pub(super) fn run(job: &JobModel) -> TokenStream {
     let output = quote_spanned!(at(job.signature.output.span())=> Self::Output);
     // The span is the name of the function, where the compiler reports a future that is not `Send`. The report would be
     // longer for an `async fn`, and for code with the span of a macro.
-    let future = quote_spanned!(job.ident().span()=> impl __rt::Future<Output = #output> + ::core::marker::Send);
+    let future = quote_spanned!(job.ident().span()=> impl __rt::Future<Output = #output> + ::std::marker::Send);
     quote_spanned! {at(job.ident().span())=>
         fn run(#this, #ctx: &__rt::JobContext) -> #future {
             async move { #body }

@@ -152,11 +152,11 @@ const _: () = {
         fn run(
             self,
             _ctx: &__rt::JobContext,
-        ) -> impl __rt::Future<Output = Self::Output> + ::core::marker::Send {
+        ) -> impl __rt::Future<Output = Self::Output> + ::std::marker::Send {
             async move { hello(self.name).await }
         }
     }
     __rt::inventory::submit! {
-        __rt::JobDescriptor::of:: < hello > (::core::file!(), ::core::line!())
+        __rt::JobDescriptor::of:: < hello > (::std::file!(), ::std::line!())
     }
 };

@@ -135,16 +135,16 @@ const _: () = {
         fn run(
             self,
             _ctx: &__rt::JobContext,
-        ) -> impl __rt::Future<Output = Self::Output> + ::core::marker::Send {
+        ) -> impl __rt::Future<Output = Self::Output> + ::std::marker::Send {
             async move { ping().await }
         }
     }
     __rt::inventory::submit! {
-        __rt::JobDescriptor::of:: < ping > (::core::file!(), ::core::line!())
+        __rt::JobDescriptor::of:: < ping > (::std::file!(), ::std::line!())
     }
     use ::asynq_cron::__private as __cron;
     __cron::inventory::submit! {
         __cron::PeriodicEntry::of:: < ping > ("*/5 * * * *", ||
-        ::core::convert::From::from(ping {}), ::core::file!(), ::core::line!())
+        ::std::convert::From::from(ping {}), ::std::file!(), ::std::line!())
     }
 };

@@ -54,7 +54,7 @@ macro_rules! main {
         }
     };
     (@link $($wrong:tt)*) => {
-        ::core::compile_error!(
+        ::std::compile_error!(
             "`main!` takes, in this order and each or none: `jobs: [crates with jobs],` `services: [crates with services],` and the \
              set-up function: `main!(jobs: [mails], services: [asynq_dashboard], setup)`"
         );
@@ -63,16 +63,16 @@ macro_rules! main {
     };
     (@program) => {
         $crate::app::Program {
-            name: match ::core::option_env!("CARGO_BIN_NAME") {
-                ::core::option::Option::Some(name) => name,
-                ::core::option::Option::None => match ::core::option_env!("CARGO_PKG_NAME") {
-                    ::core::option::Option::Some(name) => name,
-                    ::core::option::Option::None => "worker",
+            name: match ::std::option_env!("CARGO_BIN_NAME") {
+                ::std::option::Option::Some(name) => name,
+                ::std::option::Option::None => match ::std::option_env!("CARGO_PKG_NAME") {
+                    ::std::option::Option::Some(name) => name,
+                    ::std::option::Option::None => "worker",
                 },
             },
-            version: match ::core::option_env!("CARGO_PKG_VERSION") {
-                ::core::option::Option::Some(version) => version,
-                ::core::option::Option::None => "",
+            version: match ::std::option_env!("CARGO_PKG_VERSION") {
+                ::std::option::Option::Some(version) => version,
+                ::std::option::Option::None => "",
             },
         }
     };

@@ -38,7 +38,7 @@ mod table;
 #[macro_export]
 macro_rules! main {
     ($($all:tt)*) => {
-        ::core::compile_error!(
+        ::std::compile_error!(
             "`main!` comes with the feature `main`, which is on by default: in Cargo.toml write `features = [\"main\"]` for \
              asynq-runtime or asynq-jobs, or a `main` of your own with `Server::builder`"
         );
