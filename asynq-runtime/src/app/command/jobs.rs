@@ -172,7 +172,7 @@ fn job_to_json(job: &JobDescriptor) -> Value {
         "unique_seconds": seconds(unique),
         "debounce_seconds": seconds(debounce),
         "debounce_max_seconds": seconds(debounce_max),
-        "unique_until": unique.map(|_| word(unique_until)),
+        "unique_until": unique.or(debounce).map(|_| word(unique_until)),
         "unique_extend": unique_extend,
         "retention_seconds": seconds(retention),
         "max_crashes": max_crashes.unwrap_or(JobOptions::DEFAULT_MAX_CRASHES),
@@ -261,6 +261,9 @@ mod tests {
             (&Value::Null, &Value::Null, &Value::Null)
         );
         assert_eq!(mail["unique_extend"], false);
+        let mut debounced = JobDescriptor::of::<Tidy>("src/tidy.rs", 1);
+        debounced.options = JobOptions::new().debounce(Duration::from_secs(30)).unique_until(UniqueUntil::Success);
+        assert_eq!(job_to_json(&debounced)["unique_until"], "success");
     }
 
     #[derive(Serialize)]
