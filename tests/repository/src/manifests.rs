@@ -35,7 +35,7 @@ fn text<'a>(package: &'a Value, key: &str) -> &'a str {
 }
 
 #[test]
-fn crates_depend_downwards_only() {
+fn crates_depend_downwards_only_and_on_their_own_version() {
     let allowed: BTreeMap<&str, &[&str]> = CRATES.into();
     let mut broken = Vec::new();
     let packages = packages();
@@ -50,14 +50,20 @@ fn crates_depend_downwards_only() {
             continue;
         };
         for dependency in package["dependencies"].as_array().unwrap() {
-            let dependency = text(dependency, "name");
-            if CRATES.iter().any(|(name, _)| *name == dependency) && !allowed.contains(&dependency) {
+            let (dependency, version) = (text(dependency, "name"), text(dependency, "req"));
+            if CRATES.iter().all(|(name, _)| *name != dependency) {
+                continue;
+            }
+            if !allowed.contains(&dependency) {
                 broken.push(format!("{name} depends on {dependency}"));
+            }
+            if !version.starts_with('=') {
+                broken.push(format!("{name} takes other versions of {dependency} than its own: {version}"));
             }
         }
     }
     assert_eq!(found, CRATES.map(|(name, _)| name).into(), "the crates that are published");
-    none(broken, "ARCHITECTURE.md says which crate may depend on which");
+    none(broken, "ARCHITECTURE.md says which crate may depend on which, and they use hidden items of each other");
 }
 
 #[test]
