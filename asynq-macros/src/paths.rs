@@ -37,7 +37,8 @@ impl Paths {
         self.private_at(Span::call_site())
     }
 
-    /// [`private`](Self::private) with `span`. A path that the user gave keeps its own span, because it may hold `$crate`.
+    /// [`private`](Self::private) with `span`. A path that the user gave keeps its own span, at which the compiler reports a crate that does not
+    /// exist.
     pub(crate) fn private_at(&self, span: Span) -> TokenStream {
         match (&self.given, self.home) {
             (Some(root), _) => quote!(#root::__private),
