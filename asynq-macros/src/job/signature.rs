@@ -217,7 +217,10 @@ impl Reader<'_> {
         if let Type::Never(never) = &**ty {
             self.wrong(never, "a job ends at some time; return `()` or `JobResult`");
         } else if let Some(token) = keyword_in(ty.to_token_stream(), "impl") {
-            self.wrong(token, "a job's result type needs a name; return `()` or `Result<T, E>`");
+            self.wrong(
+                token,
+                "a job's result type needs a name; return `()` or `Result<T, E>`, from an `async fn` if the job awaits",
+            );
         } else if let Some(borrow) = borrow_in(ty.to_token_stream(), Static::Owned) {
             self.wrong(borrow, "a job's result outlives its arguments; return an owned type");
         }
