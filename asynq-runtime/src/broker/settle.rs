@@ -81,6 +81,18 @@ pub struct Settlement {
     pub resend: bool,
 }
 
+impl Settlement {
+    /// Returns roughly how many bytes the settlement sends to the broker.
+    pub(crate) fn bytes(&self) -> usize {
+        let message = self.message.payload.len();
+        match &self.action {
+            Action::Done | Action::Requeue => 0,
+            Action::Complete { result } => message + result.as_ref().map_or(0, Bytes::len),
+            Action::Retry { .. } | Action::Defer { .. } | Action::Archive { .. } | Action::Revoke { .. } => message,
+        }
+    }
+}
+
 /// The action on a task whose run ends.
 ///
 /// `processed` and `failed` are asynq's counters. Every action but [`Requeue`](Self::Requeue) and [`Defer`](Self::Defer) sets the

@@ -25,6 +25,9 @@ use crate::{
 
 /// Most outcomes in one call; a broker cuts it further where a shorter script is faster.
 const BATCH: usize = 256;
+/// Most bytes in one call, but for a single outcome that is larger: the call has to end within its time on a slow network, too, or all
+/// of it is sent again.
+const BATCH_BYTES: usize = 4 << 20;
 /// Pauses of a single outcome that the broker refuses while it takes others.
 const FIRST_REFUSAL: Duration = Duration::from_millis(50);
 const LONGEST_REFUSAL: Duration = Duration::from_secs(10);
@@ -265,11 +268,13 @@ impl Items {
             let due = self.deferred.extract_if(.., |(due, _)| *due <= now).map(|(_, item)| item);
             self.waiting.extend(due);
         }
-        let n = match self.waiting.iter().take(BATCH).position(|item| item.history.is_sent_alone) {
-            Some(0) => 1,
-            Some(before) => before,
-            None => self.waiting.len().min(BATCH),
+        let mut bytes = 0;
+        let goes_along = |item: &&Item| {
+            bytes += item.settlement.bytes();
+            !item.history.is_sent_alone && bytes <= BATCH_BYTES
         };
+        // The first outcome goes out in any case: it may be one that is sent alone, or is larger than a batch.
+        let n = self.waiting.iter().take(BATCH).take_while(goes_along).count().max(1).min(self.waiting.len());
         let (batch, history): (Vec<_>, Vec<_>) =
             self.waiting.drain(..n).map(|item| (item.settlement, item.history)).unzip();
         let batch = Arc::new(batch);
@@ -298,7 +303,10 @@ mod tests {
     use metrics_exporter_prometheus::PrometheusBuilder;
 
     use super::*;
-    use crate::{broker::RunToken, task::TaskId};
+    use crate::{
+        broker::RunToken,
+        task::{Extra, TaskId, TaskMessage},
+    };
 
     fn item(id: &str) -> Item {
         item_of("q", id)
@@ -317,22 +325,36 @@ mod tests {
         Item { history: SendHistory { refused, is_sent_alone: false }, ..item(id) }
     }
 
+    /// Returns the ids in each of the batches in which `items` go out.
+    fn batches(mut items: Items) -> Vec<String> {
+        let next = || {
+            items.sent = None;
+            let (batch, _) = items.next(Instant::now());
+            (!batch.is_empty()).then(|| batch.iter().map(|sent| sent.run.id.to_string()).collect::<String>())
+        };
+        std::iter::from_fn(next).collect()
+    }
+
     #[test]
     fn an_outcome_that_spoiled_a_call_is_sent_alone() {
         let mut items = Items { waiting: ["a", "b", "x", "y", "c"].map(item).into(), ..Items::default() };
         for number in [2, 3] {
             items.waiting[number].history.is_sent_alone = true;
         }
-        let mut batches = Vec::new();
-        loop {
-            let (batch, _) = items.next(Instant::now());
-            if batch.is_empty() {
-                break;
-            }
-            batches.push(batch.iter().map(|sent| sent.run.id.to_string()).collect::<Vec<_>>().concat());
-            items.sent = None;
-        }
-        assert_eq!(batches, ["ab", "x", "y", "c"]);
+        assert_eq!(batches(items), ["ab", "x", "y", "c"]);
+    }
+
+    /// A call of 100 MB does not end in its time at 12 Mbit/s, and would be sent again from its beginning for ever.
+    #[test]
+    fn a_batch_of_large_outcomes_is_cut_and_one_that_is_larger_than_a_batch_is_sent_alone() {
+        let retry = |(id, megabytes): (&str, usize)| {
+            let message = TaskMessage { payload: vec![0_u8; megabytes << 20].into(), ..TaskMessage::default() };
+            let action = Action::Retry { delay: Duration::ZERO, error: None, counted: true, extra: Extra::default() };
+            let Item { settlement, history } = item(id);
+            Item { settlement: Settlement { message: Arc::new(message), action, ..settlement }, history }
+        };
+        let waiting = [("a", 1), ("b", 1), ("c", 1), ("d", 1), ("e", 1), ("f", 5), ("g", 1)].map(retry).into();
+        assert_eq!(batches(Items { waiting, ..Items::default() }), ["abcd", "e", "f", "g"]);
     }
 
     #[test]

@@ -128,7 +128,7 @@ fn chunks(batch: &[Settlement]) -> Vec<Chunk<'_>> {
         }
         let (plain, others) = plain_apart(batch, places);
         for (places, is_plain) in [(plain, true), (others, false)] {
-            let cut = portions(&places, |&place| bytes(&batch[place])).into_iter();
+            let cut = portions(&places, |&place| batch[place].bytes()).into_iter();
             chunks.extend(cut.map(|portion| Chunk { queue, places: portion.to_vec(), is_plain }));
         }
     }
@@ -149,16 +149,6 @@ fn plain_apart(batch: &[Settlement], places: Vec<usize>) -> (Vec<usize>, Vec<usi
 /// Returns whether the task is just to be deleted.
 fn is_plain(settlement: &Settlement) -> bool {
     settlement.action == Action::Done && settlement.message.unique_key.is_empty()
-}
-
-/// Returns roughly how many bytes an outcome sends.
-fn bytes(settlement: &Settlement) -> usize {
-    let message = settlement.message.payload.len();
-    match &settlement.action {
-        Action::Done | Action::Requeue => 0,
-        Action::Complete { result } => message + result.as_ref().map_or(0, Bytes::len),
-        Action::Retry { .. } | Action::Defer { .. } | Action::Archive { .. } | Action::Revoke { .. } => message,
-    }
 }
 
 /// Reads one letter per item; an error counts for all of them.
