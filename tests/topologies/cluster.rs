@@ -340,6 +340,41 @@ async fn a_master_that_is_away_keeps_no_task_of_others_from_recovery() {
     assert!(broker.until_lapse(&[away]).await.unwrap_err().is_unavailable(), "none takes writes");
 }
 
+/// With `cluster-allow-reads-when-down yes`, Redis stops a script at its first write.
+#[tokio::test]
+async fn a_cluster_that_is_down_and_answers_reads_is_a_gap_for_recovery_and_an_enqueue_waits_for_it() {
+    let (cluster, clock) = (RedisCluster::start(), ManualClock::default());
+    let options = patient::redis_options(Some(Arc::new(clock.clone())));
+    let broker = RedisBroker::connect(&cluster.url(), options).await.unwrap();
+    let member = asynq_tests::join(&broker, 1).await;
+    broker.enqueue(vec![task("t1")]).await.remove(0).unwrap();
+    assert_eq!(broker.dequeue(&member, &[Wanted { queue: default_queue(), n: 1 }]).await.unwrap().len(), 1);
+    clock.advance(Duration::from_secs(40));
+
+    let slot = cluster.slot(PENDING);
+    let (node, beside) = (cluster.owner(slot), (slot + 1).to_string());
+    cluster.command::<()>(node, &["CONFIG", "SET", "cluster-allow-reads-when-down", "yes"]);
+    // For this node the cluster is down while any slot has no master.
+    cluster.command::<()>(node, &["CLUSTER", "DELSLOTS", &beside]);
+    eventually("the cluster is down", async || {
+        cluster.command::<String>(node, &["CLUSTER", "INFO"]).contains("cluster_state:fail").then_some(())
+    })
+    .await;
+    let lapse = broker.until_lapse(&[default_queue()]).await;
+    assert!(lapse.as_ref().is_err_and(|error| error.is_unavailable()), "{lapse:?}");
+    let recovered = broker.recover(&[default_queue()]).await;
+    assert!(recovered.as_ref().is_err_and(|error| error.is_unavailable()), "{recovered:?}");
+
+    let before = cluster.calls("evalsha");
+    let (placed, ()) = tokio::join!(broker.enqueue(vec![task("t2")]), async {
+        eventually("eight attempts", async || (cluster.calls("evalsha") >= before + 8).then_some(())).await;
+        cluster.command::<()>(node, &["CLUSTER", "ADDSLOTS", &beside]);
+    });
+    placed.into_iter().for_each(|placed| assert!(placed.is_ok(), "{placed:?}"));
+    let stats = broker.queue_stats(&default_queue()).await.unwrap();
+    assert_eq!((stats.pending, stats.active), (1, 1));
+}
+
 #[tokio::test]
 async fn housekeeping_forgets_no_task_that_is_on_the_other_node_of_a_moving_slot() {
     for state in ["completed", "archived"] {

@@ -377,6 +377,11 @@ mod tests {
             ("NOREPLICAS Not enough good replicas to write. script: a8b3, on @user_script:31.", false),
             ("MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.", false),
             ("LOADING Redis is loading the dataset in memory", false),
+            (
+                "ERR Script attempted to execute a write command while the cluster is down and readonly script: 1, on \
+                 @user_script:1.",
+                false,
+            ),
             ("ERR Error running script (call to f_1): @user_script:3: @user_script: 3: -NOREPLICAS Not enough", false),
             // The script looked for a key that is not there any more, perhaps after a write.
             ("ERR Script attempted to access a non local key in a cluster node script: 1, on @user_script:1.", true),

@@ -112,7 +112,8 @@ fn explain(code: &str, details: &str) -> (BrokerErrorKind, String) {
 /// Returns whether the script was not run, or did nothing by its own account: a cluster moves its keys or is down, the server
 /// loads its data, or a message that the script needs is not there.
 pub(super) fn was_not_run(error: &BrokerError) -> bool {
-    matches!(code_of(error), Some("TRYAGAIN" | "CLUSTERDOWN" | "LOADING"))
+    // Where a cluster that is down answers reads, a script runs as far as its first write.
+    matches!(code_of(error), Some("TRYAGAIN" | "LOADING")) || found_code(error) == Some("CLUSTERDOWN")
 }
 
 /// Returns whether the keys of the call are on their way to another node of the cluster.
@@ -123,15 +124,17 @@ pub(super) fn is_moving(error: &BrokerError) -> bool {
 /// Returns whether the script wrote nothing: it [`was_not_run`], or the server takes no writes now. Redis says that in place of
 /// the first write of a script, and nothing changes it while the script runs.
 pub(super) fn wrote_nothing(error: &BrokerError) -> bool {
-    let takes_no_writes = |cause: &RedisError| {
-        let code = code(cause.code().unwrap_or_default(), cause.detail().unwrap_or_default());
-        matches!(code, "MISCONF" | "READONLY" | "NOREPLICAS" | "MASTERDOWN")
-    };
-    was_not_run(error) || cause(error).is_some_and(takes_no_writes)
+    was_not_run(error) || matches!(found_code(error), Some("MISCONF" | "READONLY" | "NOREPLICAS" | "MASTERDOWN"))
 }
 
 fn code_of(error: &BrokerError) -> Option<&str> {
     cause(error)?.code()
+}
+
+/// Returns the code of the error, also where it is hidden in the text.
+fn found_code(error: &BrokerError) -> Option<&str> {
+    let cause = cause(error)?;
+    Some(code(cause.code().unwrap_or_default(), cause.detail().unwrap_or_default()))
 }
 
 fn cause(error: &BrokerError) -> Option<&RedisError> {
@@ -215,6 +218,10 @@ fn code<'e>(code: &'e str, details: &'e str) -> &'e str {
     // The script looked for a key that the move of its slot has taken away already.
     if details.contains("non local key") {
         return "TRYAGAIN";
+    }
+    // In place of the first write of a script, where a cluster that is down answers reads.
+    if details.contains("while the cluster is down") {
+        return "CLUSTERDOWN";
     }
     // A right that is missing for a command inside a script, in the words of Redis 6.2 and 7.0, and of 7.2.
     if details.contains("The user executing the script can't") || details.contains("ACL failure in script") {
@@ -342,6 +349,12 @@ mod tests {
                 "Script attempted to access a non local key in a cluster node script: 1, on @user_script:1.",
                 BrokerErrorKind::Unavailable,
             ),
+            (
+                "ERR",
+                "Script attempted to execute a write command while the cluster is down and readonly script: 1, on \
+                 @user_script:1.",
+                BrokerErrorKind::Unavailable,
+            ),
             ("CROSSSLOT", "", BrokerErrorKind::Config),
             ("WRONGPASS", "", BrokerErrorKind::Denied),
             ("NOAUTH", "", BrokerErrorKind::Denied),
@@ -407,6 +420,11 @@ mod tests {
             (
                 "-ERR Error running script (call to f_a8b3): @user_script:3: @user_script: 3: -CLUSTERDOWN The cluster \
                  is down",
+                Some("CLUSTERDOWN"),
+            ),
+            (
+                "-ERR Error running script (call to f_a8b3): @user_script:3: @user_script: 3: Lua script attempted to \
+                 execute a write command while the cluster is down and readonly",
                 Some("CLUSTERDOWN"),
             ),
             ("-ERR unknown command 'FOO'", Some("ERR")),

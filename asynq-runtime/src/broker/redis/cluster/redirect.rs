@@ -72,6 +72,8 @@ mod tests {
     fn a_part_of_the_cluster_that_waits_for_a_failover_is_known_by_the_answers_of_old_and_new_nodes() {
         for down in [
             "CLUSTERDOWN The cluster is down",
+            "ERR Script attempted to execute a write command while the cluster is down and readonly script: a8b3, on \
+             @user_script:31.",
             "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
             "READONLY You can't write against a read only replica. script: a8b3, on @user_script:31.",
             "ERR Error running script (call to f_a8b3): @user_script:31: @user_script: 31: -READONLY You can't write \
