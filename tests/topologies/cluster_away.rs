@@ -6,8 +6,8 @@ use std::{net::TcpListener, sync::Arc, time::Duration};
 use asynq_runtime::{
     Client,
     broker::{
-        Broker, BrokerError, Consume as _, Inspect as _, Maintain as _, Member, NewTask, Presence as _, Produce as _,
-        Quarantined, RetryOrder, ServerName, Wanted, When,
+        Broker, BrokerError, BrokerErrorKind, Consume as _, Inspect as _, Maintain as _, Member, NewTask,
+        Presence as _, Produce as _, Quarantined, Refused, RetryOrder, ServerName, Wanted, When,
         redis::{RedisBroker, RedisOptions},
     },
     clock::ManualClock,
@@ -186,6 +186,16 @@ async fn a_server_starts_while_the_master_that_lists_servers_is_away() {
     let info = ServerInfo { host: member.name.host.clone(), ..ServerInfo::default() };
     broker.join(&member.name, &info).await.unwrap();
     assert!(broker.beat(&member, &info, &[]).await.unwrap_err().is_unavailable(), "it is not listed yet");
+}
+
+#[tokio::test]
+async fn a_program_that_waits_for_replicas_starts_while_a_master_is_away() {
+    let mut t = World::new();
+    t.kill_away();
+    let broker = t.connect("?durability=replicas(1)&durability_timeout=50ms&timeout=1s").await;
+    let outcome = broker.enqueue(vec![task("t").in_queue(t.here.as_str())]).await.remove(0);
+    let Err(Refused::Broker(error)) = &outcome else { panic!("the master has no replica: {outcome:?}") };
+    assert_eq!(error.kind(), BrokerErrorKind::Unconfirmed, "{error:?}");
 }
 
 #[tokio::test]

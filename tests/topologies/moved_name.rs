@@ -13,7 +13,7 @@ use std::{
 };
 
 use asynq_runtime::{
-    broker::{BrokerError, Inspect as _, Produce as _, Refused, TaskEnd, redis::RedisBroker},
+    broker::{BrokerError, BrokerErrorKind, Inspect as _, Produce as _, Refused, TaskEnd, redis::RedisBroker},
     task::TaskState,
 };
 use asynq_tests::{Persistence, RedisServer, default_queue, eventually, task, task_id};
@@ -138,6 +138,24 @@ async fn connections_that_only_read_follow_to_a_new_server_although_the_old_one_
     let is_stored: bool = t.new.connection().exists("asynq:{default}:t:t2").unwrap();
     assert!(is_stored, "at the new server");
     until_seen(&broker, "t2").await;
+}
+
+/// A replica cannot wait for replicas of its own.
+#[tokio::test]
+async fn a_program_that_waits_for_replicas_starts_while_its_name_leads_to_a_replica() {
+    let t = World::new();
+    t.demote_old();
+    let url = format!("redis://127.0.0.1:{}?durability=replicas(1)&durability_timeout=50ms", t.port);
+    let broker = connect(&url).await.unwrap();
+    t.move_name();
+    until_it_works("an enqueue on the new master", async || match put(&broker, "t1").await {
+        // This master has no replica.
+        Err(error) if error.kind() == BrokerErrorKind::Unconfirmed => Ok(()),
+        outcome => outcome,
+    })
+    .await;
+    let is_stored: bool = t.new.connection().exists("asynq:{default}:t:t1").unwrap();
+    assert!(is_stored, "at the new server");
 }
 
 /// No answer tells such a program that its server takes no writes.

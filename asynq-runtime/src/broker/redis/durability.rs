@@ -102,7 +102,8 @@ impl Durability {
         self.within(*Self::PATIENCE.start()).wait()
     }
 
-    /// Checks, by its answer to the probe, that the server supports this durability.
+    /// Checks, by its answer to the probe, that the server supports this durability. A server that is away, or is a replica
+    /// now, passes: its answer says nothing about its support.
     pub(super) fn check(self, answer: Result<Value, BrokerError>) -> Result<(), BrokerError> {
         match answer {
             Err(error) if matches!(error.kind(), BrokerErrorKind::Unexpected | BrokerErrorKind::Config) => {
@@ -112,8 +113,8 @@ impl Durability {
                     error,
                 ))
             }
-            Err(error) => Err(error),
-            Ok(_) => Ok(()),
+            Err(error) if !error.is_unavailable() => Err(error),
+            _ => Ok(()),
         }
     }
 
@@ -179,6 +180,32 @@ mod tests {
         assert_eq!(error.kind(), BrokerErrorKind::Unconfirmed);
         assert!(error.is_ambiguous() && !error.is_unavailable());
         assert!(error.to_string().contains("is stored"), "{error}");
+    }
+
+    #[test]
+    fn a_server_is_refused_for_what_it_lacks_and_not_for_being_away_or_a_replica() {
+        let check = |line: &str| {
+            let answer = redis::parse_redis_value(format!("{line}\r\n").as_bytes()).map(reply::answer).unwrap();
+            Durability::replicas(1).check(answer).map_err(|error| error.kind())
+        };
+        let replica = "-ERR WAIT cannot be used with replica instances. Please also note that since Redis 4.0 if a replica is \
+                       configured to be writable (which is not the default) writes to replicas are just local and are not \
+                       propagated.";
+        for (line, expected) in [
+            (":0", Ok(())),
+            (replica, Ok(())),
+            ("-LOADING Redis is loading the dataset in memory", Ok(())),
+            ("-ERR unknown command 'WAITAOF', with args beginning with: ", Err(BrokerErrorKind::Config)),
+            (
+                "-ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.",
+                Err(BrokerErrorKind::Config),
+            ),
+            ("-NOPERM User u has no permissions to run the 'wait' command", Err(BrokerErrorKind::Denied)),
+        ] {
+            assert_eq!(check(line), expected, "{line}");
+        }
+        let away = BrokerError::new(BrokerErrorKind::Unavailable, "away");
+        assert!(Durability::fsync().check(Err(away)).is_ok());
     }
 
     #[test]

@@ -227,6 +227,10 @@ fn code<'e>(code: &'e str, details: &'e str) -> &'e str {
     if details.contains("The user executing the script can't") || details.contains("ACL failure in script") {
         return "NOPERM";
     }
+    // In answer to WAIT and WAITAOF.
+    if details.contains("cannot be used with replica instances") {
+        return "READONLY";
+    }
     if details.starts_with("max number of clients") {
         return "MAXCLIENTS";
     }
@@ -299,6 +303,8 @@ mod tests {
             "ERR Error running script (call to f_a8b3): @user_script:31: @user_script: 31: -READONLY You can't write \
              against a read only replica. ",
             "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
+            "ERR WAIT cannot be used with replica instances. Please also note that since Redis 4.0 if a replica is configured \
+             to be writable (which is not the default) writes to replicas are just local and are not propagated.",
         ] {
             assert!(is_demoted(&answer(demoted)), "{demoted}");
         }
