@@ -377,6 +377,7 @@ mod tests {
             ("NOREPLICAS Not enough good replicas to write. script: a8b3, on @user_script:31.", false),
             ("MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.", false),
             ("LOADING Redis is loading the dataset in memory", false),
+            ("BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.", false),
             (
                 "ERR Script attempted to execute a write command while the cluster is down and readonly script: 1, on \
                  @user_script:1.",
