@@ -1,10 +1,6 @@
 //! Group commit of enqueues: calls that arrive while a send is in flight go out together in the next one.
 
-use std::{
-    mem,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{mem, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use tokio::{
@@ -16,7 +12,7 @@ use tokio::{
 use super::{
     super::{BrokerError, BrokerErrorKind, Refused},
     chunk::{Chunk, Receipt, ordered},
-    clock::BrokerClock,
+    clock::{BrokerClock, since_boot},
     connection::{Away, WRITE},
     dedicated::{Sent, Taken},
     durability::Durability,
@@ -56,8 +52,10 @@ pub(super) struct Commit {
     router: Router,
     clock: Arc<BrokerClock>,
     durability: Durability,
-    /// A send that took this long is not repeated any more.
+    /// A send that took this long is not repeated any more. The time in which the machine slept counts, because receipts end meanwhile.
     repeats_until: Duration,
+    /// The longest time of a single send.
+    longest_send: Duration,
     receipt_ttl: Duration,
     client: String,
     names: QueueNames,
@@ -68,9 +66,9 @@ impl Commit {
     pub(super) fn new(router: Router, clock: Arc<BrokerClock>, durability: Durability, call_timeout: Duration) -> Self {
         let client = uuid::Uuid::new_v4().simple().to_string();
         let repeats_until = call_timeout.saturating_mul(2);
-        let receipt_ttl = receipt_ttl(call_timeout);
+        let (longest_send, receipt_ttl) = (longest(call_timeout), receipt_ttl(call_timeout));
         let (names, repeating) = (QueueNames::default(), Semaphore::new(REPEATING));
-        Self { router, clock, durability, repeats_until, receipt_ttl, client, names, repeating }
+        Self { router, clock, durability, repeats_until, longest_send, receipt_ttl, client, names, repeating }
     }
 
     /// Returns whether an enqueue waits for a disk or for replicas.
@@ -128,7 +126,7 @@ impl Commit {
         let ordered = ordered(&batch);
         let mut answers = Answers::new(&batch, callers);
         let mut send = Send { receipt: format!("{}:{slot}", self.client), number, abandoned: None };
-        let began = Instant::now();
+        let began = since_boot();
         let open = self.attempt(Chunk::all(&batch, &ordered), &mut send, Away::Fails, &mut answers).await;
         if open.is_empty() {
             return Some(permit);
@@ -172,6 +170,7 @@ impl Commit {
         let mut send = Send { receipt: format!("{}:{receipt}", self.client), number, abandoned: None };
         let generation = own.generation();
         let (noted, calls) = self.calls(&chunks, &send, generation);
+        let sent = since_boot();
         match own.exchange(calls).await {
             Sent::Not => {
                 drop(chunks);
@@ -189,19 +188,24 @@ impl Commit {
             }
         }
         let open = all.give_closed(chunks);
-        // The first send had its own time.
-        self.repeat(open, &mut send, Instant::now(), &mut all).await;
+        if open.is_empty() {
+            return Ok(all.take(0));
+        }
+        // The first send had its own time, which is that of the longest send at most: beyond that, the machine slept.
+        let began = since_boot().min(sent.saturating_add(self.longest_send));
+        self.repeat(open, &mut send, began, &mut all).await;
         Ok(all.take(0))
     }
 
     /// Sends every chunk again until it is answered, or the repeats or their time are used up. A server that answers that it cannot
     /// do it now, as while a slot moves or a server loads its data, is given as much time as one that is silent. The script of a
     /// repeat finds the receipt of the first send, so that a task is never stored twice, even if the first one has run and is gone.
-    async fn repeat(&self, mut open: Vec<Chunk<'_>>, send: &mut Send, began: Instant, answers: &mut Answers) {
+    /// The send began at `began` by [`since_boot`].
+    async fn repeat(&self, mut open: Vec<Chunk<'_>>, send: &mut Send, began: Duration, answers: &mut Answers) {
         let (mut repeats, mut pause) = (0, REPEAT_PAUSES.0);
         loop {
-            let is_repeated =
-                |chunk: &Chunk<'_>| began.elapsed() < self.repeats_until && (repeats < REPEATS || chunk.was_not_run());
+            let is_in_time = || since_boot().saturating_sub(began) < self.repeats_until;
+            let is_repeated = |chunk: &Chunk<'_>| is_in_time() && (repeats < REPEATS || chunk.was_not_run());
             let over;
             (open, over) = open.into_iter().partition(is_repeated);
             answers.give(over);
