@@ -68,6 +68,9 @@ async fn without_the_right_client_certificate_the_server_refuses() {
     refused(&server.url(&WHOLE[..1]), BrokerErrorKind::Denied, "cert=").await;
     let strange = [WHOLE[0], ("cert", "stranger-cert.pem"), ("key", "stranger-key.pem")];
     refused(&server.url(&strange), BrokerErrorKind::Denied, "cert=").await;
+    // The server takes a sentinel's place: it refuses before a question.
+    let sentinel = server.url(&WHOLE[..1]).replace("rediss://", "rediss-sentinel://") + "&master=m";
+    refused(&sentinel, BrokerErrorKind::Denied, "cert=").await;
 }
 
 #[tokio::test]

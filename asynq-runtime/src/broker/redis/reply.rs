@@ -149,10 +149,11 @@ pub(super) fn cannot_save(error: &BrokerError) -> bool {
 /// The text of the error for a server that [`lacks_resp3`].
 const NO_RESP3: &str = "this server does not speak RESP3";
 
-/// Returns whether [`failed`] made the error because the server refuses RESP3.
+/// Returns whether [`failed`] made the error because the server refuses RESP3, or may do so as in [`is_before_login`].
 #[cfg(feature = "sentinel")]
 pub(super) fn is_without_resp3(error: &BrokerError) -> bool {
-    error.kind() == BrokerErrorKind::Config && error.to_string().contains(NO_RESP3)
+    let is_refused = error.kind() == BrokerErrorKind::Config && error.to_string().contains(NO_RESP3);
+    is_refused || code_of(error) == Some("NOAUTH")
 }
 
 /// Translates an error of the connection.

@@ -48,15 +48,32 @@ fn late() -> BrokerError {
 }
 
 async fn ask(target: &Target, sentinels: &Sentinels, sentinel: &Address, patience: Duration) -> Vote {
-    let asked = async { question(&open(target, sentinels, sentinel, patience, None).await?, sentinels).await };
+    let opening = open(target, sentinels, sentinel, patience, Arc::default());
+    let asked = async { question(&opening.await?, sentinels).await };
     asked.await.map_err(|error| {
         let message = format!("the sentinel {sentinel}: {error}");
         BrokerError::with_source(error.kind(), message, error)
     })
 }
 
-/// Opens a connection to a sentinel. With `told`, the sentinel reports failovers on it.
+/// Opens a connection to a sentinel, on which it reports failovers to `told` if it speaks RESP3.
 async fn open(
+    target: &Target,
+    sentinels: &Sentinels,
+    sentinel: &Address,
+    patience: Duration,
+    told: Arc<Notify>,
+) -> Result<OpenConnection, BrokerError> {
+    // With RESP3 the login is read from the socket, as are the reasons of a server that ends TLS behind the handshake. With RESP2 the
+    // first read is the driver's, which reports a closed connection alone.
+    match open_with(target, sentinels, sentinel, patience, Some(told)).await {
+        Err(error) if reply::is_without_resp3(&error) => open_with(target, sentinels, sentinel, patience, None).await,
+        opened => opened,
+    }
+}
+
+/// Opens a connection to a sentinel, with RESP3 if there is a `told`.
+async fn open_with(
     target: &Target,
     sentinels: &Sentinels,
     sentinel: &Address,

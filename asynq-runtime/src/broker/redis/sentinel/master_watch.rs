@@ -12,7 +12,6 @@ use tokio::{
 use super::{
     super::{
         io::Spawner,
-        reply,
         url::{Address, Sentinels, Target},
     },
     BrokerError, Vote, late, majority, master, open, question,
@@ -91,15 +90,10 @@ async fn follow(
     votes: &Votes,
 ) -> Result<Infallible, BrokerError> {
     let (told, at) = (Arc::new(Notify::new()), &sentinels.at[number]);
-    let opening = async {
-        match open(target, sentinels, at, patience, Some(Arc::clone(&told))).await {
-            // Without RESP3 no failover is reported, and the interval remains.
-            Err(error) if reply::is_without_resp3(&error) => open(target, sentinels, at, patience, None).await,
-            opened => opened,
-        }
-    };
+    let opening = open(target, sentinels, at, patience, Arc::clone(&told));
     let connection = timeout(patience, opening).await.unwrap_or_else(|_| Err(late()))?;
     loop {
+        // Without RESP3 no failover is reported, and the interval remains.
         votes.note(number, Ok(question(&connection, sentinels).await?));
         let _ = timeout(EVERY, told.notified()).await;
     }
