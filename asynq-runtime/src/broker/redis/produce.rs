@@ -87,8 +87,10 @@ impl Producer {
 
     async fn enqueue(&self, batch: Vec<NewTask>) -> Vec<Outcome> {
         let call = UnderWay::begin(&self.under_way);
+        let is_one_write = batch.iter().map(|task| task.message.payload.len()).sum::<usize>() <= WRITE;
         if call.is_alone
             && batch.len() <= PER_SCRIPT.0
+            && is_one_write
             && let Some(dedicated) = &self.dedicated
             && let Some(own) = dedicated.take()
         {
@@ -97,8 +99,7 @@ impl Producer {
                 Err(items) => self.send(items).await.answered().await,
             };
         }
-        let bytes: usize = batch.iter().map(|task| task.message.payload.len()).sum();
-        if batch.len() <= PER_SEND && bytes <= WRITE {
+        if is_one_write && batch.len() <= PER_SEND {
             return self.send(items(batch)).await.answered().await;
         }
         self.enqueue_in_parts(batch).await

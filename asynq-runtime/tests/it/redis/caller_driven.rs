@@ -92,6 +92,26 @@ async fn sequential_enqueues_use_a_caller_driven_connection_with_the_same_answer
     assert_eq!((pending(&broker).await, caller_driven_ids(&mut redis).await), (n + 5, vec![id]));
 }
 
+/// In one write, many of them take longer than a call may over a slow network.
+#[tokio::test]
+async fn large_tasks_of_a_lone_caller_are_sent_in_parts_on_the_connection_of_all_callers() {
+    let server = Server::start(&[]);
+    let mut redis = server.foreign().await;
+    let broker = server.broker().await;
+    let (id, n) = warm(&broker, &mut redis).await;
+    // The next script is sent as a whole, by `EVAL`.
+    let () = redis::cmd("SCRIPT").arg("FLUSH").query_async(&mut redis).await.unwrap();
+    let large = |id: &str| {
+        let mut large = task(id);
+        large.message.payload = vec![b'x'; 1 << 20].into();
+        large
+    };
+    for outcome in broker.enqueue(["a", "b", "c", "d", "e"].map(large).into()).await {
+        outcome.unwrap();
+    }
+    assert_eq!((last_command(&mut redis, id).await, pending(&broker).await), ("evalsha".to_owned(), n + 5));
+}
+
 /// One call is held up on the caller-driven connection, and the next one, beside it, does not wait.
 #[tokio::test]
 async fn no_call_waits_for_a_caller_that_is_not_polled() {
