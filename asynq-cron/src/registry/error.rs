@@ -35,8 +35,8 @@ pub enum PeriodicError {
         /// The places where the two are written.
         places: String,
     },
-    /// The broker refused a task that should run now.
-    #[error("task `{id}` was not enqueued in queue `{queue}`: {source}")]
+    /// The broker refused a task that should run now, or did not say whether it stored the task.
+    #[error("task `{id}` {} queue `{queue}`: {source}", fate(source))]
     Refused {
         /// The task.
         id: String,
@@ -67,6 +67,14 @@ pub enum PeriodicError {
         /// The name.
         job: String,
     },
+}
+
+/// Returns the text between the task and its queue: a broker that did not answer may have stored the task.
+fn fate(source: &Refused) -> &'static str {
+    match source {
+        Refused::Broker(error) if error.is_ambiguous() => "may be stored in",
+        _ => "was not enqueued in",
+    }
 }
 
 // A `main` that returns an error prints its `Debug`.
@@ -104,5 +112,18 @@ mod tests {
         assert!(text.starts_with("a periodic task cannot be enqueued: ") && text.ends_with("WRONGPASS"), "{text}");
         let error = CronSpec::parse("61 * * * *").expect_err("no such minute");
         assert_eq!(format!("{error:?}"), error.to_string());
+    }
+
+    #[test]
+    fn a_task_that_may_be_stored_is_not_said_to_be_refused() {
+        let text = |source: Refused| PeriodicError::Refused { id: "a".into(), queue: "q".into(), source }.to_string();
+        let broker = |kind| Refused::from(BrokerError::new(kind, "x"));
+        for kind in [BrokerErrorKind::Unavailable, BrokerErrorKind::Timeout, BrokerErrorKind::Unconfirmed] {
+            assert_eq!(text(broker(kind)), "task `a` may be stored in queue `q`: x");
+        }
+        for source in [Refused::IdConflict, broker(BrokerErrorKind::Full)] {
+            let text = text(source);
+            assert!(text.starts_with("task `a` was not enqueued in queue `q`: "), "{text}");
+        }
     }
 }

@@ -217,7 +217,7 @@ async fn within<T>(end: Option<Instant>, future: impl Future<Output = T>) -> Opt
 }
 
 fn late() -> BrokerError {
-    BrokerError::new(BrokerErrorKind::Timeout, "Redis did not store the task in time")
+    BrokerError::new(BrokerErrorKind::Timeout, "Redis did not answer in time whether it stored the task")
 }
 
 /// Returns the error of a call that waited for its outcome when the broker was closed: it may have been sent.
