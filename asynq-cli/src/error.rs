@@ -133,6 +133,11 @@ impl CliError {
             }
             cause = error.source();
         }
+        if let Self::Enqueue(error) = self
+            && error.is_ambiguous()
+        {
+            line.push_str("; a repeat may store the task a second time, unless both have the same --id");
+        }
         let line = line.split_whitespace().collect::<Vec<_>>().join(" ");
         // An argument that the text quotes may be a URL in the wrong place. Where it is in place of an address, its scheme may be
         // missing; elsewhere such a text is the id of a task.
@@ -215,6 +220,16 @@ mod tests {
         assert_eq!(CliError::from(error).line(), "queue `q` still has tasks (3); add --force to delete them too");
         let error = InspectError::BeyondArchive { queue: QueueName::from_wire("q"), limit: 10, beyond: 3 };
         assert!(CliError::from(error).line().ends_with("nothing was archived; --beyond-archive allows it"));
+    }
+
+    #[test]
+    fn a_task_that_may_be_stored_is_not_repeated_blindly() {
+        let line = |kind| CliError::from(EnqueueError::from(BrokerError::new(kind, "no answer"))).line();
+        let expected = "no answer; a repeat may store the task a second time, unless both have the same --id";
+        for kind in [BrokerErrorKind::Timeout, BrokerErrorKind::Unconfirmed] {
+            assert_eq!(line(kind), expected);
+        }
+        assert_eq!(line(BrokerErrorKind::Full), "no answer", "nothing was stored");
     }
 
     #[test]

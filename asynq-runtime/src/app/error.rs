@@ -112,6 +112,9 @@ impl AppError {
                 format!("--except, ASYNQ_EXCEPT or App::except: {reason}")
             }
             Self::Enqueue(EnqueueError::Option { option: "process_in", reason }) => format!("--in: {reason}"),
+            Self::Enqueue(error) if error.is_ambiguous() => {
+                format!("{}; a repeat may store the task a second time: look for it first", with_causes(self))
+            }
             _ => with_causes(self),
         };
         as_line(&text)
@@ -127,6 +130,7 @@ pub(super) fn as_line(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::broker::BrokerErrorKind;
 
     /// A `main` of the program's own prints it.
     #[test]
@@ -153,6 +157,14 @@ mod tests {
         assert_eq!(server("queues"), "invalid option `queues`: this is wrong");
         let delay = AppError::Enqueue(EnqueueError::Option { option: "process_in", reason: reason() });
         assert_eq!(delay.line(), "--in: this is wrong");
+    }
+
+    #[test]
+    fn a_task_that_may_be_stored_is_not_repeated_blindly() {
+        let line = |kind| AppError::from(EnqueueError::from(BrokerError::new(kind, "no answer"))).line();
+        let expected = "no answer; a repeat may store the task a second time: look for it first";
+        assert_eq!(line(BrokerErrorKind::Timeout), expected);
+        assert_eq!(line(BrokerErrorKind::Full), "no answer", "nothing was stored");
     }
 
     #[test]
