@@ -2,7 +2,7 @@
 
 use crate::{
     broker::BrokerError,
-    censor::usage_without_passwords,
+    censor::{usage_without_passwords, without_passwords},
     inspector::InspectError,
     job::{BoxError, EnqueueError, InvalidLock, RegistryError, with_causes},
     server::ServerError,
@@ -117,20 +117,23 @@ impl AppError {
             }
             _ => with_causes(self),
         };
-        as_line(&text)
+        // These errors name a task that is stored, which is looked up by its id; all others may quote a URL without its scheme.
+        let is_of_stored_task = matches!(self, Self::Enqueue(error) if error.is_duplicate());
+        as_line(&text, if is_of_stored_task { without_passwords } else { usage_without_passwords })
     }
 }
 
-/// Returns a text as the line of an error shows it: with one blank for each run of them, without passwords and control characters.
-pub(super) fn as_line(text: &str) -> String {
+/// Returns a text as the line of an error shows it: with one blank for each run of them, without the passwords that `censor` hides and
+/// without control characters.
+pub(super) fn as_line(text: &str, censor: fn(&str) -> String) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    usage_without_passwords(&line).replace(char::is_control, "\u{fffd}")
+    censor(&line).replace(char::is_control, "\u{fffd}")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::broker::BrokerErrorKind;
+    use crate::{broker::BrokerErrorKind, task::TaskId};
 
     /// A `main` of the program's own prints it.
     #[test]
@@ -165,6 +168,16 @@ mod tests {
         let expected = "no answer; a repeat may store the task a second time: look for it first";
         assert_eq!(line(BrokerErrorKind::Timeout), expected);
         assert_eq!(line(BrokerErrorKind::Full), "no answer", "nothing was stored");
+    }
+
+    #[test]
+    fn the_id_of_a_stored_task_is_shown_whole() {
+        let id = TaskId::new("welcome:ann@example.com").unwrap();
+        let line = |error: EnqueueError| AppError::from(error).line();
+        let equal = line(EnqueueError::Duplicate { holder: Some(id) });
+        assert_eq!(equal, "an equal task is already waiting or running (id welcome:ann@example.com)");
+        let option = line(EnqueueError::Option { option: "x", reason: "jobs:secret@host is wrong".to_owned() });
+        assert_eq!(option, "invalid option `x`: jobs:***@host is wrong");
     }
 
     #[test]

@@ -11,7 +11,10 @@ use super::{
     },
     print, producer,
 };
-use crate::job::{JobDescriptor, PreparedTask, RawTask, Registry};
+use crate::{
+    censor::usage_without_passwords,
+    job::{JobDescriptor, PreparedTask, RawTask, Registry},
+};
 
 pub(in super::super) async fn enqueue(
     settings: Settings,
@@ -86,7 +89,7 @@ fn shape(job: &JobDescriptor) -> String {
 /// repeated: a copy of it would enqueue another text.
 fn as_json(text: &str) -> String {
     let json = shell::quote(&serde_json::Value::from(text).to_string());
-    let is_shown_whole = text.chars().count() <= 80 && as_line(&json) == json;
+    let is_shown_whole = text.chars().count() <= 80 && as_line(&json, usage_without_passwords) == json;
     if is_shown_whole { json } else { "it in double quotes, as in '\"Ann\"'".to_owned() }
 }
 
