@@ -168,7 +168,7 @@ on_both_brokers! {
         }
 
         let table = stage.ask(ONE, &["stats"]);
-        assert!(table.contains("no worker is running"), "{table}");
+        assert!(table.contains("no worker is listed"), "{table}");
         let json: Value = serde_json::from_str(&stage.ask(ONE, &["stats", "--json"])).unwrap();
         let counts: Vec<_> = json["queues"].as_array().unwrap().iter().map(|queue| {
             (queue["queue"].as_str().unwrap(), queue["pending"].as_u64().unwrap(), queue["scheduled"].as_u64().unwrap())

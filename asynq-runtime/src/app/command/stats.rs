@@ -40,7 +40,7 @@ fn to_text(statistics: &Statistics) -> String {
     }
     text.push('\n');
     if servers.is_empty() {
-        text.push_str("no worker is running\n");
+        text.push_str("no worker is listed\n");
     } else {
         text.push_str(&server_table(servers).to_string());
     }
@@ -137,6 +137,6 @@ mod tests {
         );
         (statistics.queues, statistics.servers) = (Vec::new(), Vec::new());
         let nothing = to_text(&statistics);
-        assert!(nothing.contains("no queues yet") && nothing.contains("no worker is running"), "{nothing}");
+        assert!(nothing.contains("no queues yet") && nothing.contains("no worker is listed"), "{nothing}");
     }
 }
