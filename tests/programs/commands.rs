@@ -2,7 +2,8 @@
 
 use std::process::Output;
 
-use asynq_tests::RedisServer;
+use asynq_runtime::task::QueueName;
+use asynq_tests::{RedisServer, task};
 use serde_json::Value;
 
 use crate::stage::{Stage, Worker, error_line, on_both_brokers, program, text};
@@ -10,6 +11,9 @@ use crate::stage::{Stage, Worker, error_line, on_both_brokers, program, text};
 const ONE: &str = env!("CARGO_BIN_EXE_program-worker");
 const MISFIT: &str = env!("CARGO_BIN_EXE_misfit");
 const JOBLESS: &str = env!("CARGO_BIN_EXE_jobless");
+
+/// Clears the screen, sets a colour and the title, turns the direction of writing; in C0, C1 and beyond.
+const EVIL: &str = "e\u{1b}[2J\u{1b}]0;x\u{7}\u{9b}31m\u{202e}\u{2066}\u{7f}\u{8}\r\u{85}\u{feff}v";
 
 fn run(binary: &str, args: &[&str]) -> Output {
     program(binary).args(args).output().unwrap()
@@ -174,6 +178,22 @@ on_both_brokers! {
             (queue["queue"].as_str().unwrap(), queue["pending"].as_u64().unwrap(), queue["scheduled"].as_u64().unwrap())
         }).collect();
         assert_eq!(counts, [("critical", 1, 0), ("low", 0, 1), ("other", 0, 1)]);
+    }
+
+    async fn a_name_from_outside_does_not_act_on_the_terminal(stage: &Stage) {
+        let mut hostile = task("t1");
+        hostile.message.queue = EVIL.into();
+        hostile.queue = QueueName::from_wire(EVIL);
+        stage.client().await.broker().enqueue(vec![hostile]).await.remove(0).unwrap();
+        let table = stage.ask(ONE, &["stats"]);
+        assert!(table.contains("e\u{fffd}[2J"), "{table:?}");
+        let json = stage.ask(ONE, &["stats", "--json"]);
+        for shown in [table, json.clone()] {
+            let is_harmless = |c: char| matches!(c, '\n' | '\u{fffd}' | ' '..='~');
+            assert!(shown.chars().all(is_harmless), "{shown:?}");
+        }
+        let json: Value = serde_json::from_str(&json).unwrap();
+        assert_eq!(json["queues"][0]["queue"], EVIL);
     }
 
     async fn bad_names_and_times_are_refused_by_the_client(stage: &Stage) {

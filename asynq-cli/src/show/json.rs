@@ -1,8 +1,8 @@
 //! JSON for programs, which may end on a terminal all the same.
 
+use asynq_runtime::app::escaped;
 use serde::Serialize;
 
-use super::text::is_hostile;
 use crate::error::CliError;
 
 /// Returns `value` as indented JSON with a line break at the end. Characters that a terminal could act on are written
@@ -13,25 +13,10 @@ pub(crate) fn json(value: &impl Serialize) -> Result<String, CliError> {
     Ok(escaped(&text) + "\n")
 }
 
-/// Escapes hostile characters. Outside of strings JSON has only line breaks, tabs and spaces, so these characters stand in
-/// strings.
-fn escaped(text: &str) -> String {
-    let mut done = String::with_capacity(text.len());
-    for c in text.chars() {
-        if is_hostile(c) && !matches!(c, '\n' | '\r' | '\t') {
-            let mut units = [0; 2];
-            for unit in c.encode_utf16(&mut units) {
-                done.push_str(&format!("\\u{unit:04x}"));
-            }
-        } else {
-            done.push(c);
-        }
-    }
-    done
-}
-
 #[cfg(test)]
 mod tests {
+    use asynq_runtime::app::is_hostile;
+
     use super::*;
 
     #[test]

@@ -1,12 +1,12 @@
 //! Encoded arguments and results: JSON as JSON, text as text, and binary data as base64 or a placeholder.
 
-use asynq_runtime::{broker::TaskBrief, inspector::ArgumentReader};
+use asynq_runtime::{app::is_hostile, broker::TaskBrief, inspector::ArgumentReader};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::Bytes;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::text::{clean, cut, is_hostile};
+use super::text::{clean, cut};
 
 /// The text that Go's tool writes in place of binary data.
 const NON_PRINTABLE: &str = "non-printable bytes";

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use asynq_grammar::duration;
+use asynq_runtime::app::is_hostile;
 use chrono::{DateTime, Utc};
 
 /// Returns one line of `text` in which nothing moves a cursor, changes a colour or turns the direction of writing: line
@@ -18,16 +19,6 @@ pub(crate) fn clean_lines(text: &str) -> String {
 
 fn harmless(c: char) -> char {
     if is_hostile(c) { '\u{fffd}' } else { c }
-}
-
-/// Returns whether a terminal may do something else with the character than show it.
-pub(crate) fn is_hostile(c: char) -> bool {
-    c.is_control()
-        || matches!(c,
-            // Direction marks, embeddings, overrides and isolates; line and paragraph separators.
-            '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
-            // Invisible: byte order mark, annotations, tags.
-            | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
 
 /// Returns `text` with at most `most` characters; `…` stands for the rest.

@@ -1,5 +1,6 @@
 //! Why a command of a program failed, in one line.
 
+use super::terminal::is_hostile;
 use crate::{
     broker::BrokerError,
     censor::{usage_without_passwords, without_passwords},
@@ -99,7 +100,7 @@ impl AppError {
         Self::Setting { what, reason: reason.to_string() }
     }
 
-    /// Returns the text of the error with every cause that it does not name already, on one line and without control characters: it
+    /// Returns the text of the error with every cause that it does not name already, on one line and without hostile characters: it
     /// may quote the id of a task that another program chose.
     #[cfg_attr(not(feature = "main"), allow(dead_code, reason = "only `main!` prints it"))]
     pub(super) fn line(&self) -> String {
@@ -124,10 +125,10 @@ impl AppError {
 }
 
 /// Returns a text as the line of an error shows it: with one blank for each run of them, without the passwords that `censor` hides and
-/// without control characters.
+/// without hostile characters.
 pub(super) fn as_line(text: &str, censor: fn(&str) -> String) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    censor(&line).replace(char::is_control, "\u{fffd}")
+    censor(&line).replace(is_hostile, "\u{fffd}")
 }
 
 #[cfg(test)]
@@ -182,7 +183,7 @@ mod tests {
 
     #[test]
     fn what_another_program_chose_does_not_act_on_the_terminal() {
-        let error = AppError::setting("--queues", "equal to\n\u{1b}[2Jxy");
-        assert_eq!(error.line(), "--queues: equal to \u{fffd}[2Jxy");
+        let error = AppError::setting("--queues", "equal to\n\u{1b}[2Jx\u{202e}y");
+        assert_eq!(error.line(), "--queues: equal to \u{fffd}[2Jx\u{fffd}y");
     }
 }

@@ -31,6 +31,7 @@ mod program;
 mod set_up;
 #[cfg(feature = "main")]
 mod table;
+mod terminal;
 
 /// Says that `main!` needs its feature, where the compiler would look for a function of that name.
 #[cfg(not(feature = "main"))]
@@ -304,7 +305,10 @@ impl App {
 partial_debug!(App { queues, states, .. });
 
 #[doc(hidden)]
-pub use self::env::wants_colours;
+pub use self::{
+    env::wants_colours,
+    terminal::{escaped, is_hostile},
+};
 #[cfg(feature = "main")]
 #[doc(hidden)]
 pub use self::{

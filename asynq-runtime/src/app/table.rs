@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use super::terminal::is_hostile;
+
 /// Rows under headings; columns are as wide as their widest cell.
 #[derive(Debug, Default)]
 pub(super) struct Table {
@@ -27,9 +29,9 @@ impl Table {
     }
 }
 
-/// Returns a text without control characters: one in a name that another program wrote must not reach the terminal.
+/// Returns a text without hostile characters: one in a name that another program wrote must not reach the terminal.
 pub(super) fn clean(text: &str) -> String {
-    text.replace(char::is_control, "\u{fffd}")
+    text.replace(is_hostile, "\u{fffd}")
 }
 
 impl fmt::Display for Table {

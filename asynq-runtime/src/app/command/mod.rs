@@ -15,7 +15,7 @@ pub(super) use self::{
     stats::stats,
     worker::worker,
 };
-use super::{env::Settings, error::AppError};
+use super::{env::Settings, error::AppError, terminal::escaped};
 use crate::{
     client::Client,
     connect::{DEFAULT_URL, missing_file},
@@ -52,5 +52,5 @@ fn print(text: impl fmt::Display) -> Result<(), AppError> {
 }
 
 fn print_json(value: &serde_json::Value) -> Result<(), AppError> {
-    print(format_args!("{value:#}\n"))
+    print(escaped(&format!("{value:#}\n")))
 }
