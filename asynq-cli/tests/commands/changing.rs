@@ -390,6 +390,29 @@ async fn a_queue_that_a_broken_deletion_leaves_paused_is_named() {
 }
 
 #[tokio::test]
+async fn a_queue_that_a_stop_in_an_outage_leaves_paused_is_named() {
+    let server = RedisServer::start(Persistence::None);
+    let client = patient::client(&server.url()).await;
+    let inspector = client.inspector();
+    client.enqueue(RawTask::new("mail", "{}")).await.unwrap();
+    let set_rights = |rights: [&str; 2]| {
+        let words = ["SETUSER", "default", rights[0], rights[1]];
+        redis::cmd("ACL").arg(&words).exec(&mut server.connection()).unwrap();
+    };
+    let words = ["--url", &server.url(), "queue", "rm", "default", "--force", "--yes"];
+    // A later stop comes before the pause, before the deletion is refused, and after that.
+    for wake_ups in 0..12 {
+        set_rights(["-del", "-unlink"]);
+        let answer = fixture::run(None, Setting { stop_after: Some(wake_ups), ..Setting::default() }, &words).await;
+        assert_ne!(answer.code, 0, "{answer}");
+        let is_named = answer.err.contains("may be left paused: asynq queue resume -- default\n");
+        assert!(is_named || !inspector.queue("default").await.unwrap().paused, "after {wake_ups} wake-ups: {answer}");
+        set_rights(["+del", "+unlink"]);
+        inspector.resume("default").await.unwrap();
+    }
+}
+
+#[tokio::test]
 async fn a_queue_without_rights_keeps_no_other_from_being_paused() {
     let server = RedisServer::start(Persistence::None);
     let client = patient::client(&server.url()).await;

@@ -102,18 +102,19 @@ async fn remove(
                 match inspector.queue(name).await {
                     Ok(stats) if !stats.paused => {}
                     Err(error) if error.is_not_found() => {}
-                    _ => session.note(&format!(
-                        "queue {name} may be left paused: asynq queue resume -- {}",
-                        shell::quote(name)
-                    )),
+                    _ => note_pause(session, name),
                 }
             }
             return Err(error.into());
         }
         None => {
             // A deletion that ends half way would leave the queue paused.
-            if !was_paused {
-                inspector.resume(name).await?;
+            if force == Force::Yes
+                && !was_paused
+                && let Err(error) = inspector.resume(name).await
+            {
+                note_pause(session, name);
+                return Err(error.into());
             }
             match inspector.queue(name).await {
                 // The step that was under way deleted the queue itself.
@@ -133,4 +134,9 @@ async fn remove(
         count => format!("queue {} is deleted with {}\n", clean(name), tasks(count)),
     };
     Ok((json!({ "tasks": removed }), text))
+}
+
+/// Tells how a queue goes on that its deletion may have left paused.
+fn note_pause(session: &mut Session, name: &str) {
+    session.note(&format!("queue {name} may be left paused: asynq queue resume -- {}", shell::quote(name)));
 }
