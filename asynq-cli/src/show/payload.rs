@@ -57,15 +57,23 @@ impl<'a> Payload<'a> {
         let cut = bytes.len() > most;
         let head = &bytes[..bytes.len().min(most)];
         let (encoding, data) = match text_of(head, cut) {
-            Some(text) if !cut => match serde_json::from_str::<&RawValue>(text) {
-                Ok(json) => ("json", Data::Json(json)),
-                Err(_) => ("text", Data::Text(text)),
+            Some(text) if !cut => match json_of(text) {
+                Some(json) => ("json", Data::Json(json)),
+                None => ("text", Data::Text(text)),
             },
             Some(text) => ("text", Data::Text(text)),
             None => ("base64", Data::Base64(STANDARD.encode(head))),
         };
         Self { bytes: bytes.len(), encoding, cut, data }
     }
+}
+
+/// Returns the text as a JSON value that a strict reader takes as a part of the answer. For one that is too deep, a number that is too
+/// large or half a surrogate pair, programs refuse the whole answer, with all other tasks.
+fn json_of(text: &str) -> Option<&RawValue> {
+    let json = serde_json::from_str(text).ok()?;
+    // In the answer the value is in a list and two objects.
+    serde_json::from_str::<serde_json::Value>(&format!("[[[{text}]]]")).is_ok().then_some(json)
 }
 
 /// Returns the bytes as text, if they are valid; of a text that was cut inside a character, all whole characters.
@@ -147,6 +155,26 @@ mod tests {
             (b"\xff\x00\x01", 2, r#"{"bytes":3,"encoding":"base64","cut":true,"data":"/wA="}"#),
         ] {
             assert_eq!(serde_json::to_string(&Payload::of(bytes, most)).unwrap(), expected);
+        }
+    }
+
+    #[test]
+    fn json_that_programs_refuse_hides_no_other_task() {
+        let nested = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
+        for (text, encoding) in [
+            (nested(124), "json"),
+            (nested(125), "text"),
+            (nested(100_000), "text"),
+            (r#""\ud83d\ude00""#.to_owned(), "json"),
+            (r#""\ud800""#.to_owned(), "text"),
+            ("1e308".to_owned(), "json"),
+            ("1e309".to_owned(), "text"),
+            ("1],[2".to_owned(), "text"),
+        ] {
+            let payload = Payload::of(text.as_bytes(), usize::MAX);
+            assert_eq!(payload.encoding, encoding, "{text}");
+            let answer = serde_json::to_string(&[json!({ "payload": payload })]).unwrap();
+            serde_json::from_str::<serde_json::Value>(&answer).unwrap();
         }
     }
 

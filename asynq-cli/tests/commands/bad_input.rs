@@ -61,6 +61,19 @@ on_both_brokers! {
     }
 }
 
+#[tokio::test]
+async fn json_that_programs_refuse_is_refused_before_its_task_runs() {
+    let store = SqliteStore::start().await;
+    for payload in [r#""\ud800""#, "1e999"] {
+        for (flags, code) in [(&[][..], 2), (&["--raw"], 0)] {
+            let client = Client::new(store.connect(None).await);
+            let words = [&["task", "enqueue", "-t", "mail", "-l", payload][..], flags].concat();
+            let answer = fixture::run(Some(client), Setting::default(), &words).await;
+            assert_eq!((answer.code, answer.err.contains("is not JSON")), (code, code == 2), "{answer}");
+        }
+    }
+}
+
 const CANARY: &str = "canary-password";
 
 #[tokio::test]

@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 use asynq_runtime::Client;
 use clap::{Args, builder::RangedU64ValueParser};
-use serde::de::IgnoredAny;
 
 use crate::{error::CliError, session::Session};
 
@@ -39,7 +38,7 @@ impl Source {
         let bytes = match (self.payload, self.payload_file) {
             (Some(text), _) => {
                 if !limits.raw
-                    && let Err(error) = serde_json::from_str::<IgnoredAny>(&text)
+                    && let Err(error) = serde_json::from_str::<serde_json::Value>(&text)
                 {
                     return Err(CliError::Usage(format!(
                         "--payload is not JSON ({error}); write it as JSON, or add --raw to send the text as it is"
