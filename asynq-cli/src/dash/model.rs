@@ -187,7 +187,7 @@ impl Model {
             KeyCode::Right | KeyCode::Char('l') | KeyCode::Tab => self.turn_tab(1),
             KeyCode::Char('n') | KeyCode::PageDown => self.turn_page(true),
             KeyCode::Char('N') | KeyCode::PageUp => self.turn_page(false),
-            // These two keys act on the chosen row, which the last load may have removed. All others only read, or name their task
+            // These two keys can act at once on the chosen row, which the last load may have removed. All others only read, or name their task
             // in a question.
             KeyCode::Char('p' | 'r') if self.acts_on_a_row(key.code) && self.screen_mut().take_gone() => {
                 let text = "the chosen entry is gone from here: look again".to_owned();
@@ -336,7 +336,11 @@ impl Model {
         let task = TheTask { queue: task.queue.clone(), id: task.id.clone(), state: task.state };
         // The warning comes first: names may be longer than the screen.
         let (verb, warning) = match act {
-            TaskAct::Change(BulkAction::Run) => return Step::Act(Act::Task(act, task)),
+            TaskAct::Change(BulkAction::Run) => match task.state {
+                TaskState::Completed => ("Run", "The task has succeeded and would run a second time. ".to_owned()),
+                TaskState::Aggregating => ("Run", "The task would run by itself and not with its group. ".to_owned()),
+                _ => return Step::Act(Act::Task(act, task)),
+            },
             TaskAct::Change(BulkAction::Archive) => ("Archive", self.beyond_archive()),
             TaskAct::Change(BulkAction::Delete) => ("Delete", String::new()),
             TaskAct::Cancel => ("Cancel the run of", String::new()),

@@ -242,6 +242,29 @@ async fn a_task_is_run_archived_and_deleted_and_the_last_two_are_asked_about() {
 }
 
 #[tokio::test]
+async fn a_run_that_cannot_be_undone_is_asked_about() {
+    let mut watcher = Watcher::start().await;
+    let grouped = asynq_runtime::RawTask::new("mail", "{}").task_id("grouped").group("news");
+    watcher.client.enqueue(grouped).await.unwrap();
+    watcher.keys("j\n").await;
+    for (id, state, warning) in [
+        ("done", TaskState::Completed, "The task has succeeded and would run a second time. Run task done of queue"),
+        ("grouped", TaskState::Aggregating, "The task would run by itself and not with its group. Run task grouped of"),
+    ] {
+        let inspector = watcher.client.inspector();
+        let is_now = async || inspector.task("default", id).await.unwrap().state;
+        watcher.select_tab(state).await;
+        watcher.keys("r").await;
+        let Some(Dialog::Sure(question, _)) = &watcher.model.dialog else { panic!("{}", watcher.text()) };
+        assert!(question.starts_with(warning), "{question}");
+        watcher.keys("n").await;
+        assert_eq!(is_now().await, state, "no is no");
+        watcher.keys("ry").await;
+        assert_eq!(is_now().await, TaskState::Pending);
+    }
+}
+
+#[tokio::test]
 async fn an_error_is_shown_and_the_last_answer_stays_on_the_screen() {
     let mut watcher = Watcher::start().await;
     watcher.client.broker().close().await;
