@@ -18,6 +18,9 @@ use crate::show::{about, clean};
 /// Cells of a bar, which a narrow list leaves out.
 const BAR: u16 = 24;
 
+/// Cells of all columns but the bar, with those between them.
+const WHOLE: u16 = 71;
+
 /// Most lines about queues that cannot be read.
 const UNREADABLE: usize = 3;
 
@@ -60,15 +63,17 @@ pub(super) fn draw(
             Line::from(error_rate(queue)).right_aligned(),
         ])
     });
+    // A number that is wider than its column loses its first digits, so that a list without room leaves whole columns out.
+    let [runs, errors] = [11, 7].map(|cells| Constraint::Length(if table.width < WHOLE { 0 } else { cells }));
     let widths = [
         REST,
         Constraint::Length(6),
         cells(table, BAR, 0),
         Constraint::Length(10),
         Constraint::Length(9),
-        Constraint::Length(11),
+        runs,
         Constraint::Length(9),
-        Constraint::Length(7),
+        errors,
     ];
     let headings = ["QUEUE", "", "TASKS BY STATE", "      SIZE", "  WAITING", " RUNS TODAY", "   FAILED", " ERRORS"];
     list(frame, table, headings, widths, rows.collect(), Some(chosen));
@@ -87,5 +92,28 @@ fn error_rate(queue: &QueueStats) -> String {
     match queue.processed {
         0 => "-".to_owned(),
         processed => format!("{:.1} %", queue.failed as f64 * 100.0 / processed as f64),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use asynq_runtime::task::QueueName;
+    use ratatui::{Terminal, backend::TestBackend, buffer::Cell};
+
+    use super::*;
+
+    #[test]
+    fn a_narrow_list_leaves_columns_out_and_cuts_no_number() {
+        let mut queue = QueueStats::empty(QueueName::from_wire("q"), Default::default());
+        (queue.size, queue.failed, queue.processed) = (1_234_567, 1_204, 31_415_926);
+        let queues = [queue];
+        for width in [53, 56, 70, 71, 76, 111, 112] {
+            let mut terminal = Terminal::new(TestBackend::new(width, 3)).unwrap();
+            terminal.draw(|frame| draw(frame, frame.area(), &queues, &[], 0)).unwrap();
+            let text: String = terminal.backend().buffer().content.iter().map(Cell::symbol).collect();
+            assert!(text.contains(" 1,234,567 ") && text.contains(" 1,204"), "{width}: {text}");
+            assert_eq!(text.contains("RUNS TODAY"), width >= WHOLE, "{width}: {text}");
+            assert_eq!(text.contains(" 31,415,926 "), width >= WHOLE, "{width}: {text}");
+        }
     }
 }

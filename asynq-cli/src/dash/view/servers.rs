@@ -19,6 +19,9 @@ use crate::{
     unlisted,
 };
 
+/// Cells of the short columns of the list of servers, with those between them.
+const WHOLE: u16 = 72;
+
 pub(super) fn draw(
     frame: &mut Frame<'_>,
     area: Rect,
@@ -54,12 +57,14 @@ pub(super) fn draw(
             Line::from(queues.join(" ")),
         ])
     });
+    // A column that is too narrow for its numbers cuts them, so that a list without room leaves whole columns out.
+    let [up, library] = if above.width < WHOLE { [0, 0] } else { [7, 10] };
     let widths = [
         cells(above, 30, 22),
         Constraint::Length(9),
         cells(above, 9, 7),
-        cells(above, 10, 7),
-        cells(above, 12, 10),
+        cells(above, 10, up),
+        cells(above, 12, library),
         REST,
     ];
     list(frame, above, ["HOST:PID", "STATUS", "BUSY", "UP", "LIBRARY", "QUEUES"], widths, rows.collect(), Some(chosen));
@@ -151,6 +156,19 @@ mod tests {
             terminal.draw(|frame| draw(frame, frame.area(), &[], hidden, 0, DateTime::UNIX_EPOCH)).unwrap();
             let text = text(terminal.backend().buffer());
             assert!(text.starts_with(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_narrow_list_leaves_columns_out_and_cuts_no_number() {
+        let info = ServerInfo { status: "active".into(), concurrency: 100, ..ServerInfo::default() };
+        let servers = [ServerState::new(info, vec![WorkerInfo::default(); 10])];
+        for width in [55, 71, 72, 112] {
+            let mut terminal = Terminal::new(TestBackend::new(width, 6)).unwrap();
+            terminal.draw(|frame| draw(frame, frame.area(), &servers, None, 0, DateTime::UNIX_EPOCH)).unwrap();
+            let text = text(terminal.backend().buffer());
+            assert!(text.contains(" 10/100 "), "{width}: {text}");
+            assert_eq!(text.contains("LIBRARY"), width >= WHOLE, "{width}: {text}");
         }
     }
 
