@@ -64,8 +64,12 @@ impl Environment {
             },
             type_without_echo: || Box::pin(without_echo::type_line()),
             colours: is_terminal && wants_colours(std::env::var_os("NO_COLOR"), std::env::var_os("TERM")),
-            // A terminal that does not know its size says 0.
-            width: crossterm::terminal::size().ok().map(|(columns, _)| columns).filter(|&n| is_terminal && n > 0),
+            // Without a terminal crossterm would start programs to find a size. A terminal that does not know its size says 0.
+            width: is_terminal
+                .then(crossterm::terminal::size)
+                .and_then(Result::ok)
+                .map(|(columns, _)| columns)
+                .filter(|&n| n > 0),
             out: Box::new(std::io::BufWriter::new(stdout)),
             err: Box::new(std::io::stderr()),
             bars: std::io::stderr().is_terminal(),

@@ -66,6 +66,23 @@ fn a_reader_that_leaves_is_not_a_failure() {
     assert_eq!(text(&output.stderr), "");
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn a_program_without_a_terminal_starts_no_other_to_ask_for_its_size() {
+    use std::{fs::Permissions, os::unix::fs::PermissionsExt as _};
+    let folder = tempfile::tempdir().unwrap();
+    let [tput, started] = ["tput", "started"].map(|name| folder.path().join(name));
+    std::fs::write(&tput, format!("#!/bin/sh\n: > '{}'\n", started.display())).unwrap();
+    std::fs::set_permissions(&tput, Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap_or_default());
+    let program = asynq(&["version"]);
+    // A session of its own has no terminal.
+    let mut command = Command::new("setsid");
+    command.arg("--wait").arg(program.get_program()).args(program.get_args());
+    ends(&command.env("PATH", path).stdin(Stdio::null()).output().unwrap(), 0);
+    assert!(!started.exists());
+}
+
 #[tokio::test]
 async fn a_reader_that_leaves_stops_no_change() {
     const TASKS: usize = 100;
