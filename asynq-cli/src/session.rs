@@ -182,9 +182,11 @@ impl Session {
         let mut answer = String::new();
         let err = &mut self.environment.err;
         let written = write!(err, "{} [y/N] ", show::clean(&without_passwords(question))).and_then(|()| err.flush());
-        written
-            .and_then(|()| std::io::BufRead::read_line(input, &mut answer))
-            .map_err(|source| CliError::System { context: "cannot ask".into(), source })?;
+        // A question whose reader went away is a failure, unlike an answer: the wrapper hides the kind of the error.
+        written.and_then(|()| std::io::BufRead::read_line(input, &mut answer)).map_err(|source| CliError::System {
+            context: "cannot ask".into(),
+            source: std::io::Error::other(source),
+        })?;
         match answer.trim().to_ascii_lowercase().as_str() {
             "y" | "yes" => Ok(()),
             _ => Err(CliError::Declined),

@@ -1,8 +1,9 @@
 //! Mistakes of a tired user: the question says which tasks will be lost, a slip looks like a slip, and one broken key
 //! hides nothing else.
 
-use std::time::Duration;
+use std::{io, time::Duration};
 
+use asynq_cli::{Environment, Input};
 use asynq_runtime::{
     Client, TaskState,
     broker::{EntryId, EntryPlan},
@@ -20,6 +21,19 @@ const HOUR: Duration = Duration::from_secs(3600);
 async fn double(n: u64) -> JobResult {
     let _ = n;
     Ok(())
+}
+
+/// A standard error whose reader went away.
+struct Closed;
+
+impl io::Write for Closed {
+    fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+        Err(io::ErrorKind::BrokenPipe.into())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// Registers a server that serves the default queue and keeps this many archived tasks of it.
@@ -186,6 +200,20 @@ on_both_brokers! {
         assert_eq!(paused.code, 1, "{paused}");
         let rows: serde_json::Value = serde_json::from_str(&paused.out).unwrap();
         assert!(rows[0]["error"].is_string() && rows[1]["paused"] == true, "{rows}");
+    }
+
+    async fn a_question_that_cannot_be_asked_is_not_a_success(cli) {
+        cli.t.seed_pending(&["one"]).await;
+        let environment = Environment {
+            out: Box::new(io::sink()),
+            err: Box::new(Closed),
+            input: Input::Terminal(Box::new(&b"y\n"[..])),
+            client: Some(Client::new(cli.t.another_broker().await)),
+            ..Environment::of_this_process()
+        };
+        let words = ["asynq", "queue", "rm", "default", "--force"].map(Into::into);
+        assert_eq!(asynq_cli::run(words, environment).await, 1);
+        assert_eq!(cli.t.broker().queue_stats(&queue("default")).await.unwrap().pending, 1);
     }
 
     async fn a_refused_question_has_a_row_for_each_queue(cli) {
