@@ -55,6 +55,19 @@ async fn a_question_with_long_names_is_whole_and_has_its_keys() {
 }
 
 #[tokio::test]
+async fn a_long_note_is_whole_and_leaves_the_page_as_it_is() {
+    let mut watcher = Watcher::start().await;
+    watcher.terminal = Terminal::new(TestBackend::new(80, 24)).unwrap();
+    watcher.keys("j\n").await;
+    let room = watcher.model.room;
+    let words: Vec<String> = (10..37).map(|n| format!("word-{n}")).collect();
+    let step = watcher.model.show_result(Ok(words.join(" ")));
+    watcher.follow(step).await;
+    watcher.shows(&words.iter().map(String::as_str).collect::<Vec<_>>());
+    assert_eq!(watcher.model.room, room);
+}
+
+#[tokio::test]
 async fn a_task_that_has_moved_since_it_was_shown_is_left() {
     let mut watcher = Watcher::start().await;
     let inspector = watcher.client.inspector();

@@ -73,7 +73,7 @@ fn draw_box(frame: &mut Frame<'_>, title: &'static str, lines: usize) -> Rect {
 
 /// Returns into how many lines a paragraph of `width` cells wraps the text: a word that is too long for the rest of a line begins the
 /// next one. `Paragraph::line_count` of ratatui is an unstable feature.
-fn lines(text: &str, width: usize) -> usize {
+pub(super) fn lines(text: &str, width: usize) -> usize {
     let (width, mut lines, mut used) = (width.max(1), 1, 0);
     for word in text.split(' ') {
         let cells = Span::from(word).width();

@@ -13,19 +13,22 @@ use ratatui::{
     layout::{Constraint, Layout, Rect},
     style::{Color, Modifier, Style, Stylize as _},
     text::{Line, Span},
-    widgets::{Block, BorderType, Padding},
+    widgets::{Block, BorderType, Padding, Paragraph, Wrap},
 };
 
 use super::{
     load::{Content, Wanted},
-    model::Model,
+    model::{Model, Note},
 };
 use crate::show::clean;
 
+/// Most lines of a note.
+const NOTE: u16 = 3;
+
 /// Draws everything, and tells the model how many rows a list has room for, and how many lines of a task have none.
 pub(crate) fn draw(frame: &mut Frame<'_>, model: &mut Model) {
-    let [head, body, foot] =
-        Layout::vertical([Constraint::Length(1), Constraint::Min(3), Constraint::Length(1)]).areas(frame.area());
+    let rows = [Constraint::Length(1), Constraint::Min(3), Constraint::Length(foot_height(model, frame.area()))];
+    let [head, body, foot] = Layout::vertical(rows).areas(frame.area());
     frame.render_widget(heading(model), head);
     let block = Block::bordered()
         .border_type(BorderType::Rounded)
@@ -34,11 +37,25 @@ pub(crate) fn draw(frame: &mut Frame<'_>, model: &mut Model) {
         .title(Line::from(format!(" {} ", title(model))).bold());
     let inside = block.inner(body);
     frame.render_widget(block, body);
+    // A long note takes no room of the list: a page of another length would begin with another task.
+    let height = inside.height.saturating_add(foot.height.saturating_sub(1));
+    model.room = room(model, Rect { height, ..inside });
     content(frame, inside, model);
-    frame.render_widget(footer(model, parts::is_narrow(foot)), foot);
+    match &model.note {
+        Some(note) => draw_note(frame, foot, note),
+        None => frame.render_widget(keys(model, parts::is_narrow(foot)), foot),
+    }
     if let Some(dialog) = &model.dialog {
         dialog::draw(frame, dialog);
     }
+}
+
+/// Returns how many lines the foot has: those of the note, as far as the screen has room for them.
+fn foot_height(model: &Model, area: Rect) -> u16 {
+    let width = usize::from(area.width.saturating_sub(1));
+    let lines = model.note.as_ref().map_or(1, |note| dialog::lines(&clean(&note.text), width));
+    let most = area.height.saturating_sub(4).clamp(1, NOTE);
+    u16::try_from(lines).map_or(most, |lines| lines.min(most))
 }
 
 fn heading(model: &Model) -> Line<'_> {
@@ -70,11 +87,15 @@ fn title(model: &Model) -> String {
     }
 }
 
-fn content(frame: &mut Frame<'_>, area: Rect, model: &mut Model) {
-    model.room = match &model.screen().wanted {
+/// Returns how many rows a list has room for in `area`.
+fn room(model: &Model, area: Rect) -> usize {
+    match &model.screen().wanted {
         Wanted::Tasks(_) => tasks::room(area),
         _ => usize::from(area.height.saturating_sub(1)),
-    };
+    }
+}
+
+fn content(frame: &mut Frame<'_>, area: Rect, model: &mut Model) {
     let (now, wanted) = (model.now.unwrap_or_default(), model.wanted());
     let screen = model.screen();
     match &screen.content {
@@ -95,11 +116,14 @@ fn content(frame: &mut Frame<'_>, area: Rect, model: &mut Model) {
     }
 }
 
-fn footer(model: &Model, is_narrow: bool) -> Line<'_> {
-    if let Some(note) = &model.note {
-        let text = Span::from(format!(" {}", clean(&note.text)));
-        return Line::from(if note.is_error { text.fg(Color::Red).add_modifier(Modifier::BOLD) } else { text.green() });
-    }
+fn draw_note(frame: &mut Frame<'_>, area: Rect, note: &Note) {
+    let style = Style::new();
+    let style = if note.is_error { style.fg(Color::Red).add_modifier(Modifier::BOLD) } else { style.fg(Color::Green) };
+    let block = Block::new().padding(Padding::left(1));
+    frame.render_widget(Paragraph::new(clean(&note.text)).wrap(Wrap { trim: true }).block(block).style(style), area);
+}
+
+fn keys(model: &Model, is_narrow: bool) -> Line<'_> {
     let keys = match &model.screen().wanted {
         Wanted::Queues => "enter open   p pause/resume   ? help   q quit",
         Wanted::Tasks(_) if is_narrow => {
