@@ -11,6 +11,8 @@ pub(crate) async fn perform(client: &Client, act: Act) -> Result<String, CliErro
     let inspector = client.inspector();
     Ok(match act {
         Act::Pause(queue) => {
+            // The queue may have been deleted since it was shown: the pause would be there before its next task, and in no list.
+            inspector.exists(&queue).await?;
             let became = if inspector.pause(&queue).await? { "is paused" } else { "was paused already" };
             format!("queue {queue} {became}")
         }

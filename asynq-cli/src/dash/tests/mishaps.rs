@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use asynq_runtime::{
     broker::{BulkAction, ServerName},
+    inspector::Force,
     task::{ArchiveLimit, QueueWeight, SchedulerEntry, ServerInfo},
 };
 use asynq_tests::{Build as _, Store as _, queue, task, task_id};
@@ -81,6 +82,15 @@ async fn a_task_that_has_moved_since_it_was_shown_is_left() {
     watcher.select_tab(TaskState::Pending).await;
     watcher.keys("cy").await;
     assert!(watcher.note().contains("is pending, not running; there is no run to cancel"), "{}", watcher.note());
+}
+
+#[tokio::test]
+async fn a_queue_that_was_deleted_since_it_was_shown_is_not_paused() {
+    let mut watcher = Watcher::start().await;
+    watcher.client.inspector().delete_queue("critical", Force::Yes).await.unwrap();
+    watcher.keys("p").await;
+    assert!(watcher.note().contains("`critical` was not found"), "{}", watcher.note());
+    assert!(!watcher.client.broker().queue_stats(&queue("critical")).await.unwrap().paused);
 }
 
 #[tokio::test]
