@@ -72,7 +72,8 @@ impl Environment {
                 .filter(|&n| n > 0),
             out: Box::new(std::io::BufWriter::new(stdout)),
             err: Box::new(std::io::stderr()),
-            bars: std::io::stderr().is_terminal(),
+            // A dumb terminal shows the sequences that draw a bar anew.
+            bars: std::io::stderr().is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb"),
             variable: |name| std::env::var_os(name),
             client: None,
             stop: Box::new(signalled),

@@ -232,8 +232,8 @@ fn no_terminal() -> Option<String> {
     (!is_usable).then(|| format!("{}: {reason}", std::env::consts::OS))
 }
 
-/// Runs the program on a terminal of its own; standard output and error come together.
-fn on_a_terminal(args: &[&str]) -> Output {
+/// Runs the program on a terminal of its own, of the kind `term`; standard output and error come together.
+fn on_a_terminal(term: &str, args: &[&str]) -> Output {
     let quoted = |word: &str| format!("'{}'", word.replace('\'', r"'\''"));
     let line: Vec<String> = [env!("CARGO_BIN_EXE_asynq")].iter().chain(args).map(|word| quoted(word)).collect();
     let mut command = Command::new("script");
@@ -241,7 +241,7 @@ fn on_a_terminal(args: &[&str]) -> Output {
     for (name, _) in asynq(&[]).get_envs() {
         command.env_remove(name);
     }
-    command.args(["--quiet", "--return", "--command", &line.join(" "), "/dev/null"]).env("TERM", "xterm");
+    command.args(["--quiet", "--return", "--command", &line.join(" "), "/dev/null"]).env("TERM", term);
     command.stdin(Stdio::null()).output().unwrap()
 }
 
@@ -354,16 +354,21 @@ async fn a_bar_is_drawn_on_a_terminal_and_nowhere_else() {
     let bar = "of 3,000 tasks";
 
     fill(&*broker, TASKS).await;
-    let output = on_a_terminal(&delete);
+    let output = on_a_terminal("xterm", &delete);
     ends(&output, 0);
     assert!(text(&output.stdout).contains(bar), "{}", text(&output.stdout));
     let last = text(&output.stdout).trim_end().rsplit(['\r', '\n']).next().unwrap_or_default().to_owned();
     assert!(last.contains("3,000 tasks are deleted") && !last.contains(bar), "it goes away at the end: {last:?}");
 
     fill(&*broker, TASKS).await;
-    let for_programs = on_a_terminal(&[&delete[..], &["--json"]].concat());
+    let for_programs = on_a_terminal("xterm", &[&delete[..], &["--json"]].concat());
     ends(&for_programs, 0);
     assert!(!text(&for_programs.stdout).contains(bar), "{}", text(&for_programs.stdout));
+
+    fill(&*broker, TASKS).await;
+    let dumb = on_a_terminal("dumb", &delete);
+    ends(&dumb, 0);
+    assert!(!text(&dumb.stdout).contains(bar), "{}", text(&dumb.stdout));
 
     fill(&*broker, TASKS).await;
     let piped = asynq(&delete).output().unwrap();
@@ -373,6 +378,6 @@ async fn a_bar_is_drawn_on_a_terminal_and_nowhere_else() {
 
     // The doctor counts queues.
     fill(&*broker, TASKS).await;
-    let looked = on_a_terminal(&["--url", &url, "doctor"]);
+    let looked = on_a_terminal("xterm", &["--url", &url, "doctor"]);
     assert!(text(&looked.stdout).contains("of 1 queues"), "{}", text(&looked.stdout));
 }
