@@ -12,6 +12,7 @@ use asynq_runtime::{
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
+use super::progress;
 use crate::{
     error::CliError,
     reading::{Take, Unseen, read},
@@ -126,16 +127,16 @@ impl Check {
         let mut notes = Vec::new();
         if tasks > archived {
             notes.push(format!(
-                "{} waiting tasks would be requeued and archived after a day: keep a version that runs them, or write what \
+                "{} would be requeued and archived after a day: keep a version that runs such tasks, or write what \
                  docs/changing-a-job.md says",
-                number(tasks - archived)
+                progress::tasks_of("waiting", tasks - archived)
             ));
         }
         if archived > 0 {
             notes.push(format!(
-                "{} archived tasks have a shape that is not in the file: they stay archived, and would be requeued and \
-                 archived again if they were run; delete them, or keep a version that runs them",
-                number(archived)
+                "{} would be requeued and archived again by a run, because of a shape that is not in the file: delete such \
+                 tasks, or keep a version that runs them",
+                progress::tasks_of("archived", archived)
             ));
         }
         if unseen.beyond > 0 {
@@ -148,9 +149,9 @@ impl Check {
         }
         if unseen.unreadable > 0 {
             notes.push(format!(
-                "the check is not complete: {} tasks cannot be read, because the task behind an id is gone or its message is \
+                "the check is not complete: {} cannot be read, because the task behind an id is gone or its message is \
                  damaged; `asynq doctor` finds such ids",
-                number(unseen.unreadable)
+                progress::tasks(unseen.unreadable)
             ));
         }
         notes.iter().for_each(|note| session.note(note));

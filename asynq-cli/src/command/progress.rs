@@ -57,7 +57,7 @@ pub(super) fn counting(session: &Session, total: u64, noun: &str) -> ProgressBar
     let target = if session.has_bars() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
     let bar = ProgressBar::with_draw_target(Some(total), target);
     // The template is a constant: a mistake in it would only cost the looks.
-    let template = format!("{{bar:40}} {{human_pos}} of {{human_len}} {noun}, {{eta}} left");
+    let template = format!("{{bar:40}} {noun}: {{human_pos}} of {{human_len}}, {{eta}} left");
     if let Ok(style) = ProgressStyle::with_template(&template) {
         bar.set_style(style);
     }
@@ -72,4 +72,9 @@ pub(super) fn show(bar: &ProgressBar, progress: BulkProgress) {
 /// Returns a count such as `1 task` or `1,204 tasks`.
 pub(super) fn tasks(n: u64) -> String {
     if n == 1 { "1 task".into() } else { format!("{} tasks", number(n)) }
+}
+
+/// Returns a count of tasks of a kind, such as `1 archived task`.
+pub(super) fn tasks_of(kind: &str, n: u64) -> String {
+    format!("{} {kind} {}", number(n), if n == 1 { "task" } else { "tasks" })
 }

@@ -319,7 +319,8 @@ impl Model {
         match self.archive {
             Some(room) if room.beyond(1) > 0 => {
                 let (limit, holds) = (number(room.limit), number(room.archived));
-                format!("The archive keeps {limit} tasks and holds {holds}: the oldest will be DELETED. ")
+                let tasks = if room.limit == 1 { "task" } else { "tasks" };
+                format!("The archive keeps {limit} {tasks} and holds {holds}: the oldest will be DELETED. ")
             }
             _ => String::new(),
         }

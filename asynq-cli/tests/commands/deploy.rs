@@ -55,9 +55,9 @@ on_both_brokers! {
         cli.t.store.overwrite_message(&default_queue(), &task_id("t7"), b"\xff");
         let answer = check(&cli, &["--json"]).await;
         assert_eq!(answer.code, 1, "{answer}");
-        assert!(answer.err.contains("1 waiting tasks would be requeued"), "the last task is found: {answer}");
+        assert!(answer.err.contains("1 waiting task would be requeued"), "the last task is found: {answer}");
         assert!(answer.out.contains("\"tasks\": 399"), "{answer}");
-        assert!(answer.err.contains("the check is not complete: 1 tasks cannot be read"), "{answer}");
+        assert!(answer.err.contains("the check is not complete: 1 task cannot be read"), "{answer}");
     }
 
     async fn a_queue_that_cannot_be_read_is_named_and_the_others_are_counted(cli) {
@@ -83,7 +83,7 @@ on_both_brokers! {
         cli.t.settle(&run, archive("boom")).await;
         let answer = check(&cli, &[]).await;
         assert_eq!(answer.code, 1, "{answer}");
-        assert!(answer.err.contains("1 archived tasks have a shape that is not in the file: they stay archived"), "{answer}");
+        assert!(answer.err.contains("1 archived task would be requeued and archived again by a run"), "{answer}");
         assert!(!answer.err.contains("waiting"), "{answer}");
         let answer = check(&cli, &["--json"]).await;
         assert_eq!(answer.out.matches("\"archived\": 1").count(), 2, "{answer}");

@@ -98,8 +98,7 @@ impl QueueRemoval {
         self
     }
 
-    /// Calls `callback` at the start and after each slice of tasks. Tasks that are enqueued in the meantime are added to the
-    /// total.
+    /// Calls `callback` after each slice of tasks. Tasks that are enqueued in the meantime are added to the total.
     pub fn on_progress(mut self, callback: impl FnMut(BulkProgress) + Send + 'static) -> Self {
         self.progress = OnProgress::new(callback);
         self

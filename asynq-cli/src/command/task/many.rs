@@ -9,7 +9,7 @@ use asynq_runtime::{
 use clap::Args;
 use serde::Serialize;
 
-use super::super::progress::{carry_out, tasks};
+use super::super::progress::{carry_out, tasks, tasks_of};
 use crate::{error::CliError, session::Session, show::number};
 
 #[derive(Debug, Args)]
@@ -149,11 +149,9 @@ impl All {
     /// Returns a text such as `3 archived tasks of queue default`.
     fn named(&self, total: u64) -> String {
         let Self { queue, state, group } = self;
-        let tasks = tasks(total);
-        let (number, tasks) = tasks.split_once(' ').unwrap_or(("", &tasks));
         match group {
-            Some(group) => format!("{number} {tasks} of group {group} in queue {queue}"),
-            None => format!("{number} {state} {tasks} of queue {queue}"),
+            Some(group) => format!("{} of group {group} in queue {queue}", tasks(total)),
+            None => format!("{} of queue {queue}", tasks_of(state.as_str(), total)),
         }
     }
 

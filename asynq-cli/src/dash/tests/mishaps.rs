@@ -32,7 +32,7 @@ async fn archiving_into_a_full_archive_warns_of_the_deletion() {
     let archived = watcher.client.inspector().queue("default").await.unwrap().archived;
     watcher.keys("a").await;
     let Some(Dialog::Sure(question, _)) = &watcher.model.dialog else { panic!("{}", watcher.text()) };
-    let expected = format!("The archive keeps 1 tasks and holds {archived}: the oldest will be DELETED.");
+    let expected = format!("The archive keeps 1 task and holds {archived}: the oldest will be DELETED.");
     assert!(question.starts_with(&expected), "{question}");
     watcher.keys("n").await;
     assert_eq!(watcher.client.inspector().queue("default").await.unwrap().archived, archived, "no is no");
