@@ -72,7 +72,7 @@ impl Maintain for RedisBroker {
             Ok(answers) => answers,
             Err(error) => return vec![Err(error); runs.len()],
         };
-        let mut settled = vec![Ok(Settled::Gone); runs.len()];
+        let mut settled = vec![Err(reply::unexpected("an answer is missing")); runs.len()];
         for ((_, places), answer) in portions.iter().zip(answers) {
             for (&place, one) in places.iter().zip(read_settled(answer, places.len())) {
                 settled[place] = one;
