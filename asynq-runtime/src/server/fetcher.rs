@@ -68,7 +68,6 @@ pub(crate) struct Fetcher {
 impl Fetcher {
     /// Fetches until the server is quiet. A call in flight is waited for: its tasks belong to this server.
     pub(crate) async fn run(context: Arc<ServerContext>) {
-        let _guard = EndGuard(Arc::clone(&context));
         let queues = context.queues.now();
         let short = vec![None; queues.len()];
         let (random, wakeups) = (Rng::new(), SpuriousWakeups::default());
@@ -274,17 +273,15 @@ async fn go_last() {
     .await;
 }
 
-/// Announces on its drop that nothing more is fetched, also where the runtime has ended around the fetcher.
-struct EndGuard(Arc<ServerContext>);
+/// Announces on its drop that nothing more is fetched. It belongs to the component and not to the fetcher's future, so that it is dropped
+/// when the fetcher or the runtime around it has ended, and not when the fetcher has panicked and is started again.
+pub(crate) struct EndGuard(pub(crate) Arc<ServerContext>);
 
 impl Drop for EndGuard {
     fn drop(&mut self) {
-        // A fetcher that panicked is started again.
-        if !std::thread::panicking() {
-            self.0.runtime_has_ended();
-            self.0.fetched_last.cancel();
-            self.0.signals.quiet.notify();
-        }
+        self.0.runtime_has_ended();
+        self.0.fetched_last.cancel();
+        self.0.signals.quiet.notify();
     }
 }
 

@@ -86,7 +86,7 @@ pub(crate) use self::choice::NO_JOB;
 use self::{
     active_runs::ActiveRuns,
     config::{ANSWER, Config},
-    fetcher::Fetcher,
+    fetcher::{EndGuard, Fetcher},
     heartbeat_runtime::HeartbeatRuntime,
     hooks::LifecycleHooks,
     layer_stack::Layers,
@@ -277,10 +277,16 @@ impl Server {
         heartbeat_runtime.tend("subscriber", &context, &never, subscriber::run);
         heartbeat_runtime.tend("recoverer", &context, &closing, recoverer::run);
         heartbeat_runtime.tend("forwarder", &context, &closing, forwarder::run);
+        // `tend` keeps the closure, and with it the guard, when the fetcher panics.
+        let guard = EndGuard(Arc::clone(&context));
+        let fetch = move |context| {
+            let _ = &guard;
+            Fetcher::run(context)
+        };
         if context.broker.dequeues_beside_jobs() {
-            heartbeat_runtime.tend_beside_jobs("fetcher", &context, &never, Fetcher::run);
+            heartbeat_runtime.tend_beside_jobs("fetcher", &context, &never, fetch);
         } else {
-            heartbeat_runtime.tend("fetcher", &context, &never, Fetcher::run);
+            heartbeat_runtime.tend("fetcher", &context, &never, fetch);
         }
         heartbeat_runtime.tend("janitor", &context, &closing, janitor::run);
         heartbeat_runtime.tend_beside_jobs("warnings", &context, &closing, warnings::left_groups);

@@ -1,10 +1,11 @@
 //! The slots in which a server runs tasks: one task each, from its start to its settlement.
 
-use std::{sync::Arc, time::Duration};
+use std::{future::poll_fn, pin::pin, sync::Arc, task::Poll, time::Duration};
 
 use super::{active_runs::ActiveRun, layer_stack::Permit, lease, server_context::ServerContext};
 use crate::{
     broker::{Action, Settlement},
+    panics,
     task::Extra,
 };
 
@@ -42,31 +43,43 @@ pub(crate) struct Slot {
 }
 
 impl Slot {
-    /// Runs the task, if this server still has its lease.
+    /// Runs the task. A panic is caught here: `std::thread::panicking` is also true in the drop of a slot whose runtime ends because the
+    /// program panics.
     async fn run(mut self) {
-        let (task, permit) = (&self.task, self.permit.take());
-        if !lease::still_ours(&self.context, task).await {
-            return;
+        let mut work = pin!(work(&self.context, &self.task, self.permit.take()));
+        let ended = poll_fn(|cx| match panics::catch(|| work.as_mut().poll(cx)) {
+            Ok(poll) => poll.map(Ok),
+            Err(panic) => Poll::Ready(Err(panic)),
+        });
+        if ended.await.is_err() {
+            self.context.settle(&self.task, || Settlement {
+                action: after_mistake(&self.task.attempt.extra),
+                ..ServerContext::requeue_settlement(&self.task.attempt)
+            });
         }
-        let decided = |settlement| task.decide(settlement);
-        self.context.executor.attempt(&task.attempt, &task.stop, permit, decided).await;
-    }
-
-    /// Returns the settlement of a task whose attempt neither ended nor was stopped.
-    fn unended(&self) -> Settlement {
-        let settlement = ServerContext::requeue_settlement(&self.task.attempt);
-        if std::thread::panicking() {
-            return Settlement { action: after_mistake(&self.task.attempt.extra), ..settlement };
-        }
-        self.context.runtime_has_ended();
-        settlement
     }
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        self.context.settle(&self.task, || self.unended());
+        let mut is_unended = false;
+        self.context.settle(&self.task, || {
+            is_unended = true;
+            ServerContext::requeue_settlement(&self.task.attempt)
+        });
+        if is_unended {
+            // This writes a line, which is code of the program: `settle` calls its closure under the lock of the outbox.
+            self.context.runtime_has_ended();
+        }
         self.context.runs.release(&self.task);
+    }
+}
+
+/// Runs a task, if this server still has its lease.
+async fn work(context: &ServerContext, task: &Arc<ActiveRun>, permit: Option<Permit>) {
+    if lease::still_ours(context, task).await {
+        let decided = |settlement| task.decide(settlement);
+        context.executor.attempt(&task.attempt, &task.stop, permit, decided).await;
     }
 }
 

@@ -431,11 +431,14 @@ async fn an_outcome_that_spoils_the_whole_call_does_not_hold_up_the_others() {
 
 #[tokio::test]
 async fn a_component_that_panics_is_started_again() {
-    let flaky = Flaky::new(memory().await);
-    let broker: Arc<dyn Broker> = flaky.clone();
-    flaky.panics.store(1, SeqCst);
-    let (builder, mut log) = server::<(counts,)>(&broker);
-    let running = start(builder).await;
-    counts::job(5).process_in(Duration::from_millis(5)).enqueue(&running.client()).await.unwrap();
-    assert_eq!(logged(&mut log).await, "5");
+    for component in ["forward", "dequeue_sparing"] {
+        let flaky = Flaky::new(memory().await);
+        let broker: Arc<dyn Broker> = flaky.clone();
+        *flaky.panics.lock().unwrap() = Some(component);
+        let (builder, mut log) = server::<(counts,)>(&broker);
+        let running = start(builder).await;
+        counts::job(5).process_in(Duration::from_millis(5)).enqueue(&running.client()).await.unwrap();
+        assert_eq!(logged(&mut log).await, "5");
+        assert_eq!(*flaky.panics.lock().unwrap(), None, "{component} has panicked");
+    }
 }

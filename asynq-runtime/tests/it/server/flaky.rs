@@ -35,8 +35,8 @@ pub(crate) struct Flaky {
     pub(crate) refuse_stubborn: AtomicU32,
     /// Whether `stubborn` makes the whole call fail instead.
     pub(crate) stubborn_spoils_calls: AtomicBool,
-    /// The number of calls of forward that panic.
-    pub(crate) panics: AtomicU32,
+    /// The method whose next call panics.
+    pub(crate) panics: Mutex<Option<&'static str>>,
     /// The number of dequeues that give two tasks more than they were asked for.
     pub(crate) generous: AtomicU32,
     /// The number of dequeues that fail before they take effect.
@@ -45,6 +45,8 @@ pub(crate) struct Flaky {
     pub(crate) lose_dequeues: AtomicU32,
     /// The tasks of those dequeues, until they are released.
     unanswered: Mutex<Vec<Run>>,
+    /// Whether dequeues run on the runtime of the jobs.
+    pub(crate) is_beside_jobs: AtomicBool,
     /// Whether each dequeue takes longer than a queue that gave nothing counts as empty.
     pub(crate) slow_dequeues: AtomicBool,
     /// The names of the calls that fetch: `ready` and `dequeue`.
@@ -144,11 +146,12 @@ impl Flaky {
             refuse_settles: AtomicU32::new(0),
             refuse_stubborn: AtomicU32::new(0),
             stubborn_spoils_calls: AtomicBool::new(false),
-            panics: AtomicU32::new(0),
+            panics: Mutex::default(),
             generous: AtomicU32::new(0),
             refuse_dequeues: AtomicU32::new(0),
             lose_dequeues: AtomicU32::new(0),
             unanswered: Mutex::default(),
+            is_beside_jobs: AtomicBool::new(false),
             slow_dequeues: AtomicBool::new(false),
             fetches: Mutex::default(),
             dequeues: AtomicU32::new(0),
@@ -200,8 +203,10 @@ impl Flaky {
         if self.away.lock().unwrap().contains(&queue.as_str()) { Err(down()) } else { Ok(()) }
     }
 
-    /// Returns the broker behind this one; never returns if this one is dead, or this method hangs.
+    /// Returns the broker behind this one; never returns if this one is dead, or this method hangs or panics.
     async fn pulse(&self, method: &str) -> &dyn Broker {
+        let panics = self.panics.lock().unwrap().take_if(|panics| *panics == method);
+        assert_eq!(panics, None, "a bug in a broker");
         if self.dead.load(SeqCst) || *self.hangs.lock().unwrap() == Some(method) {
             std::future::pending::<()>().await;
         }
@@ -228,6 +233,10 @@ impl Produce for Flaky {
 impl Consume for Flaky {
     fn has_parts(&self) -> bool {
         !self.away.lock().unwrap().is_empty()
+    }
+
+    fn dequeues_beside_jobs(&self) -> bool {
+        self.is_beside_jobs.load(SeqCst)
     }
 
     async fn dequeue_sparing(
@@ -387,7 +396,6 @@ impl Settle for Flaky {
 impl Maintain for Flaky {
     async fn forward(&self, queues: &[QueueName], retries: RetryOrder) -> Result<Forwarded, BrokerError> {
         self.pulse("forward").await;
-        assert!(!counts_down(&self.panics), "a bug in a broker");
         self.inner.forward(queues, retries).await
     }
 

@@ -180,6 +180,21 @@ async fn a_task_whose_lock_is_not_freed_does_not_run_but_waits() {
 }
 
 #[tokio::test]
+async fn a_panic_outside_of_the_job_spends_a_retry_and_frees_the_slot() {
+    let (flaky, broker) = flaky(memory().await);
+    *flaky.panics.lock().unwrap() = Some("free_lock");
+    let (builder, mut log) = server::<(runs,)>(&broker);
+    let running = start(builder).await;
+    enqueue(&broker, "runs", "a", until_start()).await;
+    let failed = settled(&broker, &running, "a", TaskState::Retry).await;
+    let error = failed.last_error.unwrap();
+    assert!(failed.retried == 1 && error.contains("a defect of asynq-runtime"), "{error}");
+    assert_eq!(running.running(), 0);
+    soon(running.shutdown()).await.unwrap();
+    assert!(log.try_recv().is_err());
+}
+
+#[tokio::test]
 async fn a_lock_that_lasts_as_long_as_the_run_is_extended_before_it() {
     // The first turn that extends locks comes after a third of this lease.
     let flaky = Flaky::with_lease(memory().await, Duration::from_secs(3_600));

@@ -61,7 +61,7 @@ pub(crate) async fn goes_on() {
     let (builder, mut log) = server::<(counts, hangs, charges)>(&broker);
     flaky.refuse_dequeues.store(2, SeqCst);
     flaky.refuse_settles.store(2, SeqCst);
-    flaky.panics.store(1, SeqCst);
+    *flaky.panics.lock().unwrap() = Some("forward");
     let running = start(builder).await;
     let client = running.client();
 

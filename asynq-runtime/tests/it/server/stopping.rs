@@ -3,6 +3,7 @@
 use std::{
     sync::{
         Arc, Mutex,
+        atomic::{AtomicBool, Ordering::SeqCst},
         mpsc::{Receiver, Sender},
     },
     time::Duration,
@@ -16,8 +17,8 @@ use asynq_runtime::{
     prelude::*,
     server::{JobResponse, Running, Service, ServiceContext},
 };
-use asynq_test_support::{eventually, eventually_blocking};
-use tokio::sync::{Notify, mpsc::UnboundedReceiver};
+use asynq_test_support::{Log as Lines, eventually, eventually_blocking};
+use tokio::sync::{Notify, mpsc::UnboundedReceiver, oneshot};
 use tower::util::MapFutureLayer;
 
 use super::{Log, flaky::Flaky, ids, leaves_in_time, leaves_with, logged, memory, queue, server, soon, start, task};
@@ -351,4 +352,46 @@ fn a_server_whose_jobs_lose_their_runtime_becomes_quiet_and_requeues_them() {
         soon(running.shutdown()).await.unwrap();
         assert_eq!(ids(&broker, TaskState::Pending).await, ["a"]);
     });
+}
+
+/// The tasks of a current-thread runtime are dropped on the thread that drops the runtime, which a panic of the program may unwind.
+#[tokio::test]
+async fn a_panic_of_the_program_that_ends_the_runtime_of_the_jobs_spends_no_retry() {
+    for is_beside_jobs in [false, true] {
+        let flaky = Flaky::new(memory().await);
+        flaky.is_beside_jobs.store(is_beside_jobs, SeqCst);
+        let broker: Arc<dyn Broker> = flaky.clone();
+        let (builder, mut log) = server::<(waits,)>(&broker);
+        let gate = Gate::new(tokio::sync::Semaphore::new(0));
+        let server = builder.state(gate).shutdown_timeout("1h").build().await.unwrap();
+        let (starts, started) = oneshot::channel();
+        let (fails, failed) = oneshot::channel::<()>();
+        let is_sent_during_line = Arc::new(AtomicBool::new(false));
+        let is_sent = Arc::clone(&is_sent_during_line);
+        let program = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            starts.send(runtime.block_on(server.start()).unwrap()).unwrap();
+            // A line that blocks does not keep the settler from the outbox. A fetcher beside the jobs may write it before their tasks.
+            let _lines = Lines::calling(move || {
+                if !is_beside_jobs {
+                    let sent = || (!flaky.settled.lock().unwrap().is_empty()).then_some(());
+                    eventually_blocking("the outcome is sent while its line is written", sent);
+                    is_sent.store(true, SeqCst);
+                }
+            });
+            // The runtime is dropped before `_lines`.
+            let theirs = runtime;
+            theirs.block_on(failed).expect("the program fails");
+        });
+        let running = soon(started).await.unwrap();
+        waits::job("a").task_id("a").enqueue(&running.client()).await.unwrap();
+        assert_eq!(logged(&mut log).await, "a started");
+        drop(fails);
+        soon(running.signals().quiet.reached(1)).await;
+        assert!(program.join().is_err());
+        assert!(is_beside_jobs || is_sent_during_line.load(SeqCst));
+        soon(running.shutdown()).await.unwrap();
+        let a = task(&broker, "a").await.unwrap();
+        assert_eq!((a.state, a.retried, a.crashes, a.last_error), (TaskState::Pending, 0, 0, None));
+    }
 }
