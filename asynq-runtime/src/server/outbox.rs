@@ -110,13 +110,16 @@ impl Outbox {
     }
 
     /// Sends the gathered outcomes, the last one first, so that the tasks of a queue have their former order: the task that is
-    /// requeued last is taken first.
+    /// requeued last is taken first. Refused outcomes are sent before them, and their pauses begin anew: the longest one outlasts the
+    /// time that a leaving server has.
     pub(crate) fn send_requeued(&self) {
         let mut items = self.items.lock();
-        items.gathers = false;
-        let mut gathered = std::mem::take(&mut items.requeued);
-        gathered.sort_by_key(|(place, _)| std::cmp::Reverse(*place));
-        items.waiting.extend(gathered.into_iter().map(|(_, item)| item));
+        let Items { waiting, requeued, gathers, deferred, .. } = &mut *items;
+        *gathers = false;
+        let anew = |item: Item| Item { history: SendHistory { refused: 0, ..item.history }, ..item };
+        waiting.extend(deferred.drain(..).map(|(_, item)| anew(item)));
+        requeued.sort_by_key(|(place, _)| std::cmp::Reverse(*place));
+        waiting.extend(requeued.drain(..).map(|(_, item)| item));
         drop(items);
         self.added.notify_one();
     }
@@ -438,5 +441,21 @@ mod tests {
         assert_eq!(ids(&items.next(due).0), ["a", "b"]);
         items.sent = None;
         assert_eq!(items.next(due).1, Some(now + LONGEST_REFUSAL));
+    }
+
+    #[test]
+    fn a_server_that_leaves_sends_refused_outcomes_at_once_and_their_pauses_begin_anew() {
+        let outbox = Outbox::default();
+        outbox.gather();
+        outbox.items.lock().defer([refused("refused", 30)].into_iter(), Instant::now());
+        outbox.items.lock().requeued = ["a", "b"].map(item).into_iter().zip(1..).map(|(item, n)| (n, item)).collect();
+        outbox.send_requeued();
+        let (batch, due) = outbox.items.lock().next(Instant::now());
+        let ids: Vec<_> = batch.iter().map(|sent| sent.run.id.to_string()).collect();
+        assert_eq!((ids, due), (["refused", "b", "a"].map(str::to_owned).to_vec(), None));
+        let away = BrokerError::new(BrokerErrorKind::Unavailable, "away");
+        outbox.answered(vec![Err(away), Ok(Settled::Ok), Ok(Settled::Ok)]);
+        let items = outbox.items.lock();
+        assert_eq!(items.deferred.iter().map(|(_, item)| item.history.refused).collect::<Vec<_>>(), [1]);
     }
 }
