@@ -15,7 +15,7 @@ use super::{
     stop::{Stop, Why},
 };
 use crate::{
-    broker::BrokerErrorKind,
+    broker::{BrokerErrorKind, shortened},
     job::{BlockingPool, BoxFuture, JobError, NoThread, Policy, RunResult, Unloaded, chain, with_causes},
     panics,
 };
@@ -212,8 +212,10 @@ fn returned(result: RunResult) -> Attempted {
     if let Some(unloaded) = cause::<Unloaded>(error.source()) {
         return Ended::from(unloaded).into();
     }
+    // Brokers keep no more. The outcome may wait for its broker among many others, and is copied for each try.
+    let text = shortened(&with_causes(error.source())).to_owned();
     Attempted {
-        ended: Ended::Failed { policy: error.policy(), error: with_causes(error.source()), delay: None },
+        ended: Ended::Failed { policy: error.policy(), error: text, delay: None },
         error: OwnError(Some(error)),
     }
 }
@@ -274,7 +276,7 @@ impl From<NotRun> for Ended {
 }
 
 pub(super) fn panicked(panic: &str) -> Ended {
-    Ended::failed(format!("panic error cause by: {panic}"))
+    Ended::failed(shortened(&format!("panic error cause by: {panic}")))
 }
 
 /// Returns how an attempt ends whose time is over. After the task's own deadline no other attempt may run. A blocking job that never got
@@ -361,6 +363,14 @@ mod tests {
                 matches!(&ended, Ended::Failed { policy: Policy::Fail, error, .. } if error == CANCELLED),
                 "{ended:?}"
             );
+        }
+    }
+
+    #[test]
+    fn no_more_of_an_error_is_kept_than_brokers_store() {
+        let long = "x".repeat(1 << 20);
+        for ended in [returned(Err(JobError::fail(long.clone()))).ended, panicked(&long)] {
+            assert!(matches!(&ended, Ended::Failed { error, .. } if error.len() == 4096));
         }
     }
 

@@ -39,7 +39,7 @@ pub struct FailedTask {
     pub retried: u32,
     /// How often the task may be retried.
     pub max_retry: u32,
-    /// The text of the error.
+    /// The text of the error, of which at most 4 KiB are kept.
     pub error: String,
     /// Whether the task is given up: it will be archived.
     pub is_archived: bool,
