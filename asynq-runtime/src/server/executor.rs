@@ -13,7 +13,7 @@ use super::{
     attempt::Attempt,
     attempt_deadline::AttemptDeadline,
     attempt_future::{AFTER_REFUSAL, AttemptFuture, Attempted, OwnError, drive, judged, panicked, stopped},
-    config::ANSWER,
+    config::longest_call,
     dispatcher::Dispatcher,
     hooks::{self, Hooks},
     layer_stack::Permit,
@@ -296,7 +296,8 @@ impl Executor {
     /// that cannot be read here keeps its lock.
     async fn free_lock(&self, attempt: &Attempt) -> Result<(), Ended> {
         self.0.dispatcher.reads(&self.0.parts.broker, &attempt.message).await?;
-        match timeout(ANSWER, self.0.parts.broker.free_lock(&attempt.key, &attempt.message.unique_key)).await {
+        let broker = &self.0.parts.broker;
+        match timeout(longest_call(&**broker), broker.free_lock(&attempt.key, &attempt.message.unique_key)).await {
             Ok(Ok(Settled::Ok)) => Ok(()),
             // Another server has the task; the broker will refuse the outcome as well.
             Ok(Ok(Settled::Fenced | Settled::Gone)) => Err(Ended::Interrupted),
@@ -315,7 +316,8 @@ impl Executor {
     /// runtime, which extends all held locks. Without an answer the task starts all the same, and that tick extends the lock.
     async fn extend_lock(&self, attempt: &Attempt) {
         let lock = HeldLock { run: attempt.key.clone(), key: attempt.message.unique_key.clone() };
-        match timeout(ANSWER, self.0.parts.broker.extend_locks(slice::from_ref(&lock))).await {
+        let broker = &self.0.parts.broker;
+        match timeout(longest_call(&**broker), broker.extend_locks(slice::from_ref(&lock))).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => log!(warn, "the unique lock of the task was not extended at its start: {error}"),
             Err(_) => {

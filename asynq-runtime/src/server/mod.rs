@@ -85,7 +85,7 @@ use tokio_util::sync::CancellationToken;
 pub(crate) use self::choice::NO_JOB;
 use self::{
     active_runs::ActiveRuns,
-    config::{ANSWER, Config},
+    config::{Config, longest_call},
     fetcher::{EndGuard, Fetcher},
     heartbeat_runtime::HeartbeatRuntime,
     hooks::LifecycleHooks,
@@ -239,7 +239,8 @@ impl Server {
             let info = identity::introduction(&name, &introduced, started);
             joined.join(&name, &info).await
         };
-        let join = async { timeout(ANSWER, join).await.unwrap_or_else(|_| Err(server_context::no_answer())) };
+        let limit = longest_call(&*broker);
+        let join = async move { timeout(limit, join).await.unwrap_or_else(|_| Err(server_context::no_answer())) };
         let member = self.heartbeat_runtime.call(join).await??;
         log!(info, server = %member.name, broker = %broker.location(), "serving");
 

@@ -17,7 +17,7 @@ use super::{
     active_runs::{ActiveRun, ActiveRuns},
     aggregate::Aggregations,
     attempt::Attempt,
-    config::{ANSWER, Config, SAFETY_NET},
+    config::{Config, SAFETY_NET, longest_call},
     executor::Executor,
     identity,
     layer_stack::LayerStack,
@@ -150,11 +150,7 @@ impl ServerContext {
         &self,
         call: impl Future<Output = Result<T, E>>,
     ) -> Result<T, E> {
-        timeout(self.longest_call(), call).await.unwrap_or_else(|_| Err(no_answer().into()))
-    }
-
-    fn longest_call(&self) -> Duration {
-        ANSWER.max(self.broker.call_limit().saturating_add(Duration::from_secs(1)))
+        timeout(longest_call(&*self.broker), call).await.unwrap_or_else(|_| Err(no_answer().into()))
     }
 
     /// Like [`answer`](Self::answer), for a call that waits for up to [`SAFETY_NET`] before the broker answers.
@@ -162,7 +158,8 @@ impl ServerContext {
         &self,
         wait: impl Future<Output = Result<T, BrokerError>>,
     ) -> Result<T, BrokerError> {
-        timeout(SAFETY_NET.saturating_add(self.longest_call()), wait).await.unwrap_or_else(|_| Err(no_answer()))
+        let limit = SAFETY_NET.saturating_add(longest_call(&*self.broker));
+        timeout(limit, wait).await.unwrap_or_else(|_| Err(no_answer()))
     }
 }
 

@@ -15,8 +15,8 @@ use async_trait::async_trait;
 use asynq_runtime::{
     Bytes, TaskId,
     broker::{
-        Action, Broker, BrokerError, BrokerErrorKind, Consume, Forwarded, HeldLock, Maintain, Member, NewTask, Placed,
-        Produce, Quarantined, Recovered, Refused, RetryOrder, Run, RunKey, Settle, Settled, Settlement, Swept, Wanted,
+        Action, Broker, BrokerError, BrokerErrorKind, Consume, Forwarded, HeldLock, Maintain, Member, Quarantined,
+        Recovered, RetryOrder, Run, RunKey, Settle, Settled, Settlement, Swept, Wanted,
     },
     task::{Progress, QueueName, UndecodableMessage},
 };
@@ -99,9 +99,9 @@ pub(crate) struct Flaky {
     pub(crate) walked: Mutex<Vec<Instant>>,
     /// Every step of a walk over groups is followed by another.
     pub(crate) endless_walks: AtomicBool,
-    /// The end of a set takes 16 s by the clock of tokio, longer than the answer of a broker without a limit of its own is waited for;
-    /// this one has a minute.
-    pub(crate) slow_ends: AtomicBool,
+    /// The end of a set, and the free or extension of a lock, take 16 s by the clock of tokio, longer than the answer of a broker without a
+    /// limit of its own is waited for; this one has a minute.
+    pub(crate) slow_calls: AtomicBool,
     /// The end of a set fails.
     pub(crate) refuse_ends: AtomicBool,
     /// The number of calls that end a set.
@@ -178,7 +178,7 @@ impl Flaky {
             slow_walks: AtomicBool::new(false),
             walked: Mutex::default(),
             endless_walks: AtomicBool::new(false),
-            slow_ends: AtomicBool::new(false),
+            slow_calls: AtomicBool::new(false),
             refuse_ends: AtomicBool::new(false),
             ends: AtomicU32::new(0),
             claims: Mutex::default(),
@@ -220,13 +220,6 @@ fn counts_down(counter: &AtomicU32) -> bool {
 
 pub(crate) fn down() -> BrokerError {
     BrokerError::new(BrokerErrorKind::Unavailable, "down for a test")
-}
-
-#[async_trait]
-impl Produce for Flaky {
-    async fn enqueue(&self, batch: Vec<NewTask>) -> Vec<Result<Placed, Refused>> {
-        self.pulse("enqueue").await.enqueue(batch).await
-    }
 }
 
 #[async_trait]
@@ -368,6 +361,7 @@ impl Settle for Flaky {
 
     async fn free_lock(&self, run: &RunKey, key: &str) -> Result<Settled, BrokerError> {
         self.pulse("free_lock").await;
+        self.take_time().await;
         self.freed.lock().unwrap().push(key.to_owned());
         self.seconds.fetch_add(self.seconds_per_free.load(SeqCst), SeqCst);
         let answer = self.lock_answers.lock().unwrap().pop_front();
@@ -416,6 +410,9 @@ impl Maintain for Flaky {
 
     async fn extend_locks(&self, locks: &[HeldLock]) -> Result<(), BrokerError> {
         self.pulse("extend_locks").await;
+        if !locks.is_empty() {
+            self.take_time().await;
+        }
         self.extended.lock().unwrap().extend(locks.iter().map(|lock| lock.key.clone()));
         let gate = self.extends_locks_after.lock().unwrap().take();
         if let Some(gate) = gate {
@@ -475,7 +472,7 @@ impl Broker for Flaky {
     }
 
     fn call_limit(&self) -> Duration {
-        if self.slow_ends.load(SeqCst) { Duration::from_secs(60) } else { Duration::ZERO }
+        if self.slow_calls.load(SeqCst) { Duration::from_secs(60) } else { Duration::ZERO }
     }
 
     fn now(&self) -> DateTime<Utc> {

@@ -90,7 +90,7 @@ async fn the_end_of_a_set_is_waited_for_as_long_as_the_brokers_calls_may_take() 
     let flaky = Flaky::new(Arc::new(SqliteBroker::in_memory(with_clock(ManualClock::default())).await.unwrap()));
     let broker: Arc<dyn Broker> = flaky.clone();
     Client::new(broker.clone()).enqueue(RawTask::new("note", "").group("notes")).await.unwrap();
-    flaky.slow_ends.store(true, SeqCst);
+    flaky.slow_calls.store(true, SeqCst);
     let (builder, _log) = server::<(digest,)>(&broker);
     let builder = builder.aggregate("notes", |_, _| Ok::<_, BoxError>(RawTask::new("digest", "")));
     let running = start(builder.group_max_size(1)).await;

@@ -180,6 +180,23 @@ async fn a_task_whose_lock_is_not_freed_does_not_run_but_waits() {
 }
 
 #[tokio::test]
+async fn a_lock_is_waited_for_before_the_start_as_long_as_the_brokers_calls_may_take() {
+    for extra in [until_start(), Extra { unique_extend: true, ..Extra::default() }] {
+        let warnings = Warnings::keep();
+        // No lock is extended after the start.
+        let flaky = Flaky::with_lease(memory().await, Duration::from_secs(3_600));
+        flaky.slow_calls.store(true, SeqCst);
+        let broker: Arc<dyn Broker> = flaky;
+        let (builder, mut log) = server::<(runs,)>(&broker);
+        let running = start(builder).await;
+        enqueue(&broker, "runs", "a", extra).await;
+        assert_eq!(logged(&mut log).await, "ran");
+        assert!(warnings.with("the broker is away").is_empty(), "{:?}", warnings.with(""));
+        soon(running.shutdown()).await.unwrap();
+    }
+}
+
+#[tokio::test]
 async fn a_panic_outside_of_the_job_spends_a_retry_and_frees_the_slot() {
     let (flaky, broker) = flaky(memory().await);
     *flaky.panics.lock().unwrap() = Some("free_lock");

@@ -16,6 +16,18 @@ use chrono::{DateTime, Utc};
 
 use super::{Flaky, counts_down, down};
 
+impl Flaky {
+    /// Takes 16 s if calls are slow.
+    pub(super) async fn take_time(&self) {
+        if self.slow_calls.load(SeqCst) {
+            // The caller's runtime has one thread, so its clock can be moved on.
+            tokio::time::pause();
+            tokio::time::advance(Duration::from_secs(16)).await;
+            tokio::time::resume();
+        }
+    }
+}
+
 #[async_trait]
 impl Shapes for Flaky {
     async fn keep_shapes(&self, shapes: &[NewShape], join: JoinShapes) -> Result<(), BrokerError> {
@@ -37,6 +49,9 @@ impl Shapes for Flaky {
 
 asynq_test_support::delegate! {
     Flaky: |self, call| self.pulse(call).await;
+    Produce {
+        enqueue(batch: Vec<NewTask>) -> Vec<Result<Placed, Refused>>;
+    }
     Groups {
         group(queue: &QueueName, group: &GroupName) -> Result<Option<GroupStats>, BrokerError>;
         worth_aggregating(queues: &[QueueName]) -> Result<Vec<QueueName>, BrokerError>;
@@ -45,12 +60,7 @@ asynq_test_support::delegate! {
     } + {
         async fn finish_set(&self, set: &TaskSet, outcome: &SetOutcome) -> Result<(), SetError> {
             self.ends.fetch_add(1, SeqCst);
-            if self.slow_ends.load(SeqCst) {
-                // The server ends sets on a runtime of one thread, so the clock of that runtime can be moved on.
-                tokio::time::pause();
-                tokio::time::advance(Duration::from_secs(16)).await;
-                tokio::time::resume();
-            }
+            self.take_time().await;
             if self.refuse_ends.load(SeqCst) {
                 return Err(down().into());
             }
