@@ -26,18 +26,21 @@ pub(crate) struct RetryBackoff {
     longest: Duration,
     failures: u32,
     last_line: Option<Instant>,
+    /// Whether the last line says that the broker failed.
+    is_failure_logged: bool,
 }
 
 impl RetryBackoff {
     /// Creates a back-off whose pauses grow from 100 ms to `longest`.
     pub(crate) fn new(component: &'static str, longest: Duration) -> Self {
-        Self { component, longest, failures: 0, last_line: None }
+        Self { component, longest, failures: 0, last_line: None, is_failure_logged: false }
     }
 
     /// Notes and logs that the broker failed. Returns how long to wait before the next try.
     pub(crate) fn on_error(&mut self, error: &BrokerError) -> Duration {
         if self.last_line.is_none_or(|at| at.elapsed() >= BETWEEN_LINES) {
             self.last_line = Some(Instant::now());
+            self.is_failure_logged = true;
             let causes = with_causes(error);
             log!(error, component = self.component, "the broker failed, will try again: {causes}");
         }
@@ -47,10 +50,11 @@ impl RetryBackoff {
         spread(pause)
     }
 
-    /// Notes that the broker answered: the next pause is the first again.
+    /// Notes that the broker answered: the next pause is the first again. Logs that only after a line about a failure: a broker of
+    /// which a part is away may fail and answer several times a second.
     pub(crate) fn on_success(&mut self) {
-        if self.failures > 0 {
-            self.failures = 0;
+        self.failures = 0;
+        if std::mem::take(&mut self.is_failure_logged) {
             log!(info, component = self.component, "the broker answers again");
         }
     }
@@ -106,6 +110,19 @@ mod tests {
         let error = BrokerError::with_source(BrokerErrorKind::Unavailable, "Redis cannot be reached", refused);
         RetryBackoff::new("test", Duration::from_secs(1)).on_error(&error);
         assert_eq!(log.with("Redis cannot be reached: Connection refused").len(), 1, "{:?}", log.with(""));
+    }
+
+    #[test]
+    fn a_broker_that_fails_and_answers_in_turn_has_no_more_lines_about_answers_than_about_failures() {
+        let (log, mut retry_backoff) =
+            (asynq_test_support::Log::keep(), RetryBackoff::new("test", Duration::from_secs(1)));
+        let error = BrokerError::new(BrokerErrorKind::Unavailable, "down");
+        for _ in 0..10 {
+            retry_backoff.on_error(&error);
+            retry_backoff.on_success();
+        }
+        let [failures, answers] = ["the broker failed", "the broker answers again"].map(|part| log.with(part).len());
+        assert!(failures == answers && (1..10).contains(&answers), "{:?}", log.with(""));
     }
 
     #[test]
