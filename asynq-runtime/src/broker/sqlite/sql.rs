@@ -20,20 +20,23 @@ pub(super) enum Names {
 /// One statement.
 #[derive(Debug)]
 pub(super) struct Sql {
-    plain: &'static str,
+    file: &'static str,
+    name: &'static str,
+    plain: OnceLock<&'static str>,
     prefixed: OnceLock<String>,
 }
 
 impl Sql {
-    const fn new(file: &'static str, name: &str) -> Self {
-        Self { plain: statement(file, name), prefixed: OnceLock::new() }
+    const fn new(file: &'static str, name: &'static str) -> Self {
+        Self { file, name, plain: OnceLock::new(), prefixed: OnceLock::new() }
     }
 
     /// Returns the text to prepare.
     pub(super) fn text(&self, names: Names) -> &str {
+        let plain = *self.plain.get_or_init(|| statement(self.file, self.name));
         match names {
-            Names::Plain => self.plain,
-            Names::Prefixed => self.prefixed.get_or_init(|| prefix(self.plain)),
+            Names::Plain => plain,
+            Names::Prefixed => self.prefixed.get_or_init(|| prefix(plain)),
         }
     }
 }
@@ -47,69 +50,19 @@ pub(super) fn prefix(sql: &str) -> String {
         .replace('[', "[asynq_")
 }
 
-/// Returns the statement called `name`, in upper case or lower case, of a file: without its comment lines, because the statement
-/// cache hashes the whole text at every use, and without the semicolon at its end.
-///
-/// # Panics
-///
-/// If the file has no such statement, or if the statement does not end with the only semicolon of its text. The compiler reports it.
-const fn statement(file: &'static str, name: &str) -> &'static str {
-    let mut rest = file;
-    while !rest.is_empty() {
-        let line;
-        (line, rest) = first_line(rest);
-        if !is_name_line(line, name) {
-            continue;
-        }
-        let mut text = rest;
-        while starts_with(text, "--") {
-            text = first_line(text).1;
-        }
-        let mut end = 0;
-        while text.as_bytes()[end] != b';' {
-            end += 1;
-            assert!(end < text.len(), "a statement ends with a semicolon");
-        }
-        let (statement, after) = text.split_at(end);
-        let is_alone = first_line(after.split_at(1).1).0.is_empty() && !contains_name_line(statement);
-        assert!(is_alone, "a statement has one semicolon, at its end");
-        return statement;
-    }
-    panic!("no line `-- name: …` of the file begins this statement")
-}
-
-/// Returns the first line of `text`, without its end, and the rest.
-const fn first_line(text: &'static str) -> (&'static str, &'static str) {
-    let mut end = 0;
-    while end < text.len() && text.as_bytes()[end] != b'\n' {
-        end += 1;
-    }
-    let (line, rest) = text.split_at(end);
-    (line.trim_ascii_end(), if rest.is_empty() { rest } else { rest.split_at(1).1 })
-}
-
 /// The beginning of the line that begins a statement.
 const NAME: &str = "-- name: ";
 
-/// Returns whether `line` begins the statement called `name`.
-const fn is_name_line(line: &str, name: &str) -> bool {
-    starts_with(line, NAME) && line.split_at(NAME.len()).1.eq_ignore_ascii_case(name)
-}
-
-/// Returns whether a line of `text` begins a statement.
-const fn contains_name_line(mut text: &'static str) -> bool {
-    while !text.is_empty() {
-        if starts_with(text, NAME) {
-            return true;
-        }
-        text = first_line(text).1;
+/// Returns the statement called `name`, in upper case or lower case, of a file: without its comment lines, because the statement
+/// cache hashes the whole text at every use, and without the semicolon at its end. Where the file lacks it, returns the name, which
+/// SQLite refuses; a test compares the names of the files with those here.
+fn statement<'a>(file: &'a str, name: &'a str) -> &'a str {
+    let mut parts = file.split(NAME).filter_map(|part| part.split_once('\n'));
+    let Some((_, mut text)) = parts.find(|(first, _)| first.trim_end().eq_ignore_ascii_case(name)) else { return name };
+    while text.starts_with("--") {
+        text = text.split_once('\n').map_or("", |(_, rest)| rest);
     }
-    false
-}
-
-const fn starts_with(text: &str, start: &str) -> bool {
-    // Of `[u8]`, only this comparison is `const`.
-    matches!(text.as_bytes().split_at_checked(start.len()), Some((head, _)) if head.eq_ignore_ascii_case(start.as_bytes()))
+    text.split_once(';').map_or(text, |(statement, _)| statement)
 }
 
 macro_rules! statements {
@@ -194,14 +147,20 @@ mod tests {
     }
 
     #[test]
-    fn every_statement_of_the_files_has_one_name_here() {
+    fn every_statement_of_the_files_has_one_name_here_and_one_semicolon() {
         let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/broker/sqlite/sql");
         let mut written = Vec::new();
         for file in std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()).filter(|path| path.is_file()) {
             let (contract, text) =
                 (file.file_stem().unwrap().to_str().unwrap(), std::fs::read_to_string(&file).unwrap());
-            let names = text.lines().filter_map(|line| line.strip_prefix(NAME));
-            written.extend(names.map(|name| format!("{contract}::{}", name.to_uppercase())));
+            for part in text.split(NAME).skip(1) {
+                let (name, rest) = part.split_once('\n').unwrap();
+                let statement: Vec<&str> = rest.lines().skip_while(|line| line.starts_with("--")).collect();
+                let statement = statement.join("\n");
+                let after = statement.split_once(';').map(|(_, after)| after.trim());
+                assert_eq!(after, Some(""), "the statement {contract}::{name} has no semicolon at its end, or two");
+                written.push(format!("{contract}::{}", name.to_uppercase()));
+            }
         }
         let mut here: Vec<&str> = ALL.iter().map(|(name, _)| *name).collect();
         written.sort_unstable();
@@ -213,11 +172,12 @@ mod tests {
     fn each_number_of_a_state_has_its_name_beside_it() {
         let mut named = 0;
         for (file, sql) in ALL {
-            for (at, _) in sql.plain.match_indices("state = ") {
-                let value = &sql.plain[at + "state = ".len()..];
+            let text = sql.text(Names::Plain);
+            for (at, _) in text.match_indices("state = ") {
+                let value = &text[at + "state = ".len()..];
                 let Some(number) = value.chars().next().and_then(|first| first.to_digit(10)) else { continue };
                 let state = TaskState::from_number(i64::from(number)).unwrap();
-                assert!(value.starts_with(&format!("{number} /* {state} */")), "{file}: {}", sql.plain);
+                assert!(value.starts_with(&format!("{number} /* {state} */")), "{file}: {text}");
                 named += 1;
             }
         }
