@@ -5,17 +5,12 @@ use std::sync::Arc;
 use super::{
     super::{
         Parts, Server,
-        aggregate::Aggregations,
         config::{Config, default_concurrency},
         dispatcher::Dispatcher,
         error::ServerError,
         executor::{Executor, ExecutorParts},
         handlers::Handlers,
         heartbeat_runtime::HeartbeatRuntime,
-        hooks::{Hooks, LifecycleHooks},
-        layer_stack::Layers,
-        retry_delay::ServerBackoff,
-        service::Service,
         stuck::GivenUp,
     },
     BrokerSource, ServerBuilder, checks,
@@ -24,8 +19,11 @@ use crate::{
     broker::Broker,
     client::Client,
     connect,
-    job::{Aggregation, BlockingPool, Registry, StateKey, StateMap},
+    job::{Aggregation, BlockingPool, StateKey},
 };
+
+/// Makes a server of the options that were checked.
+type OnBroker = Box<dyn FnOnce(Arc<dyn Broker>) -> Parts + Send>;
 
 impl ServerBuilder {
     /// Checks everything and connects, on the server's own I/O thread.
@@ -39,8 +37,7 @@ impl ServerBuilder {
         self.add_linked_services();
         // A program that names queues means to work.
         let may_idle = self.queues.is_empty() && self.services.iter().any(|service| service.stands_alone());
-        let (source, checked) = self.check(may_idle)?;
-        checked.registry.check_states(&checked.states, StateKey::of::<Client>())?;
+        let (source, on_broker) = self.check(may_idle, true)?;
         let heartbeat_runtime = HeartbeatRuntime::spawn().map_err(ServerError::Thread)?;
         let (broker, closes_broker) = match source {
             BrokerSource::Broker(broker) => (broker, false),
@@ -50,7 +47,7 @@ impl ServerBuilder {
                 (heartbeat_runtime.call(async move { connect::connect_on(Some(thread), &url).await }).await??, true)
             }
         };
-        Ok(Server { parts: checked.on(broker), closes_broker, heartbeat_runtime })
+        Ok(Server { parts: on_broker(broker), closes_broker, heartbeat_runtime })
     }
 
     /// Returns the parts of a server that a test drives, on the test's broker, with the queues that were named alone. There may be
@@ -63,14 +60,15 @@ impl ServerBuilder {
     pub(crate) fn parts(mut self, broker: Arc<dyn Broker>) -> Result<Parts, ServerError> {
         self.limits.clear();
         let names_queues = !self.queues.is_empty();
-        let mut parts = self.check(true)?.1.on(broker);
+        let (_, on_broker) = self.check(true, false)?;
+        let mut parts = on_broker(broker);
         if !names_queues {
             parts.config.queues.clear();
         }
         Ok(parts)
     }
 
-    fn check(self, may_idle: bool) -> Result<(BrokerSource, Checked), ServerError> {
+    fn check(self, may_idle: bool, needs_states: bool) -> Result<(BrokerSource, OnBroker), ServerError> {
         if let Some((option, reason)) = self.wrong_rule {
             return Err(ServerError::option(option, reason));
         }
@@ -96,60 +94,33 @@ impl ServerBuilder {
             archives: self.archives?,
             health_check: self.health_check?,
         };
-        let checked = Checked {
-            config,
-            registry,
-            handlers,
-            aggregations,
-            states: self.states,
-            blocking_limit: self.blocking_limit,
-            backoff: self.backoff,
-            hooks: self.hooks,
-            layers: self.layers,
-            lifecycle_hooks: self.lifecycle_hooks,
-            services: self.services,
-        };
-        Ok((self.source, checked))
-    }
-}
-
-/// The options of a builder, once they were checked.
-struct Checked {
-    config: Config,
-    registry: Registry,
-    handlers: Handlers,
-    aggregations: Aggregations,
-    states: StateMap,
-    blocking_limit: usize,
-    backoff: Option<ServerBackoff>,
-    hooks: Hooks,
-    layers: Layers,
-    lifecycle_hooks: LifecycleHooks,
-    services: Vec<Box<dyn Service>>,
-}
-
-impl Checked {
-    fn on(mut self, broker: Arc<dyn Broker>) -> Parts {
-        if !self.states.contains(StateKey::of::<Client>()) {
-            self.states.insert(Client::new(Arc::clone(&broker)));
+        if needs_states {
+            registry.check_states(&self.states, StateKey::of::<Client>())?;
         }
-        let dispatcher = Dispatcher::new(self.registry, self.handlers, self.config.on_unknown);
-        let parts = ExecutorParts {
-            states: Arc::new(self.states),
-            blocking: BlockingPool::new(self.blocking_limit),
-            broker: Arc::clone(&broker),
-            backoff: self.backoff,
-            hooks: self.hooks,
-            given_up: GivenUp::new(self.config.concurrency.min(self.blocking_limit)),
-        };
-        Parts {
-            broker,
-            config: self.config,
-            executor: Executor::new(dispatcher, parts),
-            aggregations: Arc::new(self.aggregations),
-            layers: self.layers,
-            lifecycle_hooks: self.lifecycle_hooks,
-            services: self.services,
-        }
+        let on_broker: OnBroker = Box::new(move |broker| {
+            let mut states = self.states;
+            if !states.contains(StateKey::of::<Client>()) {
+                states.insert(Client::new(Arc::clone(&broker)));
+            }
+            let dispatcher = Dispatcher::new(registry, handlers, config.on_unknown);
+            let parts = ExecutorParts {
+                states: Arc::new(states),
+                blocking: BlockingPool::new(self.blocking_limit),
+                broker: Arc::clone(&broker),
+                backoff: self.backoff,
+                hooks: self.hooks,
+                given_up: GivenUp::new(config.concurrency.min(self.blocking_limit)),
+            };
+            Parts {
+                broker,
+                config,
+                executor: Executor::new(dispatcher, parts),
+                aggregations: Arc::new(aggregations),
+                layers: self.layers,
+                lifecycle_hooks: self.lifecycle_hooks,
+                services: self.services,
+            }
+        });
+        Ok((self.source, on_broker))
     }
 }
