@@ -233,10 +233,11 @@ impl Arena {
     pub(super) fn choose_variant(&self, named: Named, again: bool) -> Option<usize> {
         let variants = self.variants(named);
         let unseen = variants.iter().position(|variant| variant.progress == Progress::Unseen);
+        let has_unseen = |inner: Named| self.variants(inner).iter().any(Variant::is_unseen);
         let unfinished = || {
             let candidate = |variant: &Variant| {
                 variant.progress != Progress::Avoided
-                    && variant.form.as_ref().is_some_and(|form| self.unfinished_form(form, &mut vec![named]))
+                    && variant.form.as_ref().is_some_and(|form| self.form_leads(form, &mut vec![named], &has_unseen))
             };
             if again { None } else { variants.iter().position(candidate) }
         };
@@ -267,32 +268,32 @@ impl Arena {
         !self.types.iter().any(|known| matches!(&known.form, Form::Enum(variants) if variants.iter().any(unseen)))
     }
 
-    fn unfinished(&self, slot: Slot, on_the_way: &mut Vec<Named>) -> bool {
+    fn leads(&self, slot: Slot, seen: &mut Vec<Named>, is_it: &dyn Fn(Named) -> bool) -> bool {
         match self.shape(slot) {
             Shape::Unseen | Shape::Leaf(_) | Shape::Opaque(_) => false,
-            Shape::Option(inner) | Shape::Seq(inner) | Shape::Array(inner, _) => self.unfinished(*inner, on_the_way),
-            Shape::Map(key, value) => self.unfinished(*key, on_the_way) || self.unfinished(*value, on_the_way),
-            Shape::Tuple(slots) => slots.iter().any(|&slot| self.unfinished(slot, on_the_way)),
+            Shape::Option(inner) | Shape::Seq(inner) | Shape::Array(inner, _) => self.leads(*inner, seen, is_it),
+            Shape::Map(key, value) => self.leads(*key, seen, is_it) || self.leads(*value, seen, is_it),
+            Shape::Tuple(slots) => slots.iter().any(|&slot| self.leads(slot, seen, is_it)),
+            Shape::Named(named) if is_it(*named) => true,
+            Shape::Named(named) if seen.contains(named) => false,
             Shape::Named(named) => {
-                if on_the_way.contains(named) {
-                    return false;
-                }
-                on_the_way.push(*named);
-                self.unfinished_form(self.form(*named), on_the_way)
+                seen.push(*named);
+                self.form_leads(self.form(*named), seen, is_it)
             }
         }
     }
 
-    fn unfinished_form(&self, form: &Form, on_the_way: &mut Vec<Named>) -> bool {
+    /// Returns whether a form leads to a type for which `is_it` holds. Types that were `seen` are not entered again.
+    pub(super) fn form_leads(&self, form: &Form, seen: &mut Vec<Named>, is_it: &dyn Fn(Named) -> bool) -> bool {
         match form {
             Form::Unit => false,
-            Form::Newtype(slot) => self.unfinished(*slot, on_the_way),
-            Form::Tuple(slots) => slots.iter().any(|&slot| self.unfinished(slot, on_the_way)),
-            Form::Struct(fields) => fields.iter().any(|&(_, slot)| self.unfinished(slot, on_the_way)),
-            Form::Enum(variants) => variants.iter().any(|variant| {
-                variant.progress == Progress::Unseen
-                    || variant.form.as_ref().is_some_and(|form| self.unfinished_form(form, on_the_way))
-            }),
+            Form::Newtype(slot) => self.leads(*slot, seen, is_it),
+            Form::Tuple(slots) => slots.iter().any(|&slot| self.leads(slot, seen, is_it)),
+            Form::Struct(fields) => fields.iter().any(|&(_, slot)| self.leads(slot, seen, is_it)),
+            Form::Enum(variants) => {
+                let mut forms = variants.iter().filter_map(|variant| variant.form.as_ref());
+                forms.any(|form| self.form_leads(form, seen, is_it))
+            }
         }
     }
 

@@ -121,36 +121,11 @@ impl Arena {
         if let (true, Some(index)) = (named == to.0, to.1) {
             return Some(index);
         }
-        let leads =
-            |variant: &Variant| variant.form.as_ref().is_some_and(|form| self.form_leads(form, to.0, &mut vec![named]));
+        let is_it = |inner: Named| inner == to.0;
+        let leads = |variant: &Variant| {
+            variant.form.as_ref().is_some_and(|form| self.form_leads(form, &mut vec![named], &is_it))
+        };
         self.variants(named).iter().position(leads)
-    }
-
-    fn leads(&self, slot: Slot, to: Named, seen: &mut Vec<Named>) -> bool {
-        match self.shape(slot) {
-            Shape::Unseen | Shape::Leaf(_) | Shape::Opaque(_) => false,
-            Shape::Option(inner) | Shape::Seq(inner) | Shape::Array(inner, _) => self.leads(*inner, to, seen),
-            Shape::Map(key, value) => self.leads(*key, to, seen) || self.leads(*value, to, seen),
-            Shape::Tuple(slots) => slots.iter().any(|&slot| self.leads(slot, to, seen)),
-            Shape::Named(named) if *named == to => true,
-            Shape::Named(named) if seen.contains(named) => false,
-            Shape::Named(named) => {
-                seen.push(*named);
-                self.form_leads(self.form(*named), to, seen)
-            }
-        }
-    }
-
-    fn form_leads(&self, form: &Form, to: Named, seen: &mut Vec<Named>) -> bool {
-        match form {
-            Form::Unit => false,
-            Form::Newtype(slot) => self.leads(*slot, to, seen),
-            Form::Tuple(slots) => slots.iter().any(|&slot| self.leads(slot, to, seen)),
-            Form::Struct(fields) => fields.iter().any(|&(_, slot)| self.leads(slot, to, seen)),
-            Form::Enum(variants) => {
-                variants.iter().filter_map(|variant| variant.form.as_ref()).any(|form| self.form_leads(form, to, seen))
-            }
-        }
     }
 
     /// Returns the announced names and their slots.
