@@ -65,6 +65,7 @@ use crate::clock::{Clock, SystemClock};
 pub use self::in_transaction::TransactionError;
 use self::{
     await_end::EndWaiters,
+    command::{Priority, WriteCommand},
     consume::Tokens,
     disk::Disk,
     error::{translate, translate_io},
@@ -72,6 +73,7 @@ use self::{
     maintain::Lapses,
     shared_state::SharedState,
     store::Store,
+    tx::Tx,
     url::Location,
     writer::Writer,
 };
@@ -213,6 +215,14 @@ impl SqliteBroker {
 
     fn lease_ms(&self) -> i64 {
         i64::try_from(self.lease.as_millis()).unwrap_or(i64::MAX)
+    }
+
+    /// Has the writer run a small change in a transaction, and returns its answer once it is committed.
+    async fn change<T: Send + 'static>(
+        &self,
+        run: impl FnMut(&mut Tx<'_>) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, BrokerError> {
+        self.store.write(WriteCommand::new(Priority::Settle, 1, run)).await
     }
 }
 

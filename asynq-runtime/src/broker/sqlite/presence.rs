@@ -51,7 +51,7 @@ impl Presence for SqliteBroker {
             liveness.show().map_err(|error| translate_io(error, file))?;
         }
         let row = self.server_row(name, info);
-        let command = WriteCommand::new(Priority::Settle, 1, move |tx| {
+        let joined = self.change(move |tx| {
             tx.view.execute(&sql::presence::FORGET_NAME, [&row.name])?;
             tx.view.execute(
                 &sql::presence::JOIN,
@@ -59,7 +59,7 @@ impl Presence for SqliteBroker {
             )?;
             Ok(tx.view.last_row())
         });
-        Ok(Member { name: name.clone(), number: self.store.write(command).await? })
+        Ok(Member { name: name.clone(), number: joined.await? })
     }
 
     async fn beat(&self, member: &Member, info: &ServerInfo, workers: &[WorkerInfo]) -> Result<(), BrokerError> {
@@ -83,11 +83,7 @@ impl Presence for SqliteBroker {
 
     async fn leave(&self, member: &Member) -> Result<(), BrokerError> {
         let number = member.number;
-        let command = WriteCommand::new(Priority::Settle, 1, move |tx| {
-            tx.view.execute(&sql::presence::LEAVE, [number])?;
-            Ok(())
-        });
-        self.store.write(command).await
+        self.change(move |tx| tx.view.execute(&sql::presence::LEAVE, [number]).map(|_| ())).await
     }
 
     async fn servers(&self) -> Result<Vec<ServerState>, BrokerError> {
@@ -118,8 +114,7 @@ impl Presence for SqliteBroker {
 
     async fn cancel(&self, id: &TaskId) -> Result<(), BrokerError> {
         let id = id.clone();
-        let command = WriteCommand::new(Priority::Settle, 1, move |tx| ask_to_cancel(tx, id.as_str()));
-        self.store.write(command).await
+        self.change(move |tx| ask_to_cancel(tx, id.as_str())).await
     }
 
     async fn cancellations(&self) -> Result<Box<dyn Cancellations>, BrokerError> {

@@ -17,7 +17,6 @@ use crate::{
 
 use super::{
     SqliteBroker,
-    command::{Priority, WriteCommand},
     row::{text, text_or_null},
     sql,
     tx::{TaskToDelete, Tx, View},
@@ -33,32 +32,30 @@ impl Repair for SqliteBroker {
         action: BulkAction,
     ) -> Result<Changed, BrokerError> {
         let (queue, id) = (queue.clone(), id.clone());
-        let command = WriteCommand::new(Priority::Settle, 1, move |tx| {
+        self.change(move |tx| {
             let Some(task) = Subject::find(&tx.view, &queue, &id)? else { return Ok(Changed::NotFound) };
             if only.is_some_and(|only| only != task.state) || !TaskChange::Do(action).fits(task.state, task.staged) {
                 return Ok(Changed::Unfit(task.state));
             }
             task.change(tx, action)?;
             Ok(Changed::Done)
-        });
-        self.store.write(command).await
+        })
+        .await
     }
 
     async fn move_task(&self, queue: &QueueName, id: &TaskId, to: &QueueName) -> Result<Changed, Refused> {
         let (queue, id, to) = (queue.clone(), id.clone(), to.clone());
-        let command = WriteCommand::new(Priority::Settle, 1, move |tx| travel::move_task(tx, &queue, &id, &to));
-        self.store.write(command).await?
+        self.change(move |tx| travel::move_task(tx, &queue, &id, &to)).await?
     }
 
     async fn edit_payload(&self, queue: &QueueName, id: &TaskId, edit: &PayloadEdit) -> Result<Changed, EditError> {
         let (queue, id, edit) = (queue.clone(), id.clone(), edit.clone());
-        let command = WriteCommand::new(Priority::Settle, 1, move |tx| edit::edit(tx, &queue, &id, &edit));
-        self.store.write(command).await?
+        self.change(move |tx| edit::edit(tx, &queue, &id, &edit)).await?
     }
 
     async fn end_orphan(&self, queue: &QueueName, id: &TaskId, error: &str) -> Result<Changed, BrokerError> {
         let (queue, id, error) = (queue.clone(), id.clone(), error.to_owned());
-        self.store.write(WriteCommand::new(Priority::Settle, 1, move |tx| orphan::end(tx, &queue, &id, &error))).await
+        self.change(move |tx| orphan::end(tx, &queue, &id, &error)).await
     }
 
     async fn change_some(
@@ -79,16 +76,16 @@ impl Repair for SqliteBroker {
         stuck: bool,
     ) -> Result<bool, BrokerError> {
         let (queue, key, holder) = (queue.clone(), key.to_owned(), holder.clone());
-        let command = WriteCommand::new(Priority::Settle, 1, move |tx| {
+        self.change(move |tx| {
             let Some(q) = tx.queue(&queue)? else { return Ok(false) };
             Ok(tx.view.execute(&sql::repair::UNLOCK, params![q, key, holder.as_str(), stuck])? == 1)
-        });
-        self.store.write(command).await
+        })
+        .await
     }
 
     async fn delete_queue(&self, queue: &QueueName) -> Result<QueueDeleted, BrokerError> {
         let queue = queue.clone();
-        self.store.write(WriteCommand::new(Priority::Settle, 1, move |tx| queue::delete(tx, &queue))).await
+        self.change(move |tx| queue::delete(tx, &queue)).await
     }
 }
 

@@ -41,15 +41,15 @@ impl Schedules for SqliteBroker {
 
     async fn plan_entry(&self, plan: &EntryPlan) -> Result<Planned, BrokerError> {
         let plan = plan.clone();
-        let command = WriteCommand::new(Priority::Settle, 1, move |tx| {
+        self.change(move |tx| {
             let before = StoredEntry::find(&tx.view, &plan.queue, &plan.entry)?;
             let (stored, change) = entry::planned(before.as_ref(), &plan, tx.view.now);
             if before.as_ref() != Some(&stored) || !entry::is_outranked(before.as_ref(), &plan) {
                 stored.write(&tx.view, &plan)?;
             }
             Ok(Planned { state: stored.into_state(tx.view.now), change })
-        });
-        self.store.write(command).await
+        })
+        .await
     }
 
     async fn entry(&self, queue: &QueueName, entry: &EntryId) -> Result<Option<EntryState>, BrokerError> {
@@ -62,21 +62,21 @@ impl Schedules for SqliteBroker {
 
     async fn pause_entry(&self, queue: &QueueName, entry: &EntryId, paused: bool) -> Result<bool, BrokerError> {
         let (queue, entry) = (queue.clone(), entry.clone());
-        let command = WriteCommand::new(Priority::Settle, 1, move |tx| {
+        self.change(move |tx| {
             let which = params![queue.as_str(), entry.as_str(), paused, tx.view.now];
             Ok(tx.view.execute(&sql::schedule::PAUSE, which)? == 1)
-        });
-        self.store.write(command).await
+        })
+        .await
     }
 
     async fn forget_entry(&self, queue: &QueueName, entry: &EntryId) -> Result<(), BrokerError> {
         let (queue, entry) = (queue.clone(), entry.clone());
-        let command = WriteCommand::new(Priority::Settle, 1, move |tx| {
+        self.change(move |tx| {
             // The markers of the entry stay for their time, so that an entry that comes back fires no tick twice.
             tx.view.execute(&sql::schedule::FORGET, [queue.as_str(), entry.as_str()])?;
             shown::forget_history(&tx.view, entry.as_str())
-        });
-        self.store.write(command).await
+        })
+        .await
     }
 
     async fn lead(&self, candidate: &Candidate, ttl: Duration) -> Result<Lead, BrokerError> {
@@ -99,12 +99,12 @@ impl Schedules for SqliteBroker {
 
     async fn resign(&self, candidate: &Candidate) -> Result<(), BrokerError> {
         let Candidate { program, token, .. } = candidate.clone();
-        let command = WriteCommand::new(Priority::Settle, 1, move |tx| {
+        self.change(move |tx| {
             let resigned = tx.view.execute(&sql::schedule::RESIGN, params![program, token, tx.view.now])?;
             tx.effects.signal |= resigned > 0;
             Ok(())
-        });
-        self.store.write(command).await
+        })
+        .await
     }
 
     async fn wait_for_lead(&self, program: &str, limit: Duration) -> Result<(), BrokerError> {
@@ -138,26 +138,17 @@ impl Schedules for SqliteBroker {
         ttl: Duration,
     ) -> Result<(), BrokerError> {
         let (scheduler, rows) = (scheduler.to_owned(), shown::encode(entries));
-        let command = WriteCommand::new(Priority::Settle, 1, move |tx| {
-            shown::show(&tx.view, &scheduler, &rows, after(tx.view.now, ttl))
-        });
-        self.store.write(command).await
+        self.change(move |tx| shown::show(&tx.view, &scheduler, &rows, after(tx.view.now, ttl))).await
     }
 
     async fn withdraw_entries(&self, scheduler: &str) -> Result<(), BrokerError> {
         let scheduler = scheduler.to_owned();
-        let command = WriteCommand::new(Priority::Settle, 1, move |tx| {
-            tx.view.execute(&sql::schedule::WITHDRAW, [&scheduler])?;
-            Ok(())
-        });
-        self.store.write(command).await
+        self.change(move |tx| tx.view.execute(&sql::schedule::WITHDRAW, [&scheduler]).map(|_| ())).await
     }
 
     async fn record_enqueue(&self, entry: &str, event: &SchedulerEnqueueEvent) -> Result<(), BrokerError> {
         let (entry, event) = (entry.to_owned(), event.clone());
-        self.store
-            .write(WriteCommand::new(Priority::Settle, 1, move |tx| shown::record(&tx.view, &entry, &event)))
-            .await
+        self.change(move |tx| shown::record(&tx.view, &entry, &event)).await
     }
 
     async fn scheduler_entries(&self) -> Result<Vec<SchedulerEntry>, BrokerError> {

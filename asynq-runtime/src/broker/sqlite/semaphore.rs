@@ -41,10 +41,8 @@ impl Semaphores for SqliteBroker {
 
     async fn release_token(&self, scope: &str, task: &TaskId, until: DateTime<Utc>) -> Result<bool, BrokerError> {
         let (scope, task, until) = (scope.to_owned(), task.clone(), until.timestamp_millis());
-        let command = WriteCommand::new(Priority::Settle, 1, move |tx| {
-            Ok(tx.view.execute(&sql::semaphore::RELEASE, params![scope, task.as_str(), until])? == 1)
-        });
-        self.store.write(command).await
+        self.change(move |tx| Ok(tx.view.execute(&sql::semaphore::RELEASE, params![scope, task.as_str(), until])? == 1))
+            .await
     }
 }
 

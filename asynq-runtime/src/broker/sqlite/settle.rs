@@ -50,22 +50,22 @@ impl Settle for SqliteBroker {
 
     async fn write_result(&self, run: &RunKey, result: &Bytes) -> Result<Settled, BrokerError> {
         let (run, result) = (run.clone(), result.clone());
-        let command = WriteCommand::new(Priority::Settle, 1, move |tx| {
+        self.change(move |tx| {
             let Some(leased) = LeasedTask::find(&tx.view, &run)? else { return lost(&tx.view, &run) };
             tx.view.execute(&sql::body::SET_RESULT, params![leased.seq, &result[..]])?;
             Ok(Settled::Ok)
-        });
-        self.store.write(command).await
+        })
+        .await
     }
 
     async fn save_checkpoint(&self, run: &RunKey, checkpoint: &Bytes) -> Result<Settled, BrokerError> {
         let (run, checkpoint) = (run.clone(), checkpoint.clone());
-        let command = WriteCommand::new(Priority::Settle, 1, move |tx| {
+        self.change(move |tx| {
             let Some(leased) = LeasedTask::find(&tx.view, &run)? else { return lost(&tx.view, &run) };
             tx.view.execute(&sql::body::SET_CHECKPOINT, params![leased.seq, &checkpoint[..]])?;
             Ok(Settled::Ok)
-        });
-        self.store.write(command).await
+        })
+        .await
     }
 
     async fn checkpoint(&self, run: &RunKey) -> Result<Option<Bytes>, BrokerError> {
@@ -80,22 +80,22 @@ impl Settle for SqliteBroker {
 
     async fn free_lock(&self, run: &RunKey, key: &str) -> Result<Settled, BrokerError> {
         let (run, key) = (run.clone(), key.to_owned());
-        let command = WriteCommand::new(Priority::Settle, 1, move |tx| {
+        self.change(move |tx| {
             let Some(leased) = LeasedTask::find(&tx.view, &run)? else { return lost(&tx.view, &run) };
             tx.free_lock(leased.q, Some(&key), run.id.as_str())?;
             Ok(Settled::Ok)
-        });
-        self.store.write(command).await
+        })
+        .await
     }
 
     async fn write_progress(&self, run: &RunKey, progress: &Progress) -> Result<Settled, BrokerError> {
         let (run, progress) = (run.clone(), progress.clone());
-        let command = WriteCommand::new(Priority::Settle, 1, move |tx| {
+        self.change(move |tx| {
             let Some(leased) = LeasedTask::find(&tx.view, &run)? else { return lost(&tx.view, &run) };
             tx.view.execute(&sql::settle::PROGRESS, params![leased.seq, progress.fraction, progress.note])?;
             Ok(Settled::Ok)
-        });
-        self.store.write(command).await
+        })
+        .await
     }
 }
 

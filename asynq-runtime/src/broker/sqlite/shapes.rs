@@ -24,14 +24,14 @@ impl Shapes for SqliteBroker {
 
     async fn shape(&self, job: &str, fingerprint: Option<u32>) -> Result<Option<Bytes>, BrokerError> {
         let job = job.to_owned();
-        let command = WriteCommand::new(Priority::Settle, 1, move |tx| {
+        self.change(move |tx| {
             let found = find(&tx.view, &job, fingerprint)?;
             if found.is_some() {
                 extend(&tx.view, &job, fingerprint)?;
             }
             Ok(found.map(Bytes::from))
-        });
-        self.store.write(command).await
+        })
+        .await
     }
 
     fn stored_shapes(&self) -> &StoredShapes {

@@ -11,11 +11,7 @@ use crate::{
     task::{GroupName, QueueName, TaskId, TaskInfo, TaskState},
 };
 
-use super::{
-    SqliteBroker,
-    command::{Priority, WriteCommand},
-    position, sql,
-};
+use super::{SqliteBroker, position, sql};
 
 #[async_trait::async_trait]
 impl Inspect for SqliteBroker {
@@ -60,21 +56,21 @@ impl Inspect for SqliteBroker {
 
     async fn pause(&self, queue: &QueueName) -> Result<bool, BrokerError> {
         let queue = queue.clone();
-        let command = WriteCommand::new(Priority::Settle, 1, move |tx| {
+        self.change(move |tx| {
             let changed = tx.view.execute(&sql::inspect::PAUSE, rusqlite::params![queue.as_str(), tx.view.now])?;
             Ok(changed == 1)
-        });
-        self.store.write(command).await
+        })
+        .await
     }
 
     async fn resume(&self, queue: &QueueName) -> Result<bool, BrokerError> {
         let queue = queue.clone();
-        let command = WriteCommand::new(Priority::Settle, 1, move |tx| {
+        self.change(move |tx| {
             let changed = tx.view.execute(&sql::inspect::RESUME, [queue.as_str()])?;
             tx.effects.work |= changed == 1;
             Ok(changed == 1)
-        });
-        self.store.write(command).await
+        })
+        .await
     }
 
     async fn locks(&self, queue: &QueueName, after: Option<&str>) -> Result<LockPage, BrokerError> {
