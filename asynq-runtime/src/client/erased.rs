@@ -8,7 +8,10 @@ use crate::job::{BoxError, BoxFuture};
 
 /// A service of requests `Q` with responses `R` that is used as `dyn`.
 pub(crate) trait Erased<Q, R>: Send {
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>>;
+    fn poll_ready(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
     fn call(&mut self, request: Q) -> BoxFuture<'static, Result<R, BoxError>>;
 }
 

@@ -49,10 +49,6 @@ partial_debug!(EnqueueService { .. });
 struct Inner(Client);
 
 impl Erased<PreparedTask, TaskInfo> for Inner {
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        Poll::Ready(Ok(()))
-    }
-
     fn call(&mut self, task: PreparedTask) -> BoxFuture<'static, Answer> {
         let client = self.0.clone();
         Box::pin(async move { client.enqueue(task).await.map_err(Into::into) })

@@ -102,10 +102,6 @@ partial_debug!(JobService { .. });
 struct Innermost(Arc<Dispatcher>);
 
 impl Erased<JobRequest, JobResponse> for Innermost {
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        Poll::Ready(Ok(()))
-    }
-
     fn call(&mut self, request: JobRequest) -> BoxFuture<'static, Answer> {
         let dispatcher = Arc::clone(&self.0);
         Box::pin(async move {
