@@ -12,7 +12,7 @@ use super::{attempt::Attempt, error::ServerError, stop::Stop};
 use crate::{
     broker::Action,
     client::Client,
-    job::{BoxError, BoxFuture, IntoJobResult, JobError},
+    job::{BoxError, BoxFuture, JobError},
     panics::Caught,
     task::{Header, QueueName, TaskId, length},
 };
@@ -64,25 +64,6 @@ pub(crate) struct Hooks {
     pub(crate) on_error: Vec<TaskHook>,
     pub(crate) on_archive: Vec<TaskHook>,
     pub(crate) is_failure: Option<IsFailure>,
-}
-
-/// Boxes a hook to call once before the start.
-pub(crate) fn starting<F, R>(hook: F) -> Once<Result<(), BoxError>>
-where
-    F: FnOnce(Client) -> R + Send + 'static,
-    R: Future + Send + 'static,
-    R::Output: IntoJobResult<Value = ()>,
-{
-    Box::new(move |client| Box::pin(async move { hook(client).await.into_job_result().map_err(JobError::into_error) }))
-}
-
-/// Boxes a hook to call once while the server drains.
-pub(crate) fn draining<F, R>(hook: F) -> Once<()>
-where
-    F: FnOnce(Client) -> R + Send + 'static,
-    R: Future<Output = ()> + Send + 'static,
-{
-    Box::new(move |client| Box::pin(async move { hook(client).await }))
 }
 
 /// Boxes a hook to call with every failed task.

@@ -86,7 +86,9 @@ impl ServerBuilder {
         R: Future + Send + 'static,
         R::Output: IntoJobResult<Value = ()>,
     {
-        self.lifecycle_hooks.before_start.push(hooks::starting(hook));
+        self.lifecycle_hooks.before_start.push(Box::new(move |client| {
+            Box::pin(async move { hook(client).await.into_job_result().map_err(JobError::into_error) })
+        }));
         self
     }
 
@@ -97,7 +99,7 @@ impl ServerBuilder {
         F: FnOnce(Client) -> R + Send + 'static,
         R: Future<Output = ()> + Send + 'static,
     {
-        self.lifecycle_hooks.on_drain.push(hooks::draining(hook));
+        self.lifecycle_hooks.on_drain.push(Box::new(move |client| Box::pin(async move { hook(client).await })));
         self
     }
 
