@@ -17,12 +17,11 @@ use bytes::Bytes;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::{runtime, sync::Notify};
 use tokio_util::task::AbortOnDropHandle;
-use tower_layer::Layer;
 use tower_service::Service;
 
 use super::{batch_controller::BatchController, dispatcher::Dispatcher};
 use crate::{
-    client::{Erased, Typed},
+    client::Erased,
     job::{BoxError, BoxFuture, JobContext, JobError, RunResult},
     task::length,
     until::until,
@@ -77,7 +76,7 @@ impl JobResponse {
 
 /// The service that a layer wraps: it runs attempts, or is another layer around such a service. Its errors may carry a policy
 /// through [`JobError::into_error`].
-pub struct JobService(Box<dyn Erased<JobRequest, JobResponse>>);
+pub struct JobService(pub(super) Box<dyn Erased<JobRequest, JobResponse>>);
 
 type Answer = Result<JobResponse, BoxError>;
 
@@ -113,22 +112,11 @@ impl Erased<JobRequest, JobResponse> for Innermost {
 
 /// The layers of a server, the outermost first, not built yet.
 #[derive(Default)]
-pub(crate) struct Layers(Vec<Wrap>);
+pub(crate) struct Layers(pub(super) Vec<Wrap>);
 
 type Wrap = Box<dyn FnOnce(JobService) -> JobService + Send>;
 
 impl Layers {
-    /// Adds a layer inside the earlier ones.
-    pub(crate) fn push<L>(&mut self, layer: L)
-    where
-        L: Layer<JobService> + Send + 'static,
-        L::Service: Service<JobRequest, Response = JobResponse> + Send + 'static,
-        <L::Service as Service<JobRequest>>::Error: Into<BoxError>,
-        <L::Service as Service<JobRequest>>::Future: Send + 'static,
-    {
-        self.0.push(Box::new(move |inner| JobService(Box::new(Typed(layer.layer(inner))))));
-    }
-
     /// Builds the layers around `dispatcher`, on the runtime that runs the jobs: layers have timers. Returns `None` if there
     /// are none.
     pub(crate) fn build(self, dispatcher: &Arc<Dispatcher>) -> Option<Arc<LayerStack>> {

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     broker::BrokerError,
-    client::Client,
+    client::{Client, Typed},
     job::{BoxError, IntoJobResult, IntoSpan, JobError, RawTask},
 };
 
@@ -52,7 +52,7 @@ impl ServerBuilder {
         <L::Service as Service<JobRequest>>::Error: Into<BoxError>,
         <L::Service as Service<JobRequest>>::Future: Send + 'static,
     {
-        self.layers.push(layer);
+        self.layers.0.push(Box::new(move |inner| JobService(Box::new(Typed(layer.layer(inner))))));
         self
     }
 
