@@ -62,8 +62,8 @@ pub(super) enum Sent {
     Not,
     /// Redis answered.
     Answered(Vec<Result<Value, BrokerError>>),
-    /// Redis may have run the call, or may still run it.
-    Unanswered,
+    /// Redis may have run the call, or may still run it until the connection of this identity is ended.
+    Unanswered(Arc<Identity>),
 }
 
 impl CallerDrivenConnection {
@@ -186,7 +186,7 @@ impl CallerDrivenConnection {
                 let is_of_use = !self.has_ended && !values.iter().any(is_demoted);
                 (Sent::Answered(values.into_iter().map(answer).collect()), is_of_use)
             }
-            _ => (Sent::Unanswered, false),
+            _ => (Sent::Unanswered(self.identity()), false),
         }
     }
 

@@ -14,16 +14,16 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use redis::Value;
 use tokio::{
     runtime::{self, Handle},
     task::AbortHandle,
 };
 
+pub(super) use super::caller_driven::Sent;
 use super::{
     super::{BrokerError, far},
     back_off::{Life, after_failure, after_loss},
-    caller_driven::{self, CallerDrivenConnection, Purpose},
+    caller_driven::{CallerDrivenConnection, Purpose},
     connection::Connection,
     identity::Identity,
     role::Role,
@@ -246,16 +246,6 @@ impl Drop for Opening {
     }
 }
 
-/// The outcome of a call on the dedicated connection.
-pub(super) enum Sent {
-    /// Nothing was sent.
-    Not,
-    /// The answers of Redis.
-    Answered(Vec<Result<Value, BrokerError>>),
-    /// The outcome is unknown, and Redis may still run the call until this connection is ended.
-    Unanswered(Arc<Identity>),
-}
-
 /// The connection while one caller uses it. Dropping it leaves the connection to the next caller, unless an answer is
 /// outstanding.
 pub(super) struct Taken<'d> {
@@ -295,11 +285,6 @@ impl Taken<'_> {
         let (sent, is_of_use) = own.driven.send(calls).await;
         self.in_call = false;
         own.was_of_use |= is_of_use;
-        let sent = match sent {
-            caller_driven::Sent::Not => Sent::Not,
-            caller_driven::Sent::Answered(answers) => Sent::Answered(answers),
-            caller_driven::Sent::Unanswered => Sent::Unanswered(own.driven.identity()),
-        };
         if !is_of_use {
             self.lose();
         }
