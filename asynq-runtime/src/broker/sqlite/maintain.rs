@@ -8,7 +8,6 @@ mod worth;
 use std::{sync::Arc, time::Duration};
 
 use rusqlite::params;
-use tokio::time::{Instant, timeout_at};
 
 use crate::{
     broker::{
@@ -26,7 +25,7 @@ use super::{
     schedule,
     settle::lost,
     sql,
-    store::{LOOK_AT_MANUAL_CLOCK, far},
+    store::far,
     tx::{TaskToDelete, Tx, View, day},
 };
 
@@ -63,20 +62,9 @@ impl Maintain for SqliteBroker {
             let look = queues.to_vec();
             let dues = self.store.read(move |view| worth::dues(view, &look)).await?;
             let next = dues.iter().map(|(_, due)| *due).min();
-            // The clock may be a test's, so the length of the wait follows from the clock alone.
-            loop {
+            if !self.is_notified(&mut notifier, next, deadline).await {
                 let now = self.store.common.now();
-                let left = next.map(|next| next.saturating_sub(now));
-                if left.is_some_and(|left| left <= 0) || Instant::now() >= deadline {
-                    return Ok(dues.into_iter().filter(|(_, due)| *due <= now).map(|(queue, _)| queue).collect());
-                }
-                let mut pause = far(left.map_or(Duration::MAX, |left| Duration::from_millis(left.unsigned_abs())));
-                if self.manual_clock && left.is_some() {
-                    pause = pause.min(Instant::now() + LOOK_AT_MANUAL_CLOCK);
-                }
-                if timeout_at(pause.min(deadline), notifier.notified()).await.is_ok() {
-                    break;
-                }
+                return Ok(dues.into_iter().filter(|(_, due)| *due <= now).map(|(queue, _)| queue).collect());
             }
         }
     }

@@ -58,7 +58,10 @@ use std::{
 };
 
 use chrono::{DateTime, Utc};
-use tokio::sync::{oneshot, watch as signal};
+use tokio::{
+    sync::{oneshot, watch as signal},
+    time::{Instant, timeout_at},
+};
 
 use crate::clock::{Clock, SystemClock};
 
@@ -72,9 +75,10 @@ use self::{
     fair_write_lock::FairWriteLock,
     maintain::Lapses,
     shared_state::SharedState,
-    store::Store,
+    store::{LOOK_AT_MANUAL_CLOCK, Store, far},
     tx::Tx,
     url::Location,
+    wake::notifier::Listener,
     writer::Writer,
 };
 use super::{Broker, BrokerError, BrokerErrorKind, StoredShapes};
@@ -223,6 +227,24 @@ impl SqliteBroker {
         run: impl FnMut(&mut Tx<'_>) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, BrokerError> {
         self.store.write(WriteCommand::new(Priority::Settle, 1, run)).await
+    }
+
+    /// Waits for a notification until `time`, in Unix milliseconds, if there is one, or until `deadline`. Returns whether it came.
+    async fn is_notified(&self, notifier: &mut Listener, time: Option<i64>, deadline: Instant) -> bool {
+        // The clock may be a test's, so the length of the wait follows from the clock alone.
+        loop {
+            let left = time.map(|time| time.saturating_sub(self.store.common.now()));
+            if left.is_some_and(|left| left <= 0) || Instant::now() >= deadline {
+                return false;
+            }
+            let mut pause = far(left.map_or(Duration::MAX, |left| Duration::from_millis(left.unsigned_abs())));
+            if self.manual_clock && left.is_some() {
+                pause = pause.min(Instant::now() + LOOK_AT_MANUAL_CLOCK);
+            }
+            if timeout_at(pause.min(deadline), notifier.notified()).await.is_ok() {
+                return true;
+            }
+        }
     }
 }
 

@@ -9,7 +9,6 @@ mod tick;
 use std::{sync::Arc, time::Duration};
 
 use rusqlite::params;
-use tokio::time::{Instant, timeout_at};
 
 use crate::{
     broker::{BrokerError, Candidate, EntryId, EntryPlan, EntryState, Lead, Page, Planned, Schedules, Tick, Ticked},
@@ -23,7 +22,7 @@ use super::{
     command::{Priority, WriteCommand},
     row::{after, instant},
     sql,
-    store::{LOOK_AT_MANUAL_CLOCK, far},
+    store::far,
 };
 
 /// A stored time that is this far ahead was written before the clock was set back.
@@ -114,19 +113,8 @@ impl Schedules for SqliteBroker {
             let program = program.to_owned();
             let leader = self.store.read(move |view| Leader::find(view, &program)).await?;
             let Some(leader) = leader else { return Ok(()) };
-            // The clock may be a test's, so the length of the wait follows from the clock alone.
-            loop {
-                let left = leader.until.saturating_sub(self.store.common.now());
-                if left <= 0 || Instant::now() >= deadline {
-                    return Ok(());
-                }
-                let mut pause = far(Duration::from_millis(left.unsigned_abs()));
-                if self.manual_clock {
-                    pause = pause.min(Instant::now() + LOOK_AT_MANUAL_CLOCK);
-                }
-                if timeout_at(pause.min(deadline), notifier.notified()).await.is_ok() {
-                    break;
-                }
+            if !self.is_notified(&mut notifier, Some(leader.until), deadline).await {
+                return Ok(());
             }
         }
     }
