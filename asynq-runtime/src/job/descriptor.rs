@@ -55,8 +55,7 @@ pub struct JobDescriptor {
     pub line: u32,
     type_id: fn() -> TypeId,
     type_name: fn() -> &'static str,
-    start: fn(&[u8], JobContext) -> Started,
-    start_earlier: fn(&[u8], Option<&ShapeLookup>, JobContext) -> Started,
+    start: fn(&[u8], Option<&ShapeLookup>, JobContext) -> Started,
     reads: fn(&[u8], Option<&ShapeLookup>) -> Result<(), PayloadError>,
     on_archive: Option<OnArchiveFn>,
     prepare: fn(&serde_json::Value) -> Result<PreparedTask, serde_json::Error>,
@@ -86,7 +85,6 @@ impl JobDescriptor {
             type_id: TypeId::of::<J>,
             type_name: type_name::<J>,
             start: start::<J>,
-            start_earlier: start_earlier::<J>,
             reads: reads::<J>,
             on_archive: if J::ON_ARCHIVE.is_some() { Some(on_archive::<J>) } else { None },
             prepare: prepare::<J>,
@@ -106,7 +104,7 @@ impl JobDescriptor {
     /// The payload is not one of this job.
     #[doc(hidden)]
     pub fn start(&self, payload: &[u8], ctx: JobContext) -> Result<BoxFuture<'static, RunResult>, PayloadError> {
-        (self.start)(payload, ctx)
+        (self.start)(payload, None, ctx)
     }
 
     /// [`start`](Self::start) for a payload of another shape, with the shape that the broker keeps.
@@ -120,7 +118,7 @@ impl JobDescriptor {
         lookup: Option<&ShapeLookup>,
         ctx: JobContext,
     ) -> Result<BoxFuture<'static, RunResult>, PayloadError> {
-        (self.start_earlier)(payload, lookup, ctx)
+        (self.start)(payload, lookup, ctx)
     }
 
     /// Checks that the job can run a payload of this shape.
@@ -197,11 +195,7 @@ impl JobDescriptor {
 
 partial_debug!(JobDescriptor { name, options, requires, codec, backoff, file, line, .. });
 
-fn start<J: Job>(payload: &[u8], ctx: JobContext) -> Started {
-    Ok(attempt(decode_arguments::<J>(payload)?, ctx))
-}
-
-fn start_earlier<J: Job>(payload: &[u8], lookup: Option<&ShapeLookup>, ctx: JobContext) -> Started {
+fn start<J: Job>(payload: &[u8], lookup: Option<&ShapeLookup>, ctx: JobContext) -> Started {
     Ok(attempt(resolve::<J>(payload, lookup)?, ctx))
 }
 
