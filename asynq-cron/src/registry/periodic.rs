@@ -60,12 +60,17 @@ impl Periodic {
         let bound = task.clone().bind(Utc::now(), Client::MAX_PAYLOAD_LIMIT)?;
         check_replaces(&bound)?;
         let id = EntryId::of_arguments(&bound.message.r#type, task.arguments());
-        Ok(Self {
-            label: if task.arguments().is_empty() { String::new() } else { id.to_string() },
+        let label = if task.arguments().is_empty() { String::new() } else { id.to_string() };
+        Ok(Self { label, ..Self::plain(id, bound.message.r#type, bound.queue, spec.aligned(), task) })
+    }
+
+    fn plain(id: EntryId, job: String, queue: QueueName, spec: CronSpec, task: PreparedTask) -> Self {
+        Self {
             id,
-            job: bound.message.r#type,
-            queue: bound.queue,
-            spec: spec.aligned(),
+            job,
+            label: String::new(),
+            queue,
+            spec,
             task,
             missed: Missed::default(),
             overlap: Overlap::default(),
@@ -73,7 +78,7 @@ impl Periodic {
             foreign: false,
             place: String::new(),
             invalid: None,
-        })
+        }
     }
 
     /// Makes the entry of a row that cannot be read, for the answer of a [`provider`](crate::SchedulerService::provider): the entry of
@@ -82,19 +87,12 @@ impl Periodic {
     /// entry has no times, and nothing else takes it: a server that is given it does not start.
     pub fn invalid(job: &str, key: &str, error: impl Into<BoxError>) -> Self {
         let error: BoxError = error.into();
+        let queue = QueueName::from_wire(JobOptions::DEFAULT_QUEUE);
+        let task = RawTask::new(job, "").into_task();
         Self {
-            id: EntryId::of(job, key),
-            job: job.to_owned(),
             label: key.to_owned(),
-            queue: QueueName::from_wire(JobOptions::DEFAULT_QUEUE),
-            spec: CronSpec::never(),
-            task: RawTask::new(job, "").into_task(),
-            missed: Missed::default(),
-            overlap: Overlap::default(),
-            jitter: Ok(Duration::ZERO),
-            foreign: false,
-            place: String::new(),
             invalid: Some(with_causes(&*error)),
+            ..Self::plain(EntryId::of(job, key), job.to_owned(), queue, CronSpec::never(), task)
         }
     }
 
