@@ -39,7 +39,7 @@ pub struct Periodic {
     queue: QueueName,
     spec: CronSpec,
     pub(crate) task: PreparedTask,
-    missed: Missed,
+    pub(crate) missed: Missed,
     overlap: Overlap,
     jitter: Result<Duration, String>,
     foreign: bool,
@@ -204,10 +204,6 @@ impl Periodic {
     /// Returns the schedule.
     pub fn spec(&self) -> &CronSpec {
         &self.spec
-    }
-
-    pub(crate) fn missed_policy(&self) -> Missed {
-        self.missed
     }
 
     pub(crate) fn is_foreign(&self) -> bool {

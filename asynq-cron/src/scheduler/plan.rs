@@ -148,7 +148,7 @@ impl Plan {
                 row.is_unfired = true;
             }
             if row.fires.is_empty() {
-                let due = due(row.periodic.spec(), row.periodic.missed_policy(), row.last, now);
+                let due = due(row.periodic.spec(), row.periodic.missed, row.last, now);
                 row.fires = due.fires;
                 if row.fires.is_empty() {
                     row.last = due.newest.unwrap_or(row.last);

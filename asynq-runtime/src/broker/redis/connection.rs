@@ -308,7 +308,7 @@ fn writes(calls: Vec<Call>) -> Vec<Vec<Call>> {
     let mut writes = vec![Vec::new()];
     let (mut bytes, mut is_together) = (0, false);
     for call in calls {
-        let (size, with_next) = (call.bytes(), call.is_with_next());
+        let (size, with_next) = (call.bytes(), call.with_next);
         bytes += size;
         match writes.last_mut() {
             Some(write) if write.is_empty() || is_together || bytes <= WRITE => write.push(call),

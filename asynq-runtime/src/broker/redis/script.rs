@@ -156,7 +156,7 @@ pub(super) struct Call {
     /// Whether `ASKING` goes before the command, for a node that is about to get the slot of its keys.
     asking: bool,
     /// Whether the call is of no use without the one behind it.
-    with_next: bool,
+    pub(super) with_next: bool,
 }
 
 /// Commands without a key: any server may answer them. One that concerns a certain server, such as `SCAN`, says
@@ -202,11 +202,6 @@ impl Call {
     pub(super) fn with_next(mut self) -> Self {
         self.with_next = true;
         self
-    }
-
-    /// Returns whether the call goes out in one write with the one behind it.
-    pub(super) fn is_with_next(&self) -> bool {
-        self.with_next
     }
 
     /// Sets whether `ASKING` goes before the call, for a node that is about to get the slot of its keys.

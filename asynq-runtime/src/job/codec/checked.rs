@@ -222,7 +222,7 @@ impl<'a, 'r> ser::Serializer for &'a mut Checked<'r> {
 
     #[inline]
     fn serialize_map(self, len: Option<usize>) -> Result<Self, Refusal> {
-        self.is_known &= self.reads.is_some_and(Reads::has_maps);
+        self.is_known &= self.reads.is_some_and(|reads| reads.has_maps);
         self.postcard.serialize_map(len)?;
         Ok(self)
     }

@@ -29,7 +29,7 @@ pub(super) fn write_readable<T: Serialize + DeserializeOwned>(
         checked::write(&[], read, None).is_ok_and(|again| again.bytes == written) || kinds::are_equal(value, read, true)
     };
     let is_same = |read: T| kinds::are_equal(value, &read, false) && (is_known || has_same_values(&read));
-    if (is_known && reads.are_whole()) || take_whole(written).is_ok_and(is_same) {
+    if (is_known && reads.is_whole) || take_whole(written).is_ok_and(is_same) {
         return Ok(bytes);
     }
     Err(suspect.unwrap_or_else(Refusal::another_value))

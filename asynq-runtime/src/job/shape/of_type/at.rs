@@ -147,7 +147,7 @@ impl<'de> de::Deserializer<'de> for At<'_> {
             _ => (self.recorder.arena.slot(), self.recorder.arena.slot()),
         };
         self.recorder.arena.see(self.slot, Shape::Map(key, value));
-        self.recorder.reads.see_map();
+        self.recorder.reads.has_maps = true;
         self.recorder.requests += 1;
         if self.nothing(value) {
             return visitor.visit_map(Entry::new(self.recorder, None));

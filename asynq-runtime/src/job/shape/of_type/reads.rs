@@ -11,9 +11,10 @@ pub(crate) struct Reads {
     fields: BTreeMap<Part, Vec<usize>>,
     names: BTreeMap<Part, Vec<&'static [&'static str]>>,
     variants: BTreeMap<&'static str, Vec<&'static [&'static str]>>,
-    maps: bool,
+    /// Whether a map is read anywhere.
+    pub(crate) has_maps: bool,
     /// Whether the whole type is known, so that a part which is not here is not read.
-    pub(super) is_whole: bool,
+    pub(crate) is_whole: bool,
 }
 
 impl Reads {
@@ -35,11 +36,6 @@ impl Reads {
         note(self.variants.entry(name).or_default(), variants);
     }
 
-    /// Notes that a map is read.
-    pub(super) fn see_map(&mut self) {
-        self.maps = true;
-    }
-
     /// Returns whether this many fields are read of a struct or variant; `None` if it is not known.
     pub(crate) fn takes(&self, name: &'static str, variant: Option<u32>, fields: usize) -> Option<bool> {
         let takes = self.fields.get(&(name, variant))?.contains(&fields);
@@ -53,16 +49,6 @@ impl Reads {
             [names] => Some(names),
             _ => None,
         }
-    }
-
-    /// Returns whether it is known of every part how it is read.
-    pub(crate) fn are_whole(&self) -> bool {
-        self.is_whole
-    }
-
-    /// Returns whether a map is read anywhere.
-    pub(crate) fn has_maps(&self) -> bool {
-        self.maps
     }
 
     /// Returns whether the number `index` is read as this variant; `None` if that is not known, because several enums of this name are
