@@ -222,25 +222,21 @@ async fn the_janitor_deletes_expired_rows_and_no_others() {
     w.broker.record_enqueue("e", &event(1)).await.unwrap();
     w.broker.lead(&candidate("a", 1), TTL / 2).await.unwrap();
     w.broker.lead(&candidate("b", 2), TTL).await.unwrap();
-    // A program of an earlier version left this row.
-    let until = w.broker.now() + 30 * DAY;
-    let left = "INSERT INTO program_entry(program, n, info, until) VALUES ('shop', 0, x'', ?1)";
-    w.sql().execute(left, [until.timestamp_millis()]).unwrap();
     // Workers died with these, and no task asks for one of their scopes again.
     for scope in ["export:a", "export:b", "export:c"] {
         let task = TaskId::new("t").unwrap();
         assert!(w.broker.acquire_token(scope, 1, &task, w.broker.now() + TTL).await.unwrap());
     }
-    let tables = ["tick", "cron", "shown", "lead", "program_entry", "enqueued", "history", "token"];
+    let tables = ["tick", "cron", "shown", "lead", "enqueued", "history", "token"];
     let rows = || tables.map(|table| w.rows(table));
     let nowhere = QueueName::new("nowhere").unwrap();
     for (after, left) in [
-        (Duration::ZERO, [1, 1, 2, 1, 1, 1, 1, 3]),
-        (TTL / 2, [1, 1, 2, 1, 1, 1, 1, 3]),
-        (TTL / 2, [1, 1, 0, 0, 1, 1, 1, 0]),
-        (600 * SECOND, [0, 1, 0, 0, 1, 1, 1, 0]),
-        (30 * DAY, [0, 0, 0, 0, 0, 1, 1, 0]),
-        (90 * DAY, [0; 8]),
+        (Duration::ZERO, [1, 1, 2, 1, 1, 1, 3]),
+        (TTL / 2, [1, 1, 2, 1, 1, 1, 3]),
+        (TTL / 2, [1, 1, 0, 0, 1, 1, 0]),
+        (600 * SECOND, [0, 1, 0, 0, 1, 1, 0]),
+        (30 * DAY, [0, 0, 0, 0, 1, 1, 0]),
+        (90 * DAY, [0; 7]),
     ] {
         w.clock.advance(after);
         w.broker.sweep(&nowhere).await.unwrap();

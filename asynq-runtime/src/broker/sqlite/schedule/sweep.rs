@@ -14,8 +14,7 @@ const HISTORIES: i64 = 2;
 /// Takes away markers, entries, shown entries, leads and histories whose time is over.
 pub(in super::super) fn sweep(view: &View<'_>) -> rusqlite::Result<()> {
     view.execute(&sql::schedule::SWEEP_TICKS, [view.now, MARKERS])?;
-    view.execute(&sql::schedule::SWEEP_ENTRIES, [view.now])?;
-    for sweep in [&sql::schedule::SWEEP_SHOWN, &sql::schedule::SWEEP_LEADS, &sql::schedule::SWEEP_PROGRAMS] {
+    for sweep in [&sql::schedule::SWEEP_ENTRIES, &sql::schedule::SWEEP_SHOWN, &sql::schedule::SWEEP_LEADS] {
         view.execute(sweep, [view.now])?;
     }
     for entry in view.list(&sql::schedule::OVER_HISTORIES, [view.now, HISTORIES], |row| row.get::<_, String>(0))? {

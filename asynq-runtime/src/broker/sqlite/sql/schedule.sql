@@ -113,7 +113,3 @@ DELETE FROM main.shown WHERE until <= ?1;
 -- name: sweep_leads
 -- Removes leads that no scheduler has and none wants. ?1 now.
 DELETE FROM main.lead WHERE until <= ?1 AND wanted_until <= ?1;
-
--- name: sweep_programs
--- Forgets the entries of programs that have not been there for long. ?1 now.
-DELETE FROM main.program_entry WHERE until <= ?1;

@@ -16,7 +16,8 @@ CREATE TABLE main.lead(
   touched INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
--- The entries that a program had when it last said so, in its order; `info` is asynq's SchedulerEntry.
+-- The entries that a program had when it last said so, in its order; `info` is asynq's SchedulerEntry. No program writes or reads
+-- this table any more.
 CREATE TABLE main.program_entry(
   program TEXT NOT NULL,
   n INTEGER NOT NULL,
