@@ -5,7 +5,7 @@ use std::time::Duration;
 use asynq_runtime::{
     Inspector,
     broker::{Node, QueueSlot},
-    inspector::InspectError,
+    inspector::{InspectError, Statistics},
     task::QueueName,
 };
 use serde_json::{Value, json};
@@ -54,7 +54,7 @@ impl Redis {
                 "cluster_size": node.number("cluster_size"),
             })
         };
-        (self.nodes.iter().map(node).collect(), self.slots.iter().map(slot_to_json).collect())
+        (self.nodes.iter().map(node).collect(), self.slots.iter().map(Statistics::slot_to_json).collect())
     }
 
     /// Returns a table of the nodes and one of the slots, each after an empty line; an empty list has no table.
@@ -91,11 +91,6 @@ impl Redis {
         }
         text
     }
-}
-
-/// Returns the JSON of a queue in a cluster.
-fn slot_to_json(slot: &QueueSlot) -> Value {
-    json!({ "queue": slot.queue.as_str(), "slot": slot.slot, "nodes": slot.nodes })
 }
 
 /// Returns a table of queues with their slots and nodes, as Go's `queue ls --cluster` shows them.

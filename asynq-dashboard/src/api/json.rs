@@ -5,7 +5,7 @@ use std::time::Duration;
 pub(crate) use asynq_runtime::inspector::time;
 use asynq_runtime::{
     TaskInfo,
-    broker::{Failure, GroupStats, Node, QueueSlot, QueueStats, ServerState, SlowCall, TaskBrief},
+    broker::{Failure, GroupStats, Node, QueueStats, ServerState, SlowCall, TaskBrief},
     inspector::Statistics,
     task::Timestamp,
 };
@@ -181,11 +181,6 @@ pub(super) fn health(health: &Health) -> Value {
         "servers": health.servers,
         "entries": health.entries,
     })
-}
-
-/// Returns the slot and the nodes of a queue in a cluster.
-pub(super) fn slot(slot: &QueueSlot) -> Value {
-    json!({ "queue": slot.queue.as_str(), "slot": slot.slot, "nodes": slot.nodes })
 }
 
 /// Returns one server or file that keeps tasks. Its facts are in sections, with the broker's own names and texts.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use asynq_runtime::{broker::Page, task::Timestamp};
+use asynq_runtime::{broker::Page, inspector::Statistics, task::Timestamp};
 use axum::{Json, extract::State};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -87,7 +87,7 @@ pub(super) async fn nodes(State(app): State<AppState>) -> Answer {
     let report =
         report.ok_or_else(|| Failure::new(Kind::Slow, "the broker's nodes did not answer within 5 s; ask again"))?;
     let list = report.nodes?;
-    let (nodes, slots) = (list.nodes.iter().map(json::node), list.slots.iter().map(json::slot));
+    let (nodes, slots) = (list.nodes.iter().map(json::node), list.slots.iter().map(Statistics::slot_to_json));
     Ok(Json(json!({
         "at": json::time(report.at),
         "nodes": nodes.collect::<Vec<_>>(),

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::{InspectError, Inspector, QueueReading};
 use crate::{
-    broker::{QueueStats, ServerState},
+    broker::{QueueSlot, QueueStats, ServerState},
     task::{QueueName, QueueWeight, ServerInfo, TaskInfo, Timestamp},
 };
 
@@ -239,6 +239,12 @@ impl Statistics {
             "paused": queue.paused,
             "at": time(queue.timestamp),
         })
+    }
+
+    /// Returns the place of a queue in a cluster as JSON.
+    #[doc(hidden)]
+    pub fn slot_to_json(slot: &QueueSlot) -> Value {
+        json!({ "queue": slot.queue.as_str(), "slot": slot.slot, "nodes": slot.nodes })
     }
 
     /// Returns one server in the JSON form, with `tasks` as those that it runs, for a program that reports servers alone.
