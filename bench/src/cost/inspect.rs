@@ -3,7 +3,7 @@
 use super::{Stage, groups, spent::Spent};
 use crate::{order::Order, queue, queue::QUEUE};
 use asynq_runtime::{
-    broker::{GroupRules, Page, TaskBrief},
+    broker::{BrokerError, GroupRules, Page, TaskBrief},
     prelude::*,
     task::QueueName,
 };
@@ -18,50 +18,50 @@ fn bench() -> Result<QueueName, BoxError> {
     Ok(QUEUE.parse()?)
 }
 
+/// Measures a call, which is made several times.
+async fn repeated<T, F>(stage: &Stage, call: impl Fn() -> F) -> Result<Spent, BoxError>
+where
+    F: Future<Output = Result<T, BrokerError>>,
+{
+    let counter = stage.count()?;
+    for _ in 0..CALLS {
+        call().await?;
+    }
+    counter.stop(CALLS)
+}
+
 /// Reads a page of the groups behind the first page.
 pub(super) async fn groups_page(stage: &Stage, n: u64) -> Result<Spent, BoxError> {
     groups::fill(stage, n, n).await?;
     let queue = bench()?;
     let first = stage.client.broker().groups(&queue, None, GROUPS).await?;
-    let counter = stage.count()?;
-    for _ in 0..CALLS {
-        stage.client.broker().groups(&queue, first.next.as_ref(), GROUPS).await?;
-    }
-    counter.stop(CALLS)
+    repeated(stage, || stage.client.broker().groups(&queue, first.next.as_ref(), GROUPS)).await
 }
 
 /// Takes the first step of an aggregator's walk over the groups, of which none is ripe.
 pub(super) async fn ripe_groups(stage: &Stage, n: u64) -> Result<Spent, BoxError> {
     groups::fill(stage, n, n).await?;
-    let queue = bench()?;
-    let counter = stage.count()?;
-    for _ in 0..CALLS {
-        stage.client.broker().ripe_groups(&queue, &GroupRules::default(), None).await?;
-    }
-    counter.stop(CALLS)
+    let (queue, rules) = (bench()?, GroupRules::default());
+    repeated(stage, || stage.client.broker().ripe_groups(&queue, &rules, None)).await
 }
 
 /// Reads the first page of the tasks of all groups.
 pub(super) async fn aggregating_page(stage: &Stage, n: u64) -> Result<Spent, BoxError> {
     groups::fill(stage, n, n).await?;
     let (queue, page) = (bench()?, Page::default());
-    let counter = stage.count()?;
-    for _ in 0..CALLS {
-        stage.client.broker().list(&queue, TaskState::Aggregating, None, page, Some(TaskBrief::BYTES)).await?;
-    }
-    counter.stop(CALLS)
+    let list = || stage.client.broker().list(&queue, TaskState::Aggregating, None, page, Some(TaskBrief::BYTES));
+    repeated(stage, list).await
 }
 
 /// Reads counts and memory of a queue that has groups.
 pub(super) async fn stats(stage: &Stage, n: u64) -> Result<Spent, BoxError> {
     groups::fill(stage, n, n).await?;
     let queue = bench()?;
-    let counter = stage.count()?;
-    for _ in 0..CALLS {
+    let read = || async {
         stage.client.broker().queue_stats(&queue).await?;
-        stage.client.broker().memory_usage(&queue).await?;
-    }
-    counter.stop(CALLS)
+        stage.client.broker().memory_usage(&queue).await
+    };
+    repeated(stage, read).await
 }
 
 /// Reads the page with the newest waiting tasks.
@@ -69,11 +69,8 @@ pub(super) async fn last_page(stage: &Stage, n: u64) -> Result<Spent, BoxError> 
     queue::fill(&stage.client, &stage.order).await?;
     let (queue, size) = (bench()?, Page::default().size);
     let page = Page { number: usize::try_from(n)?.div_ceil(size), size };
-    let counter = stage.count()?;
-    for _ in 0..CALLS {
-        stage.client.broker().list(&queue, TaskState::Pending, None, page, Some(TaskBrief::BYTES)).await?;
-    }
-    counter.stop(CALLS)
+    let list = || stage.client.broker().list(&queue, TaskState::Pending, None, page, Some(TaskBrief::BYTES));
+    repeated(stage, list).await
 }
 
 /// Reads every page of the waiting tasks, as a search without a match does.
@@ -116,9 +113,6 @@ pub(super) async fn payloads(stage: &Stage, bytes: u64) -> Result<Spent, BoxErro
     let (queue, page) = (bench()?, Page::default());
     let order = Order { n: page.size as u64, payload_bytes: usize::try_from(bytes)?, ..stage.order.clone() };
     queue::fill(&stage.client, &order).await?;
-    let counter = stage.count()?;
-    for _ in 0..CALLS {
-        stage.client.broker().list(&queue, TaskState::Pending, None, page, Some(TaskBrief::BYTES)).await?;
-    }
-    counter.stop(CALLS)
+    let list = || stage.client.broker().list(&queue, TaskState::Pending, None, page, Some(TaskBrief::BYTES));
+    repeated(stage, list).await
 }
