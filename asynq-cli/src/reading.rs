@@ -119,6 +119,7 @@ async fn count_of(broker: &dyn Broker, queue: &QueueName, state: TaskState) -> R
 mod tests {
     use std::ops::Range;
 
+    use asynq_runtime::broker::BulkAction;
     use asynq_tests::{SqliteFixture, Store as _, default_queue, task, task_id};
     use tokio::{runtime::Handle, task::block_in_place};
 
@@ -138,7 +139,10 @@ mod tests {
 
     async fn delete(t: &SqliteFixture, numbers: Range<usize>) {
         for n in numbers {
-            t.broker().delete_task(&default_queue(), &task_id(&format!("t{n}"))).await.unwrap();
+            t.broker()
+                .change_task(&default_queue(), &task_id(&format!("t{n}")), None, BulkAction::Delete)
+                .await
+                .unwrap();
         }
     }
 

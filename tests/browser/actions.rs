@@ -3,7 +3,10 @@
 
 use std::time::Duration;
 
-use asynq_runtime::{broker::Page, task::TaskState};
+use asynq_runtime::{
+    broker::{BulkAction, Page},
+    task::TaskState,
+};
 use asynq_tests::{Build as _, SqliteStore, Store, queue, task, task_id};
 use serde_json::json;
 use tokio_util::task::AbortOnDropHandle;
@@ -163,7 +166,12 @@ fn every_button_performs_its_action() {
         world.open("/queues/reports/tasks/soon").await;
         // The page must not receive the change before the button is pressed.
         browser.js("document.querySelector('main').dataset.live = 'off'").await;
-        world.fixture.broker().delete_task(&queue("reports"), &task_id("soon")).await.unwrap();
+        world
+            .fixture
+            .broker()
+            .change_task(&queue("reports"), &task_id("soon"), None, BulkAction::Delete)
+            .await
+            .unwrap();
         world.act("[data-post$='/run']", "soon").await;
         assert_eq!(browser.js("return document.querySelector('#said').className").await, "bad");
         browser.until("document.querySelector('main').textContent.includes('Not here')").await;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use argon2::{Algorithm, Argon2, Params, PasswordHasher as _, Version};
 use asynq_dashboard::Dashboard;
-use asynq_runtime::{Client, inspector::Force, task::Progress};
+use asynq_runtime::{Client, broker::BulkAction, inspector::Force, task::Progress};
 use asynq_tests::{Build as _, Fixture, SqliteFixture, SqliteStore, queue, retry, task, task_id};
 use serde_json::json;
 
@@ -51,7 +51,12 @@ fn back_picks_no_task_and_chooses_nothing_that_the_page_does_not_show() {
         browser.click("tbody tr:nth-child(1) a").await;
         browser.until("location.pathname.includes('/tasks/') && document.readyState === 'complete'").await;
         for id in &ids.as_array().unwrap()[1..3] {
-            world.fixture.broker().delete_task(&queue("mail"), &task_id(id.as_str().unwrap())).await.unwrap();
+            world
+                .fixture
+                .broker()
+                .change_task(&queue("mail"), &task_id(id.as_str().unwrap()), None, BulkAction::Delete)
+                .await
+                .unwrap();
         }
         browser.js("history.back()").await;
         browser.until("location.pathname === '/queues/mail' && document.readyState === 'complete'").await;
@@ -182,7 +187,7 @@ fn typed_arguments_outlive_the_editor() {
         assert_eq!(browser.js(typed).await, r#"{"to":"a long text"}"#);
 
         // The task is gone, until nothing is left that could be lost.
-        t.broker().delete_task(&queue("default"), &task_id("t1")).await.unwrap();
+        t.broker().change_task(&queue("default"), &task_id("t1"), None, BulkAction::Delete).await.unwrap();
         browser.until(stays).await;
         assert_eq!(browser.js(typed).await, r#"{"to":"a long text"}"#);
         browser.fill("textarea", "").await;
@@ -206,7 +211,12 @@ fn the_focus_and_a_selection_stay_in_their_rows_when_a_row_above_goes() {
                  window.chosen = [rows[2], rows[4]]; return rows[0].querySelector('input').value"
             ))
             .await;
-        world.fixture.broker().delete_task(&queue("mail"), &task_id(first.as_str().unwrap())).await.unwrap();
+        world
+            .fixture
+            .broker()
+            .change_task(&queue("mail"), &task_id(first.as_str().unwrap()), None, BulkAction::Delete)
+            .await
+            .unwrap();
         browser.until("document.querySelectorAll('tbody tr').length === 5").await;
         let stayed = "const [focused, selected] = window.chosen;
             return [focused.contains(document.activeElement), selected.contains(getSelection().anchorNode), !getSelection().isCollapsed]";

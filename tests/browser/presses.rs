@@ -1,6 +1,6 @@
 //! Presses that come twice, or to a page that has changed meanwhile.
 
-use asynq_runtime::{Client, task::TaskState};
+use asynq_runtime::{Client, broker::BulkAction, task::TaskState};
 use asynq_tests::{Build as _, Fixture, SqliteStore, queue, task, task_id};
 
 use crate::{shop, wait, world::World};
@@ -120,7 +120,7 @@ fn arguments_that_are_saved_unchanged_keep_their_bytes() {
         let (browser, broker) = (&world.browser, world.fixture.broker());
         let payload = async || broker.task(&queue("default"), &task_id("t1")).await.unwrap().unwrap().payload;
         world.fixture.enqueue(task("t1").with_payload(r#"{"n":1}"#)).await;
-        broker.archive_task(&queue("default"), &task_id("t1")).await.unwrap();
+        broker.change_task(&queue("default"), &task_id("t1"), None, BulkAction::Archive).await.unwrap();
         world.open("/queues/default/tasks/t1").await;
         browser.click("details:has(textarea) summary").await;
         world.act("#save", "Nothing was changed").await;

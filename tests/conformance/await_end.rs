@@ -5,7 +5,7 @@
 use std::{future::Future, sync::Arc, time::Duration};
 
 use asynq_runtime::{
-    broker::{Action, Broker, BrokerError, Changed, GroupRules, NewTask, SetOutcome, TaskEnd},
+    broker::{Action, Broker, BrokerError, BulkAction, Changed, GroupRules, NewTask, SetOutcome, TaskEnd},
     task::{Ending, Extra, TaskInfo, TaskState},
 };
 use asynq_tests::{
@@ -145,7 +145,8 @@ async fn an_awaited_task_deleted_during_a_wait_is_deleted_and_any_other_is_gone(
             let id = format!("{expected:?}{round}");
             t.enqueue(make(&id)).await;
             let deleted = async || {
-                let deleted = t.broker().delete_task(&default_queue(), &task_id(&id)).await.unwrap();
+                let deleted =
+                    t.broker().change_task(&default_queue(), &task_id(&id), None, BulkAction::Delete).await.unwrap();
                 assert_eq!(deleted, Changed::Done);
             };
             (during_a_wait(t.broker(), &id, deleted).await == expected).then_some(())
@@ -309,7 +310,7 @@ async fn a_wait_for_idle_queues_ends_when_the_last_task_has_ended() {
             tokio::time::sleep(A_MOMENT).await;
             match place {
                 3 => drop(t.broker().move_task(home, &task_id(&id), &queue("third")).await.unwrap()),
-                _ => drop(t.broker().delete_task(home, &task_id(&id)).await.unwrap()),
+                _ => drop(t.broker().change_task(home, &task_id(&id), None, BulkAction::Delete).await.unwrap()),
             }
         };
         let (here, elsewhere, ()) = tokio::join!(idle(t.broker(), LONG), idle(&*there, LONG), remove);
@@ -362,7 +363,11 @@ async fn a_task_that_a_person_runs_again_has_neither_its_earlier_end_nor_an_expi
         let run = t.start_run(awaited(id)).await;
         t.settle(&run, action).await;
         assert_eq!(ended_task(end_of(&*t.shared(), id, Duration::ZERO).await).ending, end, "{id}");
-        assert_eq!(t.broker().run_task(&default_queue(), &task_id(id)).await.unwrap(), Changed::Done, "{id}");
+        assert_eq!(
+            t.broker().change_task(&default_queue(), &task_id(id), None, BulkAction::Run).await.unwrap(),
+            Changed::Done,
+            "{id}"
+        );
         let again = t.take_one().await;
         assert!(!again.extra.is_expired(t.broker().now().timestamp_millis()), "{id}");
         t.settle(&again, complete("7")).await;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use asynq_runtime::{
-    broker::{Broker, BrokerErrorKind, Changed, PayloadEdit, Run, Settled, Wanted},
+    broker::{Broker, BrokerErrorKind, BulkAction, Changed, PayloadEdit, Run, Settled, Wanted},
     task::Extra,
 };
 use asynq_tests::{
@@ -59,7 +59,7 @@ async fn the_checkpoint_of_a_run_is_there_for_the_next_one_however_it_ended() {
     let run = t.take_one().await;
     assert_eq!(saved(&t, &run).await.as_deref(), Some("1"), "its worker died");
     t.settle(&run, archive("fatal")).await;
-    t.broker().run_task(&default_queue(), &task_id("t1")).await.unwrap();
+    t.broker().change_task(&default_queue(), &task_id("t1"), None, BulkAction::Run).await.unwrap();
     let run = t.take_one().await;
     assert_eq!(saved(&t, &run).await.as_deref(), Some("1"), "archived, and run by a person");
 }
@@ -92,7 +92,7 @@ async fn it_ends_with_a_success() {
         if is_gone {
             t.enqueue(task("t1")).await;
         } else {
-            t.broker().run_task(&default_queue(), &task_id("t1")).await.unwrap();
+            t.broker().change_task(&default_queue(), &task_id("t1"), None, BulkAction::Run).await.unwrap();
         }
         let run = t.take_one().await;
         assert_eq!(saved(&t, &run).await, None);
@@ -148,7 +148,7 @@ async fn go_workers_leave_it_alone_and_take_it_away_with_the_task() {
     let now = t.now().timestamp();
     message.completed_at = now;
     go.complete(&message, now, now + 60);
-    t.broker().run_task(&default_queue(), &task_id("t1")).await.unwrap();
+    t.broker().change_task(&default_queue(), &task_id("t1"), None, BulkAction::Run).await.unwrap();
     let run = t.take_one().await;
     assert_eq!(saved(&t, &run).await, None, "it has got to its end with Go");
     assert_eq!(save(&t, &run, "2").await, Settled::Ok);

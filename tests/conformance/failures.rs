@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use asynq_runtime::{
-    broker::{Action, Failure, Settled},
+    broker::{Action, BulkAction, Failure, Settled},
     task::{Extra, TaskMessage},
 };
 use asynq_tests::{
@@ -120,7 +120,7 @@ async fn counting_goes_on_when_an_operator_runs_the_task_again() {
     let t = Fixture::start().await;
     t.seed_pending(&["t1"]).await;
     end(&t, archive("one")).await;
-    t.broker().run_task(&default_queue(), &task_id("t1")).await.unwrap();
+    t.broker().change_task(&default_queue(), &task_id("t1"), None, BulkAction::Run).await.unwrap();
     end(&t, archive("two")).await;
     assert_eq!(numbered_texts(&t, "t1").await, expected(&[(2, "two"), (1, "one")]));
 }
@@ -132,7 +132,7 @@ async fn a_success_keeps_them_and_an_end_takes_them_along() {
     fail(&t, "one").await;
     end(&t, complete("42")).await;
     assert_eq!(numbered_texts(&t, "t1").await, expected(&[(1, "one")]));
-    t.broker().delete_task(&default_queue(), &task_id("t1")).await.unwrap();
+    t.broker().change_task(&default_queue(), &task_id("t1"), None, BulkAction::Delete).await.unwrap();
     assert!(failures(&t, "t1").await.is_empty());
 
     t.enqueue(task("t1")).await;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use asynq_runtime::{
-    broker::{Page, QueueStats},
+    broker::{BulkAction, Page, QueueStats},
     task::{Extra, TaskState},
 };
 use asynq_tests::{Build as _, Store as _, default_queue, done, group, queue, requeue, retry, task, task_id};
@@ -284,14 +284,14 @@ async fn an_archived_task_is_read_with_the_time_at_which_it_was_archived() {
     t.seed_pending(&["t1"]).await;
     let (queue, id) = (default_queue(), task_id("t1"));
     t.advance(60 * SECOND);
-    t.broker().archive_task(&queue, &id).await.unwrap();
+    t.broker().change_task(&queue, &id, None, BulkAction::Archive).await.unwrap();
     let archived = t.now().timestamp();
     t.advance(60 * SECOND);
     let read = async || t.broker().task(&queue, &id).await.unwrap().unwrap().archived_at;
     assert_eq!(read().await.unwrap().timestamp(), archived);
     let listed = t.broker().tasks(&queue, TaskState::Archived, Page::default()).await.unwrap();
     assert_eq!(listed[0].archived_at, read().await);
-    t.broker().run_task(&queue, &id).await.unwrap();
+    t.broker().change_task(&queue, &id, None, BulkAction::Run).await.unwrap();
     assert_eq!(read().await, None);
 }
 

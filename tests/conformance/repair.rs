@@ -69,9 +69,9 @@ impl Op {
     async fn does(self, t: &Fixture, id: &TaskId) -> Changed {
         let (broker, from) = (t.broker(), default_queue());
         match self {
-            Self::Run => broker.run_task(&from, id).await.unwrap(),
-            Self::Archive => broker.archive_task(&from, id).await.unwrap(),
-            Self::Delete => broker.delete_task(&from, id).await.unwrap(),
+            Self::Run => broker.change_task(&from, id, None, BulkAction::Run).await.unwrap(),
+            Self::Archive => broker.change_task(&from, id, None, BulkAction::Archive).await.unwrap(),
+            Self::Delete => broker.change_task(&from, id, None, BulkAction::Delete).await.unwrap(),
             Self::Move => broker.move_task(&from, id, &queue("low")).await.unwrap(),
             Self::Edit => broker.edit_payload(&from, id, &edit("new")).await.unwrap(),
         }
@@ -159,7 +159,10 @@ async fn a_missing_task_is_not_found() {
     }
     let orphan = t.broker().end_orphan(&default_queue(), &task_id("nobody"), "lost").await.unwrap();
     assert_eq!(orphan, Changed::NotFound);
-    assert_eq!(t.broker().run_task(&queue("none"), &task_id("retry")).await.unwrap(), Changed::NotFound);
+    assert_eq!(
+        t.broker().change_task(&queue("none"), &task_id("retry"), None, BulkAction::Run).await.unwrap(),
+        Changed::NotFound
+    );
     assert_eq!(t.store.dump(), before);
 }
 
@@ -170,7 +173,7 @@ async fn a_change_on_condition_of_a_state_leaves_a_moved_task() {
         let t = every_state().await;
         let dump = t.store.dump();
         let change = async |id: &str, only| {
-            t.broker().change_in_state(&default_queue(), &task_id(id), only, action).await.unwrap()
+            t.broker().change_task(&default_queue(), &task_id(id), Some(only), action).await.unwrap()
         };
         for is in TaskState::ALL {
             for only in TaskState::ALL.into_iter().filter(|&only| only != is) {

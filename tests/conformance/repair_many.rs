@@ -283,7 +283,7 @@ async fn an_empty_queue_is_deleted_with_all_that_is_left_of_it() {
     let run = t.start_run(task("t1").locked(&lock_key("a"), 600)).await;
     assert_eq!(t.settle(&run, done()).await, Settled::Ok);
     t.seed_retry("t2", SECOND).await;
-    t.broker().delete_task(&default_queue(), &task_id("t2")).await.unwrap();
+    t.broker().change_task(&default_queue(), &task_id("t2"), None, BulkAction::Delete).await.unwrap();
     t.broker().pause(&default_queue()).await.unwrap();
     t.enqueue(task("other").in_queue("low")).await;
     assert_eq!(delete(&t, "default").await, QueueDeleted::Done);
@@ -307,7 +307,7 @@ async fn a_task_that_is_enqueued_meanwhile_stays() {
         let id = format!("t{n}");
         let queue = queue(&format!("q{n}"));
         t.enqueue(task("first").in_queue(queue.as_str())).await;
-        t.broker().delete_task(&queue, &task_id("first")).await.unwrap();
+        t.broker().change_task(&queue, &task_id("first"), None, BulkAction::Delete).await.unwrap();
         let (deleted, placed) = tokio::join!(
             deleter.delete_queue(&queue),
             t.try_enqueue(task(&id).in_queue(queue.as_str()).locked(&format!("asynq:{{{queue}}}:unique:a:b"), 60))

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use asynq_runtime::{
-    broker::{Broker, Changed, EditError, HeldLock, Page, PayloadEdit, Refused, RetryOrder, Settled, Wanted},
+    broker::{
+        Broker, BulkAction, Changed, EditError, HeldLock, Page, PayloadEdit, Refused, RetryOrder, Settled, Wanted,
+    },
     task::{Extra, QueueName, TaskState},
 };
 use asynq_tests::{
@@ -334,7 +336,10 @@ async fn a_task_that_has_lost_its_lock_locks_its_new_arguments_when_it_runs() {
     let run = t.take_one().await;
     assert_eq!(t.settle(&run, archive("the arguments are wrong")).await, Settled::Ok);
     assert_eq!(edited(&t, "t1", edit("new", None, Some(lock_key("new")))).await.unwrap(), Changed::Done);
-    assert_eq!(t.broker().run_task(&default_queue(), &task_id("t1")).await.unwrap(), Changed::Done);
+    assert_eq!(
+        t.broker().change_task(&default_queue(), &task_id("t1"), None, BulkAction::Run).await.unwrap(),
+        Changed::Done
+    );
     let run = t.take_one().await;
     assert_eq!(run.text().unique_key, lock_key("new"));
     // As the worker of a job with `unique_extend` does.

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use asynq_runtime::{
-    broker::{Action, Changed, Overlap, Refused, Run, Settled, Tick, Ticked, When},
+    broker::{Action, BulkAction, Changed, Overlap, Refused, Run, Settled, Tick, Ticked, When},
     task::{Ending, Extra, TaskId, TaskState},
 };
 use asynq_tests::{
@@ -170,7 +170,7 @@ async fn a_completed_task_stops_no_schedule() {
 async fn a_deleted_task_stops_no_schedule() {
     let t = Fixture::start().await;
     let id = first(&t).await;
-    t.broker().delete_task(&default_queue(), &id).await.unwrap();
+    t.broker().change_task(&default_queue(), &id, None, BulkAction::Delete).await.unwrap();
     is_not_there(&t).await;
 }
 
@@ -335,7 +335,7 @@ async fn a_replaced_task_that_completed_can_be_run_again() {
     assert!(is_enqueued(&fire(&t, &tick).await));
     assert_eq!(t.settle(&run, complete("42")).await, Settled::Ok);
     assert_eq!(t.drain().await, [tick.task.id.to_string()]);
-    assert_eq!(t.broker().run_task(&default_queue(), &id).await.unwrap(), Changed::Done);
+    assert_eq!(t.broker().change_task(&default_queue(), &id, None, BulkAction::Run).await.unwrap(), Changed::Done);
     let again = t.take_one().await;
     assert_eq!((&again.key.id, again.extra.replaced), (&id, false));
     assert_eq!(t.settle(&again, requeue()).await, Settled::Ok);
@@ -348,7 +348,7 @@ async fn a_task_that_is_replaced_in_a_further_run_ends_with_it() {
     let id = first_as(&t, |tick| Tick { task: tick.task.clone().with_retention(3600), ..tick }).await;
     let run = t.take_one().await;
     assert_eq!(t.settle(&run, complete("42")).await, Settled::Ok);
-    assert_eq!(t.broker().run_task(&default_queue(), &id).await.unwrap(), Changed::Done);
+    assert_eq!(t.broker().change_task(&default_queue(), &id, None, BulkAction::Run).await.unwrap(), Changed::Done);
     let again = t.take_one().await;
     let tick = next(&t, Overlap::Replace);
     assert!(is_enqueued(&fire(&t, &tick).await));

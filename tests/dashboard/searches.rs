@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use asynq_dashboard::Dashboard;
-use asynq_runtime::RawTask;
+use asynq_runtime::{RawTask, broker::BulkAction};
 use asynq_tests::{
     Build as _, Persistence, RedisFixture, RedisServer, SqliteFixture as Fixture, default_queue, eventually, patient,
     soon, task, task_id,
@@ -56,7 +56,11 @@ async fn a_search_goes_on_behind_the_task_that_it_looked_at_last_or_says_that_so
             if before == 0 && !found.is_empty() {
                 before = found.len();
                 for n in 0..taken.unwrap_or(hay + before) {
-                    fixture.broker().delete_task(&default_queue(), &task_id(&format!("t{n:03}"))).await.unwrap();
+                    fixture
+                        .broker()
+                        .change_task(&default_queue(), &task_id(&format!("t{n:03}")), None, BulkAction::Delete)
+                        .await
+                        .unwrap();
                 }
             }
             answer = served.get(&format!("/api/search?q=needle&state=pending&after={next}")).await.json();

@@ -4,7 +4,7 @@ use std::{future::Future, sync::Arc, time::Duration};
 
 use asynq_runtime::{
     Client, RawTask, TaskId,
-    broker::{Broker, Changed},
+    broker::{Broker, BulkAction, Changed},
     task::QueueName,
 };
 use asynq_tests::{Persistence, RedisServer, eventually, patient, skip};
@@ -158,9 +158,9 @@ impl Stage {
         }
         let (queue, id) = (name(queue), TaskId::from_wire(id));
         let changed = match op {
-            "run" => self.broker().run_task(&queue, &id).await,
-            "archive" => self.broker().archive_task(&queue, &id).await,
-            _ => self.broker().delete_task(&queue, &id).await,
+            "run" => self.broker().change_task(&queue, &id, None, BulkAction::Run).await,
+            "archive" => self.broker().change_task(&queue, &id, None, BulkAction::Archive).await,
+            _ => self.broker().change_task(&queue, &id, None, BulkAction::Delete).await,
         };
         assert_eq!(changed.unwrap(), Changed::Done, "{op} {queue} {id}");
     }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use asynq_runtime::broker::{
-    BrokerErrorKind, Consume as _, Inspect as _, Maintain as _, Presence as _, Produce as _, Quarantined, Refused,
-    Repair as _, RetryOrder, Settle as _,
+    BrokerErrorKind, BulkAction, Consume as _, Inspect as _, Maintain as _, Presence as _, Produce as _, Quarantined,
+    Refused, Repair as _, RetryOrder, Settle as _,
 };
 use asynq_tests::{
     Build as _, Persistence, RedisCluster, RedisServer, SentinelServers, default_queue, soon, task, task_id,
@@ -85,7 +85,8 @@ async fn where_tracking_is_refused_a_cluster_is_polled() {
     let enqueued = async { other.enqueue(vec![task("t1")]).await.remove(0).unwrap() };
     let (ready, _) = tokio::join!(soon(broker.wait_for_work(&queues, Quarantined::All, hour)), enqueued);
     assert_eq!(ready.unwrap(), queues);
-    let deleted = async { other.delete_task(&default_queue(), &task_id("t1")).await.unwrap() };
+    let deleted =
+        async { other.change_task(&default_queue(), &task_id("t1"), None, BulkAction::Delete).await.unwrap() };
     let (is_idle, _) = tokio::join!(soon(broker.wait_until_idle(&queues, hour)), deleted);
     assert!(is_idle.unwrap());
 }

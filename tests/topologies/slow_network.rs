@@ -5,8 +5,8 @@ use std::time::Duration;
 use asynq_runtime::{
     Bytes,
     broker::{
-        BrokerErrorKind, Consume as _, Inspect as _, Member, NewTask, Produce as _, Repair as _, Run, ServerName,
-        Settle as _, TaskEnd, Wanted,
+        BrokerErrorKind, BulkAction, Consume as _, Inspect as _, Member, NewTask, Produce as _, Repair as _, Run,
+        ServerName, Settle as _, TaskEnd, Wanted,
         redis::{RedisBroker, RedisOptions},
     },
     clock::ManualClock,
@@ -63,7 +63,7 @@ async fn a_task_that_takes_longer_than_the_time_out_arrives_and_is_stored() {
             let stored = broker.enqueue(vec![large(round)]).await.remove(0);
             if stored.is_err() {
                 // The task is stored already if only the answer was lost.
-                let _ = beside.delete_task(&default_queue(), &task_id(round)).await;
+                let _ = beside.change_task(&default_queue(), &task_id(round), None, BulkAction::Delete).await;
             }
             stored.ok()
         })

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use asynq_runtime::{
-    broker::{Action, GroupRules, Page, QueueDeleted, Run, SetOutcome, Settled},
+    broker::{Action, BulkAction, GroupRules, Page, QueueDeleted, Run, SetOutcome, Settled},
     task::{Extra, TaskState},
 };
 use asynq_tests::{Build as _, RedisFixture, Store as _, archive, complete, default_queue, done, group, task, task_id};
@@ -272,7 +272,7 @@ async fn an_unknown_key_of_a_queue() {
     t.seed_pending(&["t1"]).await;
     redis(&t, &["SET", &key("rs:something"), "1"]);
     let info = t.broker().queue_stats(&default_queue()).await.is_ok();
-    t.broker().delete_task(&default_queue(), &task_id("t1")).await.unwrap();
+    t.broker().change_task(&default_queue(), &task_id("t1"), None, BulkAction::Delete).await.unwrap();
     let deleted = t.broker().delete_queue(&default_queue()).await;
     // Receipts expire by themselves.
     let left =
@@ -293,11 +293,11 @@ async fn an_unknown_state() {
             "get" => t.broker().task(&queue, &id).await.unwrap().map_or("none", |_| "ok"),
             "dequeue" => ok(t.take(1).await.len() == 1),
             "run" => {
-                t.broker().run_task(&queue, &id).await.unwrap();
+                t.broker().change_task(&queue, &id, None, BulkAction::Run).await.unwrap();
                 ok(listed(&t, TaskState::Pending, Page::default()).await == ["t1"])
             }
             _ => {
-                t.broker().delete_task(&queue, &id).await.unwrap();
+                t.broker().change_task(&queue, &id, None, BulkAction::Delete).await.unwrap();
                 ok(t.snapshot().await.stats.size == 0)
             }
         }
@@ -386,7 +386,7 @@ async fn a_queue_that_another_program_deletes() {
         let t = RedisFixture::start().await;
         let by = if by_another { t.another_broker().await } else { t.shared() };
         t.seed_pending(&["q1"]).await;
-        t.broker().delete_task(&default_queue(), &task_id("q1")).await.unwrap();
+        t.broker().change_task(&default_queue(), &task_id("q1"), None, BulkAction::Delete).await.unwrap();
         assert_eq!(by.delete_queue(&default_queue()).await.unwrap(), QueueDeleted::Done);
         t.seed_pending(&["q2"]).await;
         let members: Vec<String> = t.broker().queues().await.unwrap().iter().map(ToString::to_string).collect();

@@ -11,12 +11,16 @@ use crate::task::{GroupName, QueueName, TaskId, TaskState};
 /// Changes tasks and queues from outside of a worker.
 #[async_trait::async_trait]
 pub trait Repair {
-    /// Applies `action` to a task, in one atomic step; where `only` names a state, only if the task is in it. Each action is explained
-    /// at [`run_task`](Self::run_task), [`archive_task`](Self::archive_task) and [`delete_task`](Self::delete_task).
+    /// Applies `action` to a task, in one atomic step; where `only` names a state, only if the task is in it, for callers that decided
+    /// by an earlier look. [`Changed::Unfit`] with another state than `only` means that the task has moved; nothing was changed. For a
+    /// task in a set that is being aggregated the answer is [`Changed::Unfit`], also after the deadline of the set, until
+    /// [`reclaim_sets`](super::Groups::reclaim_sets) has released it; this holds for all methods of the trait.
     ///
     /// # Errors
     ///
-    /// Those of the three methods.
+    /// The broker failed. If the first send worked, a repeat answers [`Changed::Unfit`] with pending after
+    /// [`Run`](BulkAction::Run) and with archived after [`Archive`](BulkAction::Archive), and [`Changed::NotFound`] after
+    /// [`Delete`](BulkAction::Delete).
     async fn change_task(
         &self,
         queue: &QueueName,
@@ -24,56 +28,6 @@ pub trait Repair {
         only: Option<TaskState>,
         action: BulkAction,
     ) -> Result<Changed, BrokerError>;
-
-    /// Makes a scheduled, retry, archived, completed or aggregating task pending, at the end of its queue. Its attempts stay
-    /// counted, but its crashes are forgotten: a task that took workers down gets a new chance. So is an expiry that has passed,
-    /// which would archive the task again (Redis moves it to the end of the year 9999), how its last run ended, since when no worker
-    /// knew it, and how many attempts in a row were not a failure. It leaves its group for good, so that a retry does not return it
-    /// to the group. A lock that it has lost is not taken again. For a task in a set that is being aggregated the answer is
-    /// [`Changed::Unfit`], also after the deadline of the set, until [`reclaim_sets`](super::Groups::reclaim_sets) has released it;
-    /// this holds for all methods of the trait.
-    ///
-    /// # Errors
-    ///
-    /// The broker failed. A repeat answers [`Changed::Unfit`] with pending if the first send worked.
-    async fn run_task(&self, queue: &QueueName, id: &TaskId) -> Result<Changed, BrokerError> {
-        self.change_task(queue, id, None, BulkAction::Run).await
-    }
-
-    /// Archives a pending, scheduled, retry, completed or aggregating task as it is. Its unique lock is freed unless the task's
-    /// extra facts keep the lock until success.
-    ///
-    /// # Errors
-    ///
-    /// The broker failed. A repeat answers [`Changed::Unfit`] with archived if the first send worked.
-    async fn archive_task(&self, queue: &QueueName, id: &TaskId) -> Result<Changed, BrokerError> {
-        self.change_task(queue, id, None, BulkAction::Archive).await
-    }
-
-    /// Deletes a task that is not active, with its contents, lock, result and failures.
-    ///
-    /// # Errors
-    ///
-    /// The broker failed. A repeat answers [`Changed::NotFound`] if the first send worked.
-    async fn delete_task(&self, queue: &QueueName, id: &TaskId) -> Result<Changed, BrokerError> {
-        self.change_task(queue, id, None, BulkAction::Delete).await
-    }
-
-    /// Applies `action` to a task only if it is in `state`, for callers that decided by an earlier look.
-    /// [`Changed::Unfit`] with another state than `state` means that the task has moved; nothing was changed.
-    ///
-    /// # Errors
-    ///
-    /// The broker failed. A repeat is answered as that of the call without a state.
-    async fn change_in_state(
-        &self,
-        queue: &QueueName,
-        id: &TaskId,
-        state: TaskState,
-        action: BulkAction,
-    ) -> Result<Changed, BrokerError> {
-        self.change_task(queue, id, Some(state), action).await
-    }
 
     /// Moves a pending, scheduled, retry, archived or aggregating task to another queue, in its state, with its due time, lock,
     /// counters and failures; a pending task goes to the end of the other queue. A move to the task's own queue changes nothing
@@ -170,11 +124,16 @@ pub enum Chosen {
 /// A change to one task, or to each of many. In bulk no completed task is run or archived ([`fits`](Self::fits)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum BulkAction {
-    /// Makes the task pending, as [`Repair::run_task`].
+    /// Makes a scheduled, retry, archived, completed or aggregating task pending, at the end of its queue. Its attempts stay
+    /// counted, but its crashes are forgotten: a task that took workers down gets a new chance. So is an expiry that has passed,
+    /// which would archive the task again (Redis moves it to the end of the year 9999), how its last run ended, since when no worker
+    /// knew it, and how many attempts in a row were not a failure. It leaves its group for good, so that a retry does not return it
+    /// to the group. A lock that it has lost is not taken again.
     Run,
-    /// Archives the task, as [`Repair::archive_task`].
+    /// Archives a pending, scheduled, retry, completed or aggregating task as it is. Its unique lock is freed unless the task's
+    /// extra facts keep the lock until success.
     Archive,
-    /// Deletes the task, as [`Repair::delete_task`].
+    /// Deletes a task that is not active, with its contents, lock, result and failures.
     Delete,
 }
 

@@ -45,9 +45,9 @@ impl Machine<'_> {
     pub(super) async fn change(&mut self, by: By, task: u8, change: Change) -> Check {
         let (id, now, queue, broker) = (self.any_task(task), self.now(), default_queue(), self.broker(by));
         let answer = match change {
-            Change::Run => broker.run_task(&queue, &id).await,
-            Change::Archive => broker.archive_task(&queue, &id).await,
-            Change::Delete => broker.delete_task(&queue, &id).await,
+            Change::Run => broker.change_task(&queue, &id, None, BulkAction::Run).await,
+            Change::Archive => broker.change_task(&queue, &id, None, BulkAction::Archive).await,
+            Change::Delete => broker.change_task(&queue, &id, None, BulkAction::Delete).await,
             Change::Orphan => broker.end_orphan(&queue, &id, ORPHANED).await,
         };
         let answer = ok("a repair", answer)?;

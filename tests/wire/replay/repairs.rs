@@ -42,13 +42,13 @@ impl Replay {
     async fn change(&self, word: &str, id: &str) -> Option<String> {
         let (q, id) = if id == "nosuchqueue" { (queue(id), task_id("any")) } else { (default_queue(), task_id(id)) };
         let changed: Result<Changed, BrokerError> = match word {
-            "RunTask" => self.broker.run_task(&q, &id).await,
+            "RunTask" => self.broker.change_task(&q, &id, None, BulkAction::Run).await,
             "ArchiveTask" => {
-                let changed = self.broker.archive_task(&q, &id).await;
+                let changed = self.broker.change_task(&q, &id, None, BulkAction::Archive).await;
                 self.trim().await;
                 changed
             }
-            _ => self.broker.delete_task(&q, &id).await,
+            _ => self.broker.change_task(&q, &id, None, BulkAction::Delete).await,
         };
         refusal(changed.unwrap())
     }

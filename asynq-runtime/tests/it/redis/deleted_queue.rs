@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use asynq_runtime::{
     Client, Registry,
-    broker::{Inspect, Maintain, QueueDeleted, Repair},
+    broker::{BulkAction, Inspect, Maintain, QueueDeleted, Repair},
     prelude::*,
     task::QueueName,
 };
@@ -23,7 +23,7 @@ async fn a_queue_that_gets_tasks_after_it_was_deleted_is_named_again() {
     let producer = Client::new(Arc::new(redis.broker().await));
     let (deleter, queue) = (redis.broker().await, QueueName::new("tenant:a").unwrap());
     let task = nothing::enqueue(&producer).await.unwrap();
-    deleter.delete_task(&queue, &task.id).await.unwrap();
+    deleter.change_task(&queue, &task.id, None, BulkAction::Delete).await.unwrap();
     assert_eq!(deleter.delete_queue(&queue).await.unwrap(), QueueDeleted::Done);
 
     nothing::enqueue(&producer).await.unwrap();

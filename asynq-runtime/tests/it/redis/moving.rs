@@ -219,9 +219,17 @@ async fn a_task_that_both_ends_of_a_move_hold_is_changed_by_no_person() {
         break_move(&broker, &mut redis, "t1").await;
         let before = dump(&mut redis).await;
         for end in [queue(), low()] {
-            assert_eq!(broker.run_task(&end, &id("t1")).await.unwrap(), on_its_way, "{end}");
-            assert_eq!(broker.archive_task(&end, &id("t1")).await.unwrap(), on_its_way, "{end}");
-            assert_eq!(broker.delete_task(&end, &id("t1")).await.unwrap(), on_its_way, "{end}");
+            assert_eq!(broker.change_task(&end, &id("t1"), None, BulkAction::Run).await.unwrap(), on_its_way, "{end}");
+            assert_eq!(
+                broker.change_task(&end, &id("t1"), None, BulkAction::Archive).await.unwrap(),
+                on_its_way,
+                "{end}"
+            );
+            assert_eq!(
+                broker.change_task(&end, &id("t1"), None, BulkAction::Delete).await.unwrap(),
+                on_its_way,
+                "{end}"
+            );
             let edit = PayloadEdit { payload: b"new".as_slice().into(), expected: None, unique_key: None };
             assert_eq!(broker.edit_payload(&end, &id("t1"), &edit).await.unwrap(), on_its_way, "{end}");
             let third = QueueName::new("high").unwrap();
@@ -233,7 +241,7 @@ async fn a_task_that_both_ends_of_a_move_hold_is_changed_by_no_person() {
         assert_eq!(places(&broker, &id("t1")).await, [(to.clone(), TaskState::Pending)]);
         let task = broker.task(&to, &id("t1")).await.unwrap().unwrap();
         assert_eq!((task.queue, task.last_error), (to.clone(), None));
-        assert_eq!(broker.delete_task(&to, &id("t1")).await.unwrap(), Changed::Done);
+        assert_eq!(broker.change_task(&to, &id("t1"), None, BulkAction::Delete).await.unwrap(), Changed::Done);
     }
 }
 

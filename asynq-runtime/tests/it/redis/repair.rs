@@ -39,6 +39,10 @@ async fn places_in(broker: &RedisBroker, queue: &QueueName, name: &str) -> Vec<T
     broker.task(queue, &id(name)).await.unwrap().map(|task| task.state).into_iter().collect()
 }
 
+async fn change(broker: &RedisBroker, name: &str, action: BulkAction) -> Changed {
+    broker.change_task(&queue(), &id(name), None, action).await.unwrap()
+}
+
 /// Leaves a task behind as Go's trim does, which drops its id from the archive, or an outcome of Go that broke off half way.
 async fn leave_behind(redis: &mut MultiplexedConnection, name: &str, state: &str) {
     let key = format!("asynq:{{default}}:t:{name}");
@@ -55,14 +59,14 @@ async fn a_task_that_go_left_in_no_state_can_be_run_archived_and_deleted() {
         for name in ["run", "archive", "delete"] {
             leave_behind(&mut redis, name, state).await;
         }
-        assert_eq!(broker.run_task(&queue(), &id("run")).await.unwrap(), Changed::Done, "{state}");
-        assert_eq!(broker.archive_task(&queue(), &id("archive")).await.unwrap(), Changed::Done, "{state}");
-        assert_eq!(broker.delete_task(&queue(), &id("delete")).await.unwrap(), Changed::Done, "{state}");
+        assert_eq!(change(&broker, "run", BulkAction::Run).await, Changed::Done, "{state}");
+        assert_eq!(change(&broker, "archive", BulkAction::Archive).await, Changed::Done, "{state}");
+        assert_eq!(change(&broker, "delete", BulkAction::Delete).await, Changed::Done, "{state}");
         assert_eq!(places(&broker, &id("run")).await, [(queue(), TaskState::Pending)]);
         assert_eq!(places(&broker, &id("archive")).await, [(queue(), TaskState::Archived)]);
         assert_eq!(broker.task(&queue(), &id("delete")).await.unwrap(), None);
         for name in ["run", "archive"] {
-            assert_eq!(broker.delete_task(&queue(), &id(name)).await.unwrap(), Changed::Done);
+            assert_eq!(change(&broker, name, BulkAction::Delete).await, Changed::Done);
         }
     }
 }
@@ -86,7 +90,7 @@ async fn the_lock_of_a_go_task_in_a_group_is_freed_although_no_field_names_it() 
             if bulk {
                 assert_eq!(broker.change_some(&queue(), &chosen, BulkAction::Run, 100).await.unwrap().changed, 1);
             } else {
-                assert_eq!(broker.run_task(&queue(), &id("t1")).await.unwrap(), Changed::Done);
+                assert_eq!(change(&broker, "t1", BulkAction::Run).await, Changed::Done);
             }
             let group: Option<String> = redis.hget("asynq:{default}:t:t1", "group").await.unwrap();
             assert_eq!(group, None, "no retry leads back to it");
@@ -96,7 +100,7 @@ async fn the_lock_of_a_go_task_in_a_group_is_freed_although_no_field_names_it() 
             let done = broker.change_some(&queue(), &chosen, BulkAction::Delete, 100).await.unwrap();
             assert_eq!(done.changed, 1);
         } else {
-            assert_eq!(broker.delete_task(&queue(), &id("t1")).await.unwrap(), Changed::Done);
+            assert_eq!(change(&broker, "t1", BulkAction::Delete).await, Changed::Done);
         }
         let left: Vec<String> = redis.keys("asynq:{default}:*").await.unwrap();
         assert!(left.is_empty(), "{left:?}");
@@ -182,9 +186,9 @@ async fn foreign_keys_stop_a_repair_before_it_changes_anything() {
     let broker = server.broker().await;
     let mut redis = server.foreign().await;
     put(&broker, &["t1"]).await;
-    assert_eq!(broker.archive_task(&queue(), &id("t1")).await.unwrap(), Changed::Done);
+    assert_eq!(change(&broker, "t1", BulkAction::Archive).await, Changed::Done);
     set(&mut redis, &["SET", "asynq:{default}:pending", "foreign"]).await;
-    let refused = broker.run_task(&queue(), &id("t1")).await.unwrap_err();
+    let refused = broker.change_task(&queue(), &id("t1"), None, BulkAction::Run).await.unwrap_err();
     assert_eq!(refused.kind(), BrokerErrorKind::Corrupt);
     let archived = Chosen::InState(TaskState::Archived);
     assert!(broker.change_some(&queue(), &archived, BulkAction::Run, 10).await.is_err());
@@ -194,8 +198,8 @@ async fn foreign_keys_stop_a_repair_before_it_changes_anything() {
 
     set(&mut redis, &["SET", "asynq:{default}:t:string", "no task"]).await;
     for changed in [
-        broker.run_task(&queue(), &id("string")).await.unwrap(),
-        broker.delete_task(&queue(), &id("string")).await.unwrap(),
+        change(&broker, "string", BulkAction::Run).await,
+        change(&broker, "string", BulkAction::Delete).await,
         broker.end_orphan(&queue(), &id("string"), "lost").await.unwrap(),
         broker.move_task(&queue(), &id("string"), &low()).await.unwrap(),
     ] {
@@ -211,11 +215,11 @@ async fn a_full_redis_can_be_emptied() {
     let mut redis = server.foreign().await;
     put(&broker, &["a", "b", "c"]).await;
     set(&mut redis, &["CONFIG", "SET", "maxmemory", "1"]).await;
-    assert_eq!(broker.archive_task(&queue(), &id("b")).await.unwrap(), Changed::Done);
-    assert_eq!(broker.delete_task(&queue(), &id("a")).await.unwrap(), Changed::Done);
+    assert_eq!(change(&broker, "b", BulkAction::Archive).await, Changed::Done);
+    assert_eq!(change(&broker, "a", BulkAction::Delete).await, Changed::Done);
     let pending = Chosen::InState(TaskState::Pending);
     assert_eq!(broker.change_some(&queue(), &pending, BulkAction::Delete, 10).await.unwrap().changed, 1);
-    assert_eq!(broker.delete_task(&queue(), &id("b")).await.unwrap(), Changed::Done);
+    assert_eq!(change(&broker, "b", BulkAction::Delete).await, Changed::Done);
     assert_eq!(broker.delete_queue(&queue()).await.unwrap(), QueueDeleted::Done);
     broker.close().await;
 }
@@ -233,9 +237,9 @@ async fn a_group_that_cannot_be_forgotten_keeps_no_task_in_two_places() {
     }
     set(&mut redis, &["DEL", "asynq:{default}:groups"]).await;
     set(&mut redis, &["SET", "asynq:{default}:groups", "foreign"]).await;
-    assert_eq!(broker.run_task(&queue(), &id("run")).await.unwrap(), Changed::Done);
-    assert_eq!(broker.archive_task(&queue(), &id("archive")).await.unwrap(), Changed::Done);
-    assert_eq!(broker.delete_task(&queue(), &id("delete")).await.unwrap(), Changed::Done);
+    assert_eq!(change(&broker, "run", BulkAction::Run).await, Changed::Done);
+    assert_eq!(change(&broker, "archive", BulkAction::Archive).await, Changed::Done);
+    assert_eq!(change(&broker, "delete", BulkAction::Delete).await, Changed::Done);
     set(&mut redis, &["DEL", "asynq:{default}:groups"]).await;
     assert_eq!(places(&broker, &id("run")).await, [(queue(), TaskState::Pending)]);
     assert_eq!(places(&broker, &id("archive")).await, [(queue(), TaskState::Archived)]);

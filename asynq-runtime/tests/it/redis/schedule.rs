@@ -9,8 +9,8 @@ use std::{
 use asynq_runtime::{
     RawTask, Registry, Server as Worker,
     broker::{
-        Action, Broker, BrokerErrorKind, Candidate, Changed, Consume, EntryId, EntryPlan, Inspect, Lead, Overlap, Page,
-        Repair, Schedules, Settled, Tick, Ticked, UniqueLock, Wanted, redis::RedisBroker,
+        Action, Broker, BrokerErrorKind, BulkAction, Candidate, Changed, Consume, EntryId, EntryPlan, Inspect, Lead,
+        Overlap, Page, Repair, Schedules, Settled, Tick, Ticked, UniqueLock, Wanted, redis::RedisBroker,
     },
     prelude::JobResult,
     task::{Extra, GroupName, SchedulerEnqueueEvent, SchedulerEntry, TaskState},
@@ -136,7 +136,7 @@ async fn a_mark_of_a_task_that_completed_before_is_read_by_earlier_versions_too(
     assert!(fires(&broker, &first).await);
     let run = take(&broker, &member("me"), 1).await.remove(0);
     assert_eq!(settle(&broker, &run, Action::Complete { result: None }).await, Settled::Ok);
-    assert_eq!(broker.run_task(&queue(), &first.task.id).await.unwrap(), Changed::Done);
+    assert_eq!(broker.change_task(&queue(), &first.task.id, None, BulkAction::Run).await.unwrap(), Changed::Done);
     let again = take(&broker, &member("me"), 1).await.remove(0);
     let completed_at = again.message.as_ref().unwrap().completed_at;
     assert!(completed_at > 0);

@@ -46,6 +46,10 @@ impl World {
         self.folder.path().join("jobs.db")
     }
 
+    async fn change(&self, name: &str, action: BulkAction) -> Changed {
+        self.broker.change_task(&queue(), &id(name), None, action).await.unwrap()
+    }
+
     /// One task per state, named after it; all but the completed one with a unique lock.
     async fn every_state(&self) {
         for id in ["active", "completed", "retry", "archived"] {
@@ -111,9 +115,9 @@ async fn every_repair_of_every_state_leaves_the_file_whole() {
         let edit = PayloadEdit { payload: "new".into(), expected: None, unique_key: Some(KEY.into()) };
         for state in STATES {
             let changed = match action {
-                "run" => t.broker.run_task(&queue(), &id(state)).await.unwrap(),
-                "archive" => t.broker.archive_task(&queue(), &id(state)).await.unwrap(),
-                "delete" => t.broker.delete_task(&queue(), &id(state)).await.unwrap(),
+                "run" => t.change(state, BulkAction::Run).await,
+                "archive" => t.change(state, BulkAction::Archive).await,
+                "delete" => t.change(state, BulkAction::Delete).await,
                 "move" => t.broker.move_task(&queue(), &id(state), &to).await.unwrap(),
                 _ => {
                     let edit = PayloadEdit { unique_key: Some(format!("{KEY}{state}")), ..edit.clone() };
@@ -124,8 +128,8 @@ async fn every_repair_of_every_state_leaves_the_file_whole() {
             assert_eq!(changed, expected, "{action} {state}");
             check_whole(&t.file());
         }
-        assert_eq!(t.broker.run_task(&queue(), &id("nobody")).await.unwrap(), Changed::NotFound);
-        assert_eq!(t.broker.run_task(&to, &id("nobody")).await.unwrap(), Changed::NotFound);
+        assert_eq!(t.change("nobody", BulkAction::Run).await, Changed::NotFound);
+        assert_eq!(t.broker.change_task(&to, &id("nobody"), None, BulkAction::Run).await.unwrap(), Changed::NotFound);
     }
 }
 
@@ -135,8 +139,8 @@ async fn a_completed_task_that_is_run_or_archived_keeps_its_time_of_success() {
     t.every_state().await;
     let before = t.broker.task(&queue(), &id("completed")).await.unwrap().unwrap();
     t.clock.advance(Duration::from_secs(30));
-    assert_eq!(t.broker.archive_task(&queue(), &id("completed")).await.unwrap(), Changed::Done);
-    assert_eq!(t.broker.run_task(&queue(), &id("completed")).await.unwrap(), Changed::Done);
+    assert_eq!(t.change("completed", BulkAction::Archive).await, Changed::Done);
+    assert_eq!(t.change("completed", BulkAction::Run).await, Changed::Done);
     let after = t.broker.task(&queue(), &id("completed")).await.unwrap().unwrap();
     assert_eq!(after.completed_at, before.completed_at.map(|at| at.trunc_subsecs(0)), "in whole seconds");
     assert_eq!((after.state, after.result), (TaskState::Pending, before.result));
@@ -151,13 +155,13 @@ async fn a_task_that_is_run_waits_last_and_is_not_quarantined_any_more() {
         t.clock.advance(Duration::from_secs(11));
         t.broker.recover(&[queue()]).await.unwrap();
     }
-    assert_eq!(t.broker.archive_task(&queue(), &id("a")).await.unwrap(), Changed::Done);
+    assert_eq!(t.change("a", BulkAction::Archive).await, Changed::Done);
     assert_eq!(t.number("SELECT crashes FROM task"), 2, "archived as it is");
     for n in ["b", "c"] {
         enqueue(&t.broker, task(n)).await.unwrap();
     }
     t.clock.advance(Duration::from_secs(1));
-    assert_eq!(t.broker.run_task(&queue(), &id("a")).await.unwrap(), Changed::Done);
+    assert_eq!(t.change("a", BulkAction::Run).await, Changed::Done);
     let runs = dequeue(&t.broker, &t.member, 9).await;
     assert_eq!(ids(&runs), ["b", "c", "a"]);
     assert_eq!(runs[2].crashes, 0);
@@ -170,9 +174,9 @@ async fn an_archived_task_frees_its_lock_unless_it_is_unique_until_success() {
         let t = World::new().await;
         let extra = Extra { unique_until: until.into(), ..Extra::default() };
         enqueue(&t.broker, NewTask { extra, ..unique("a", KEY) }).await.unwrap();
-        assert_eq!(t.broker.archive_task(&queue(), &id("a")).await.unwrap(), Changed::Done);
+        assert_eq!(t.change("a", BulkAction::Archive).await, Changed::Done);
         assert_eq!(t.number("SELECT count(*) FROM ulock"), locks, "{until:?}");
-        assert_eq!(t.broker.delete_task(&queue(), &id("a")).await.unwrap(), Changed::Done);
+        assert_eq!(t.change("a", BulkAction::Delete).await, Changed::Done);
         assert_eq!(t.number("SELECT count(*) FROM ulock"), 0);
     }
 }
@@ -364,17 +368,17 @@ async fn members_of_a_set_are_left_to_its_holder() {
     assert_eq!(set.members[0].id, "staged");
 
     let unfit = Changed::Unfit(TaskState::Aggregating);
-    assert_eq!(t.broker.run_task(&queue(), &id("staged")).await.unwrap(), unfit);
-    assert_eq!(t.broker.delete_task(&queue(), &id("staged")).await.unwrap(), unfit);
+    assert_eq!(t.change("staged", BulkAction::Run).await, unfit);
+    assert_eq!(t.change("staged", BulkAction::Delete).await, unfit);
     assert_eq!(t.broker.move_task(&queue(), &id("staged"), &other()).await.unwrap(), unfit);
     for chosen in [Chosen::InState(TaskState::Aggregating), Chosen::InGroup(group.clone())] {
         let slice = t.broker.change_some(&queue(), &chosen, BulkAction::Run, 100).await.unwrap();
         assert_eq!((slice.changed, slice.more), (1, false), "{chosen:?}");
-        assert_eq!(t.broker.delete_task(&queue(), &id("waits")).await.unwrap(), Changed::Done);
+        assert_eq!(t.change("waits", BulkAction::Delete).await, Changed::Done);
         join("waits").await;
     }
     t.broker.release_set(&set).await.unwrap();
-    assert_eq!(t.broker.archive_task(&queue(), &id("staged")).await.unwrap(), Changed::Done);
+    assert_eq!(t.change("staged", BulkAction::Archive).await, Changed::Done);
     assert_eq!(t.broker.move_task(&queue(), &id("waits"), &other()).await.unwrap(), Changed::Done);
     let moved = t.broker.claim_set(&other(), &group, &rules).await.unwrap().unwrap();
     assert_eq!(moved.members[0].message.as_ref().unwrap().queue, "other", "it waits in the same group there");
@@ -390,12 +394,12 @@ async fn an_empty_queue_is_deleted_with_all_that_is_left_of_it() {
     for state in STATES {
         assert_eq!(t.broker.delete_queue(&queue()).await.unwrap(), QueueDeleted::NotEmpty, "{state}");
         if state != "active" {
-            assert_eq!(t.broker.delete_task(&queue(), &id(state)).await.unwrap(), Changed::Done);
+            assert_eq!(t.change(state, BulkAction::Delete).await, Changed::Done);
         }
     }
     t.clock.advance(Duration::from_secs(10));
     t.broker.end_orphan(&queue(), &id("active"), "gone").await.unwrap();
-    t.broker.delete_task(&queue(), &id("active")).await.unwrap();
+    t.change("active", BulkAction::Delete).await;
     t.sql("INSERT INTO ulock(q, key, id, until) VALUES (1, 'left', 'nobody', 1)");
     assert_eq!(t.broker.delete_queue(&queue()).await.unwrap(), QueueDeleted::Done);
     for table in ["queue", "tally", "stat", "ulock", "task", "body"] {
@@ -417,7 +421,7 @@ async fn a_queue_deleted_in_the_middle_of_a_commit_leaves_no_counts_behind() {
     let (_, deleted, gone, ()) = tokio::join!(
         biased;
         t.broker.pause(&queue),
-        t.broker.delete_task(&queue, &a),
+        t.broker.change_task(&queue, &a, None, BulkAction::Delete),
         t.broker.delete_queue(&queue),
         async { holder.execute_batch("COMMIT").unwrap() },
     );

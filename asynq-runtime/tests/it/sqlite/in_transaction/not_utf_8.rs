@@ -57,7 +57,7 @@ async fn a_text_that_is_not_utf_8_stops_no_other_task_and_can_be_removed() {
     assert_eq!(t.broker.trim_archive(&queue(), max_age, max_size, 9).await.unwrap(), 0);
     let ripe = t.broker.ripe_groups(&queue(), &GroupRules::default(), None).await.unwrap();
     assert!(ripe.groups.is_empty() && ripe.next.is_none(), "{ripe:?}");
-    t.broker.delete_task(&queue(), &archived[0].id).await.unwrap();
+    t.broker.change_task(&queue(), &archived[0].id, None, BulkAction::Delete).await.unwrap();
     let all = Chosen::InState(TaskState::Archived);
     assert_eq!(t.broker.change_some(&queue(), &all, BulkAction::Delete, 9).await.unwrap().changed, 1);
     assert_eq!(t.broker.queue_stats(&queue()).await.unwrap().archived, 0);
