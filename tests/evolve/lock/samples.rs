@@ -1,6 +1,6 @@
 //! `jobs --check` looks into every corner of an old shape, and says so where it cannot.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, num::NonZeroU32, time::Duration};
 
 use asynq_runtime::{
     Registry,
@@ -8,6 +8,7 @@ use asynq_runtime::{
     prelude::*,
 };
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
+use uuid::Uuid;
 
 /// Defines a function that returns the verdict of a job's second version on tasks of its first one.
 macro_rules! deploy {
@@ -140,6 +141,25 @@ fn a_number_with_rules_of_its_own_hides_no_change_beside_it() {
     assert!(matches!(narrower(), Verdict::NeedsUpgrade(_)));
     assert_eq!(wider(), Verdict::CannotBeTold);
     assert_eq!(lasting(), Verdict::Safe);
+}
+
+#[test]
+fn a_uuid_hides_no_change_beside_it_and_does_not_become_a_text() {
+    deploy!(narrower "postcard"
+        before { pub(crate) type Number = u64; }
+        after { pub(crate) type Number = u32; }
+        take (id: Uuid, n: Number));
+    deploy!(wider "postcard"
+        before { pub(crate) type Number = u32; }
+        after { pub(crate) type Number = u64; }
+        take (id: Uuid, n: Number));
+    deploy!(text "postcard"
+        before { pub(crate) type Id = Uuid; }
+        after { pub(crate) type Id = String; }
+        take (id: Id, n: u8));
+    assert!(matches!(narrower(), Verdict::NeedsUpgrade(_)));
+    assert_eq!(wider(), Verdict::Safe);
+    assert!(matches!(text(), Verdict::NeedsUpgrade(_)));
 }
 
 #[test]

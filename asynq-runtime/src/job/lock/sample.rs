@@ -233,7 +233,8 @@ fn leaf_of(leaf: Leaf) -> Sample<'static> {
     match leaf {
         Leaf::Bool => Sample::Fixed(Json::Bool(true)),
         Leaf::Char => Sample::Fixed(Json::from("a")),
-        Leaf::Bytes => Sample::List(Vec::new()),
+        // A UUID takes 16 bytes and refuses any other length, and no text has these.
+        Leaf::Bytes => Sample::Repeat(Rc::new(Sample::Fixed(Json::from(255))), 16),
         Leaf::Str => Sample::Text,
         number => Sample::Number(number),
     }
