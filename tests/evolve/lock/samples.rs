@@ -144,6 +144,26 @@ fn a_number_with_rules_of_its_own_hides_no_change_beside_it() {
 }
 
 #[test]
+fn a_number_that_is_not_zero_hides_no_change_beside_it_and_needs_no_upgrade() {
+    macro_rules! beside_nonzero {
+        ($name:ident $codec:literal $before:ty, $after:ty) => {
+            deploy!($name $codec
+                before { pub(crate) type Number = $before; }
+                after { pub(crate) type Number = $after; }
+                take (size: NonZeroU32, n: Number));
+        };
+    }
+    beside_nonzero!(wider "postcard" u32, u64);
+    beside_nonzero!(wider_json "json" u32, u64);
+    beside_nonzero!(narrower "postcard" u64, u32);
+    beside_nonzero!(narrower_json "json" u64, u32);
+    assert_eq!([wider(), wider_json()], [Verdict::CannotBeTold, Verdict::CannotBeTold]);
+    for narrower in [narrower(), narrower_json()] {
+        assert!(matches!(narrower, Verdict::NeedsUpgrade(_)), "{narrower:?}");
+    }
+}
+
+#[test]
 fn a_uuid_hides_no_change_beside_it_and_does_not_become_a_text() {
     deploy!(narrower "postcard"
         before { pub(crate) type Number = u64; }

@@ -13,6 +13,24 @@ use crate::job::{
 
 /// The text of refusals by a type's own rules, in both codecs: samples cannot tell whether real values pass.
 const OWN_RULES: &str = "a value that its type does not take";
+/// serde's words for a type that takes each value of its kind that fits.
+const PLAIN: [&str; 15] = [
+    "i8",
+    "i16",
+    "i32",
+    "i64",
+    "i128",
+    "isize",
+    "u8",
+    "u16",
+    "u32",
+    "u64",
+    "u128",
+    "usize",
+    "a character",
+    "a string",
+    "a boolean",
+];
 /// The most numbers of a sample that are made the smallest and the largest one by one.
 const MOST_NUMBERS: usize = 500;
 /// The most samples of a shape that are read; the others count as not read.
@@ -97,7 +115,7 @@ impl<'t> Trial<'t> {
         let Some(payload) = self.payload(sample, contents) else { return Answer::NotMade };
         match self.job.reads(&payload, Some(&self.lookup)) {
             Ok(()) => Answer::Taken,
-            Err(error) if error.to_string().contains(OWN_RULES) => Answer::NotRead,
+            Err(error) if is_own_rule(error.reason()) => Answer::NotRead,
             Err(error) => Answer::Refused(error.reason().to_owned()),
         }
     }
@@ -109,4 +127,12 @@ impl<'t> Trial<'t> {
         let arguments = encode_sample(self.document, &sample.to_arguments(contents)?).ok()?;
         Some([&[1][..], &self.shape.number()?.to_le_bytes(), &arguments].concat())
     }
+}
+
+/// Returns whether a value was refused by a type's own rules, which may be those of a `NonZero`: it says in serde's words that it expected
+/// `a nonzero u32`.
+fn is_own_rule(reason: &str) -> bool {
+    let invalid = reason.split_once("invalid value: ").and_then(|(_, invalid)| invalid.rsplit_once(", expected "));
+    let is_plain = |expected: &str| PLAIN.contains(&expected.split(" at line ").next().unwrap_or_default());
+    reason.contains(OWN_RULES) || invalid.is_some_and(|(_, expected)| !is_plain(expected))
 }
