@@ -193,7 +193,7 @@ changes! {
     "two arguments become one of another name, with an alias" first_of_alias first_of_alias_json
         before [] (to: String = ann(), n: Option<u32> = Some(1))
         after [] (#[serde(alias = "to")] recipient: String = ann())
-        forward Some(r#"("ann",)"#), rollback None;
+        forward Some(r#"("ann",)"#), rollback Some(r#"("ann", None)"#);
     "the only argument is renamed" rename_only rename_only_json
         before [] (to: String = ann())
         after [] (recipient: String = ann())

@@ -119,7 +119,7 @@ impl Eq for Fingerprint {}
 
 fn of_arguments<J: Job>(codec: Codec) -> Fingerprint {
     let mut fingerprint = of_job::<J>(of_type::shape_of::<J>(codec == Codec::Json), J::FINGERPRINT);
-    fingerprint.document = fingerprint.document.of_argument(J::ARGUMENT);
+    fingerprint.document = fingerprint.document.of_argument(J::ARGUMENT, J::ARGUMENT_ALIASES);
     fingerprint
 }
 

@@ -48,6 +48,10 @@ jobs! {
         const ARGUMENT: Option<&'static str> = Some("recipient");
         const ARGUMENT_ALIASES: &'static [&'static str] = &["address", "to"];
     ];
+    #[serde(transparent)] LoneSecretAlias { recipient: Secret<String> } [
+        const ARGUMENT: Option<&'static str> = Some("recipient");
+        const ARGUMENT_ALIASES: &'static [&'static str] = &["address", "to"];
+    ];
     #[serde(transparent)] JsonLoneAlias { recipient: String } [
         const CODEC: Codec = Codec::Json;
         const ARGUMENT: Option<&'static str> = Some("recipient");
@@ -254,6 +258,21 @@ fn a_lone_argument_is_found_among_others_by_its_aliases() {
     assert_eq!(read(JsonTwo { to: to(), n: None }), Ok(JsonLoneAlias { recipient: to() }));
     // Its own name comes first.
     assert_eq!(read(OtherName { recipient: to(), copies: 2 }), Ok(LoneAlias { recipient: to() }));
+}
+
+#[test]
+fn a_lone_argument_is_found_by_an_older_program_under_its_aliases() {
+    let to = || "ann".to_owned();
+    assert_eq!(read(LoneAlias { recipient: to() }), Ok(Two { to: to(), n: None }));
+    assert_eq!(read(JsonLoneAlias { recipient: to() }), Ok(JsonTwo { to: to(), n: None }));
+}
+
+#[test]
+fn a_lone_secret_is_hidden_in_older_tasks_that_have_it_under_an_alias() {
+    let (payload, lookup) = left(mail());
+    let today = Fingerprint::of::<LoneSecretAlias>();
+    let shown = show(&lookup.unwrap(), Some(&*today), &payload);
+    assert_eq!(shown, Ok(serde_json::json!({ "to": HIDDEN, "copies": 2 })));
 }
 
 #[test]

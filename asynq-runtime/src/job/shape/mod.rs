@@ -148,9 +148,10 @@ impl ShapeDocument {
         self.types.iter()
     }
 
-    /// Returns the document of a job whose only argument has this name.
-    pub(super) fn of_argument(&self, name: Option<&str>) -> Self {
-        Self { argument: name.map(str::to_owned), ..self.clone() }
+    /// Returns the document of a job whose only argument has this name and these other ones.
+    pub(super) fn of_argument(&self, name: Option<&str>, aliases: &[&str]) -> Self {
+        let argument_aliases = aliases.iter().map(|&alias| alias.to_owned()).collect();
+        Self { argument: name.map(str::to_owned), argument_aliases, ..self.clone() }
     }
 
     /// Returns the names of the argument where it is the only one; the one of the last program that kept the shape comes first.
@@ -190,7 +191,7 @@ impl ShapeDocument {
     /// variants lie between.
     pub(super) fn secret_names(&self) -> Vec<&str> {
         let holds_secret = |node| self.holds_unnamed_secret(node, &mut vec![false; self.types.len()]);
-        let mut names: Vec<&str> = self.argument.as_deref().filter(|_| holds_secret(&self.root)).into_iter().collect();
+        let mut names: Vec<&str> = self.argument_names().filter(|_| holds_secret(&self.root)).collect();
         names.extend(self.fields().filter(|field| holds_secret(&field.node)).flat_map(Field::names));
         names
     }

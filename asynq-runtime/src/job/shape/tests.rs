@@ -56,7 +56,7 @@ fn the_document_of_a_type_has_its_names_and_their_aliases_and_says_which_are_sec
 
 #[test]
 fn a_document_is_read_back_as_it_was() {
-    let document = document().of_argument(Some("order"));
+    let document = document().of_argument(Some("order"), &["purchase"]);
     assert_eq!(ShapeDocument::from_bytes(&document.to_bytes().unwrap()), Ok(document));
 }
 

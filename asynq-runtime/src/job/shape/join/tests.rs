@@ -110,7 +110,7 @@ enum Login {
 fn a_secret_in_a_newtype_or_a_variant_has_the_name_of_the_field_around_it() {
     assert_eq!(document::<Has<Token>>().secret_names(), ["token"]);
     assert_eq!(document::<Has<Option<Login>>>().secret_names(), ["token"]);
-    assert_eq!(document::<Login>().of_argument(Some("login")).secret_names(), ["login"]);
+    assert_eq!(document::<Login>().of_argument(Some("login"), &[]).secret_names(), ["login"]);
     // The secret has a nearer name.
     assert_eq!(document::<Has<(u8, Has<Secret<String>>)>>().secret_names(), ["token"]);
     assert_eq!(document::<Has<Card>>().secret_names(), [""; 0]);
@@ -125,7 +125,7 @@ fn types_may_be_nested_deeply() {
 
 #[test]
 fn each_name_of_a_lone_argument_is_kept() {
-    let of = |name| document::<String>().of_argument(Some(name));
+    let of = |name| document::<String>().of_argument(Some(name), &[]);
     let joined = of("to").joined(&of("recipient").joined(&of("to")).unwrap()).unwrap();
     assert_eq!(joined.argument_names().collect::<Vec<_>>(), ["to", "recipient"]);
     assert_eq!(ShapeDocument::from_bytes(&joined.to_bytes().unwrap()), Ok(joined));
