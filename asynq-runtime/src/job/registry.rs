@@ -227,13 +227,13 @@ impl Registry {
         Ok(())
     }
 
-    /// Checks that no upgrade of a job with the default codec takes arguments of today's shape: it is not asked for tasks of that shape.
+    /// Checks that no upgrade of a job takes arguments of today's shape: it is not asked for tasks of that shape.
     ///
     /// # Errors
     ///
     /// The first job, by name, with such an upgrade.
     pub(crate) fn check_upgrades(&self) -> Result<(), RegistryError> {
-        let idle = self.iter().find(|job| job.codec == Codec::Postcard && job.has_idle_upgrade());
+        let idle = self.iter().find(|job| job.has_idle_upgrade());
         idle.map_or(Ok(()), |job| Err(RegistryError::IdleUpgrade { job: Box::new(*job) }))
     }
 
@@ -454,17 +454,18 @@ mod tests {
     }
 
     #[derive(Serialize, Deserialize)]
-    struct Charge {
+    struct Charge<const IS_JSON: bool> {
         cents: u64,
     }
 
-    impl Job for Charge {
+    impl<const IS_JSON: bool> Job for Charge<IS_JSON> {
         const NAME: &'static str = "charge";
+        const CODEC: Codec = if IS_JSON { Codec::Json } else { Codec::Postcard };
         const UPGRADES: &'static [Upgrade<Self>] = &[
             Upgrade::new(|earlier| {
                 earlier.through(|(euros, _): (u32, String)| Charge { cents: u64::from(euros) * 100 })
             }),
-            Upgrade::new(|earlier| earlier.through(|old: Charge| Charge { cents: old.cents * 100 })),
+            Upgrade::new(|earlier| earlier.through(|old: Self| Charge { cents: old.cents * 100 })),
         ];
         type Output = JobResult;
         async fn run(self, _: &JobContext) -> JobResult {
@@ -474,12 +475,14 @@ mod tests {
 
     #[test]
     fn an_upgrade_from_arguments_of_todays_shape_is_refused_because_it_is_not_asked() {
-        let registry = Registry::from_descriptors([JobDescriptor::of::<Charge>("src/charge.rs", 7)]).unwrap();
-        let error = registry.check_upgrades().unwrap_err().to_string();
-        assert!(
-            error.starts_with("an upgrade of job `charge` (src/charge.rs:7) takes arguments of today's shape"),
-            "{error}"
-        );
+        for charge in [JobDescriptor::of::<Charge<false>>, JobDescriptor::of::<Charge<true>>] {
+            let registry = Registry::from_descriptors([charge("src/charge.rs", 7)]).unwrap();
+            let error = registry.check_upgrades().unwrap_err().to_string();
+            assert!(
+                error.starts_with("an upgrade of job `charge` (src/charge.rs:7) takes arguments of today's shape"),
+                "{error}"
+            );
+        }
     }
 
     #[test]
