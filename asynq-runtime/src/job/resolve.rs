@@ -55,10 +55,9 @@ pub(crate) fn resolve<J: Job>(payload: &[u8], lookup: Option<&ShapeLookup>) -> R
         return by_name(payload, before).ok_or(unknown);
     };
     if Fingerprint::in_postcard::<J>().is(found) {
-        // Today's shape with a value that its type refuses. An upgrade from this very shape reads all of it; one from a part of it
-        // would run the job with other data.
-        let earlier = Earlier::postcard(found, arguments);
-        return J::UPGRADES.iter().find_map(|upgrade| upgrade.apply(&earlier)?.ok()).ok_or(unknown);
+        // Today's type refuses a value of today's shape. An upgrade from a part of that shape would run the job with other data, and one
+        // from all of it is refused before the deploy.
+        return Err(unknown);
     }
     let nothing = Fingerprint::of_nothing();
     let read = match lookup {

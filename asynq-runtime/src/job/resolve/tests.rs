@@ -372,20 +372,7 @@ const OF_NO_PRIORITY: &[Upgrade<Urgent>] = &[Upgrade::new(|earlier| earlier.thro
 jobs! {
     Urgent { to: String, priority: Below<10> } [const UPGRADES: &'static [Upgrade<Self>] = OF_NO_PRIORITY;];
     MoreUrgent { to: String, priority: Below<20> } [];
-    Clamped { to: String, priority: Below<10> } [const UPGRADES: &'static [Upgrade<Self>] = OF_ANY_PRIORITY;];
 }
-
-#[derive(Deserialize)]
-struct AnyPriority {
-    to: String,
-    priority: u32,
-}
-
-fn of_any_priority(old: AnyPriority) -> Clamped {
-    Clamped { to: old.to, priority: Below(old.priority.min(9)) }
-}
-
-const OF_ANY_PRIORITY: &[Upgrade<Clamped>] = &[Upgrade::new(|earlier| earlier.through(of_any_priority))];
 
 #[test]
 fn an_upgrade_from_a_part_of_todays_shape_is_not_asked_for_a_value_that_is_refused() {
@@ -396,9 +383,6 @@ fn an_upgrade_from_a_part_of_todays_shape_is_not_asked_for_a_value_that_is_refus
     );
     let error = read::<Urgent>(MoreUrgent { to: "ann".into(), priority: Below(15) }).expect_err("it waits");
     assert!(matches!(error, PayloadError::Unfit { .. }), "{error}");
-    // An upgrade from this very shape says what becomes of the value.
-    let clamped = read(MoreUrgent { to: "ann".into(), priority: Below(15) });
-    assert_eq!(clamped, Ok(Clamped { to: "ann".into(), priority: Below(9) }));
 }
 
 #[test]
