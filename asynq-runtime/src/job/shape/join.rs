@@ -79,10 +79,10 @@ impl<'d> Join<'d> {
             (Node::Map(key, value), Node::Map(other_key, other_value)) => {
                 Node::Map(self.boxed(key, other_key)?, self.boxed(value, other_value)?)
             }
-            (Node::Tuple(ones), Node::Tuple(others)) => Node::Tuple(self.nodes(ones, others)?),
             (Node::Array(one, n), Node::Array(other, m)) if n == m => Node::Array(self.boxed(one, other)?, *n),
             (Node::Type(one), Node::Type(other)) => Node::Type(self.named(*one, *other)),
-            _ => return None,
+            // A tuple struct is a tuple on the wire.
+            _ => Node::Tuple(self.nodes(elements(self.ours, ours)?, elements(self.theirs, theirs)?)?),
         })
     }
 
@@ -151,6 +151,18 @@ fn newtype<'d>(types: &'d [Form], node: &Node) -> Option<&'d Node> {
     match node {
         Node::Type(index) => match types.get(*index)? {
             Form::Newtype(content) => Some(content),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// Returns the elements of a tuple or of a tuple struct.
+fn elements<'d>(types: &'d [Form], node: &'d Node) -> Option<&'d [Node]> {
+    match node {
+        Node::Tuple(nodes) => Some(nodes),
+        Node::Type(index) => match types.get(*index)? {
+            Form::Tuple(nodes) => Some(nodes),
             _ => None,
         },
         _ => None,

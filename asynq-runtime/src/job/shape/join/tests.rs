@@ -99,6 +99,20 @@ fn a_secret_of_a_secret_is_one_secret() {
 
 #[derive(Deserialize)]
 #[allow(dead_code, reason = "never read")]
+struct Pair(String, Secret<String>);
+
+#[test]
+fn a_tuple_and_a_tuple_struct_are_one_shape() {
+    let (tuple, pair) = (document::<Has<(String, String)>>(), document::<Has<Pair>>());
+    for (ours, theirs) in [(&tuple, &pair), (&pair, &tuple)] {
+        let joined = ours.joined(theirs).expect("the same shape");
+        assert_eq!(joined.secret_names(), ["token"]);
+        assert_eq!(joined.joined(theirs).as_ref(), Some(&joined), "it does not grow");
+    }
+}
+
+#[derive(Deserialize)]
+#[allow(dead_code, reason = "never read")]
 enum Login {
     None,
     Pin(Secret<String>),
