@@ -37,11 +37,19 @@ impl ArgumentShape {
         if arguments.no_arguments {
             return None;
         }
+        let new = |body| NewShape { job: self.job.to_owned(), fingerprint, body };
         let Some(body) = arguments.document.to_bytes() else {
-            log!(debug, job = self.job, "the shape of its arguments is too large to be kept");
+            // The next enqueue need not write the shape again to find it too long.
+            stored.note(&[new(Bytes::new())], true);
+            log!(
+                warn,
+                job = self.job,
+                "the shape of its arguments is longer than 64 KiB and is not kept, so other versions of the program may not read \
+                 its tasks"
+            );
             return None;
         };
-        Some(NewShape { job: self.job.to_owned(), fingerprint, body: Bytes::from(body) })
+        Some(new(Bytes::from(body)))
     }
 }
 
@@ -134,6 +142,22 @@ impl Drop for DueShapes<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_shape_that_is_too_long_is_due_once() {
+        fn long() -> Arc<Fingerprint> {
+            let mut long = (*Fingerprint::of_value::<u8>()).clone();
+            long.document = long.document.of_argument(Some(&"n".repeat(70_000)), &[]);
+            Arc::new(long)
+        }
+
+        let stored = StoredShapes::default();
+        let fingerprint = Some(long().value);
+        let shape = ArgumentShape { job: "mail", codec: Codec::Postcard, argument: None, fingerprint: long };
+        assert!(stored.is_due("mail", fingerprint));
+        assert_eq!(shape.due(&stored), None);
+        assert!(!stored.is_due("mail", fingerprint), "it is not written again with each task");
+    }
 
     #[test]
     fn a_kept_document_is_replaced_only_by_one_that_adds_to_it() {
