@@ -29,6 +29,10 @@ fn each_template_is_built_by_the_tests_and_depends_on_existing_crates() {
                 broken.push(format!("{folder} depends on {dependency}, which the workspace does not have"));
             }
         }
+        // The first commit of a new program has neither what was built nor the tasks of an SQLite file, with their arguments.
+        if read(&format!("{folder}/.gitignore")) != "/target\n*.db\n*.db-*\n" {
+            broken.push(format!("{folder}/.gitignore does not name what a first run leaves"));
+        }
         if !read(&format!("{folder}/cargo-generate.toml")).contains("[placeholders.asynq]") {
             broken.push(format!("{folder} does not ask where the crates are"));
         }
