@@ -39,10 +39,9 @@ async fn result(State(client): State<Client>, Path(id): Path<String>) -> (Status
 
 #[tokio::main]
 async fn main() -> Result<(), BoxError> {
-    let url = std::env::var("ASYNQ_URL").unwrap_or_else(|_| "sqlite://asynq.db".to_owned());
     // The client of the HTTP side answers its last requests after the worker has left.
-    let client = Client::connect(&url).await?;
-    let running = Server::builder(url).queue("thumbnails", 1).build().await?.start().await?;
+    let client = Client::from_env().await?;
+    let running = App::new().queue("thumbnails", 1).build().await?.start().await?;
 
     let app = Router::new().route("/thumbnails/{width}", post(begin)).route("/results/{id}", get(result));
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;

@@ -1,4 +1,5 @@
-//! A web application with a worker beside it: a request enqueues, another one waits up to 5 s for the result. `ASYNQ_URL` names the broker.
+//! A web application with a worker beside it: a request enqueues, another one waits up to 5 s for the result. `ASYNQ_URL` names the broker, and
+//! the program reads the other variables of a worker, too.
 //! On SIGTERM and Ctrl-C the requests under way are answered, and running tasks are finished or requeued. When the broker is
 //! broken the program ends with an error, for its supervisor to start it again.
 
@@ -37,10 +38,9 @@ async fn result(State(client): State<Client>, Path(id): Path<String>) -> (Status
 
 #[tokio::main]
 async fn main() -> Result<(), BoxError> {
-    let url = std::env::var("ASYNQ_URL").unwrap_or_else(|_| "sqlite://asynq.db".to_owned());
     // The client of the HTTP side answers its last requests after the worker has left.
-    let client = Client::connect(&url).await?;
-    let running = Server::builder(url).build().await?.start().await?;
+    let client = Client::from_env().await?;
+    let running = App::new().build().await?.start().await?;
 
     let app = Router::new().route("/squares/{number}", post(begin)).route("/results/{id}", get(result));
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
