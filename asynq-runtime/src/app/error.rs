@@ -113,6 +113,7 @@ impl AppError {
                 format!("--except, ASYNQ_EXCEPT or App::except: {reason}")
             }
             Self::Enqueue(EnqueueError::Option { option: "process_in", reason }) => format!("--in: {reason}"),
+            Self::Enqueue(EnqueueError::Option { option: "process_at", reason }) => format!("--at: {reason}"),
             Self::Enqueue(error) if error.is_ambiguous() => {
                 format!("{}; a repeat may store the task a second time: look for it first", with_causes(self))
             }
@@ -159,8 +160,9 @@ mod tests {
         assert_eq!(server("only"), "--only, ASYNQ_ONLY or App::only: this is wrong");
         assert_eq!(server("except"), "--except, ASYNQ_EXCEPT or App::except: this is wrong");
         assert_eq!(server("queues"), "invalid option `queues`: this is wrong");
-        let delay = AppError::Enqueue(EnqueueError::Option { option: "process_in", reason: reason() });
-        assert_eq!(delay.line(), "--in: this is wrong");
+        let enqueue = |option| AppError::Enqueue(EnqueueError::Option { option, reason: reason() }).line();
+        assert_eq!(enqueue("process_in"), "--in: this is wrong");
+        assert_eq!(enqueue("process_at"), "--at: this is wrong");
     }
 
     #[test]
