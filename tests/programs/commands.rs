@@ -59,10 +59,15 @@ fn jobs_speaks_json() {
 
 #[test]
 fn a_program_without_jobs_says_how_to_get_some() {
-    for args in [&[][..], &["jobs"]] {
+    let folder = tempfile::tempdir().unwrap();
+    let [new, empty] = ["new.lock", "empty.lock"].map(|name| folder.path().join(name));
+    std::fs::write(&empty, "").unwrap();
+    let (lock, check) = (format!("--lock={}", new.display()), format!("--check={}", empty.display()));
+    for args in [&[][..], &["jobs"], &["jobs", &lock], &["jobs", &check]] {
         let error = error_line(&run(JOBLESS, args));
         assert!(error.contains("this program has no jobs") && error.contains("main!(jobs: [that_crate])"), "{error}");
     }
+    assert!(!new.exists(), "it has no shape to lock");
 }
 
 #[test]
