@@ -32,8 +32,19 @@ pub(super) fn of(view: &View<'_>, queues: &[QueueName], quarantined: Quarantined
 
 /// Returns the names as [`by_name`] and [`is_any`] take them: a JSON array (RFC 8259), which SQLite turns into rows.
 pub(super) fn names<'a>(queues: impl Iterator<Item = &'a QueueName>) -> String {
-    let names: Vec<&str> = queues.map(QueueName::as_str).collect();
-    serde_json::to_string(&names).unwrap_or_default()
+    let mut array = String::from("[");
+    for queue in queues {
+        array.push_str(if array.len() == 1 { "\"" } else { ",\"" });
+        for c in queue.as_str().chars() {
+            match c {
+                '"' | '\\' => array.extend(['\\', c]),
+                '\0'..=' ' => array.extend(format!("\\u{:04x}", u32::from(c)).chars()),
+                _ => array.push(c),
+            }
+        }
+        array.push('"');
+    }
+    array + "]"
 }
 
 /// Returns the queues of `names` that are not paused and have something to take, in their order, with their numbers.
