@@ -7,7 +7,7 @@
 //! them. [`nearest`] finds the word that was meant by an unknown one, [`shell::quote`] writes one for a shell, and [`thousands`]
 //! formats a number for people.
 //!
-//! The only dependency is `strsim`, for the distance between two words. The crate does no I/O and does not panic.
+//! The crate has no dependencies, does no I/O and does not panic.
 
 pub mod backoff;
 pub mod cron;

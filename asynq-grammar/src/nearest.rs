@@ -8,13 +8,35 @@
 /// assert_eq!(asynq_grammar::nearest("priority", ["queue", "retry"]), None);
 /// ```
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let word = word.to_lowercase();
+    let word = letters(word);
     known
         .into_iter()
-        .map(|candidate| (strsim::osa_distance(&word, &candidate.to_lowercase()), candidate))
+        .map(|candidate| (distance(&word, &letters(candidate)), candidate))
         .filter(|(distance, candidate)| *distance <= candidate.chars().count().div_ceil(3))
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, candidate)| candidate)
+}
+
+fn letters(word: &str) -> Vec<char> {
+    word.to_lowercase().chars().collect()
+}
+
+/// How many characters must be inserted, deleted, changed or swapped with their neighbour.
+fn distance(from: &[char], to: &[char]) -> usize {
+    let mut rows = vec![(0..=to.len()).collect::<Vec<_>>()];
+    for i in 1..=from.len() {
+        let mut row = vec![i];
+        for j in 1..=to.len() {
+            let changed = usize::from(from[i - 1] != to[j - 1]);
+            let mut best = (rows[i - 1][j - 1] + changed).min(rows[i - 1][j] + 1).min(row[j - 1] + 1);
+            if i > 1 && j > 1 && from[i - 1] == to[j - 2] && from[i - 2] == to[j - 1] {
+                best = best.min(rows[i - 2][j - 2] + 1);
+            }
+            row.push(best);
+        }
+        rows.push(row);
+    }
+    rows[from.len()][to.len()]
 }
 
 #[cfg(test)]
