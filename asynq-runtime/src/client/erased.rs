@@ -8,6 +8,7 @@ use crate::job::{BoxError, BoxFuture};
 
 /// A service of requests `Q` with responses `R` that is used as `dyn`.
 pub(crate) trait Erased<Q, R>: Send {
+    /// Returns whether the service takes a request. Default: always, as the innermost service does; one that wraps another asks it.
     fn poll_ready(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
         Poll::Ready(Ok(()))
     }

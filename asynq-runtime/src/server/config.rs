@@ -26,8 +26,8 @@ pub(crate) const SAFETY_NET: Duration = Duration::from_secs(10);
 /// Shortest time for which one answer of the broker is waited for.
 const ANSWER: Duration = Duration::from_secs(15);
 
-/// Returns how long one answer of the broker is waited for: longer than by the broker's own limits, so that every call ends and none that the
-/// broker still makes is given up.
+/// Returns how long one answer of the broker is waited for: longer than the broker's own limit, so that every call ends and no
+/// call is given up that the broker still makes.
 pub(crate) fn longest_call(broker: &dyn Broker) -> Duration {
     ANSWER.max(broker.call_limit().saturating_add(Duration::from_secs(1)))
 }

@@ -114,10 +114,12 @@ impl Outbox {
     /// time that a leaving server has.
     pub(crate) fn send_requeued(&self) {
         let mut items = self.items.lock();
-        let Items { waiting, requeued, gathers, deferred, .. } = &mut *items;
+        let Items { waiting, requeued, gathers, deferred, sent, .. } = &mut *items;
         *gathers = false;
-        let anew = |item: Item| Item { history: SendHistory { refused: 0, ..item.history }, ..item };
-        waiting.extend(deferred.drain(..).map(|(_, item)| anew(item)));
+        waiting.extend(deferred.drain(..).map(|(_, item)| item));
+        // Those under way, and those that were due already, too.
+        let under_way = sent.iter_mut().flat_map(|(_, histories)| histories);
+        waiting.iter_mut().map(|item| &mut item.history).chain(under_way).for_each(|history| history.refused = 0);
         requeued.sort_by_key(|(place, _)| std::cmp::Reverse(*place));
         waiting.extend(requeued.drain(..).map(|(_, item)| item));
         drop(items);
@@ -455,6 +457,18 @@ mod tests {
         assert_eq!((ids, due), (["refused", "b", "a"].map(str::to_owned).to_vec(), None));
         let away = BrokerError::new(BrokerErrorKind::Unavailable, "away");
         outbox.answered(vec![Err(away), Ok(Settled::Ok), Ok(Settled::Ok)]);
+        let items = outbox.items.lock();
+        assert_eq!(items.deferred.iter().map(|(_, item)| item.history.refused).collect::<Vec<_>>(), [1]);
+    }
+
+    #[test]
+    fn the_pauses_of_outcomes_that_are_under_way_when_a_server_leaves_begin_anew_too() {
+        let outbox = Outbox::default();
+        outbox.items.lock().waiting = [refused("often", 30), item("b")].into();
+        outbox.items.lock().next(Instant::now());
+        outbox.send_requeued();
+        let away = BrokerError::new(BrokerErrorKind::Unavailable, "away");
+        outbox.answered(vec![Err(away), Ok(Settled::Ok)]);
         let items = outbox.items.lock();
         assert_eq!(items.deferred.iter().map(|(_, item)| item.history.refused).collect::<Vec<_>>(), [1]);
     }

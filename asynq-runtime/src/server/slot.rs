@@ -51,9 +51,9 @@ impl Slot {
             Ok(poll) => poll.map(Ok),
             Err(panic) => Poll::Ready(Err(panic)),
         });
-        if ended.await.is_err() {
+        if let Err(panic) = ended.await {
             self.context.settle(&self.task, || Settlement {
-                action: after_mistake(&self.task.attempt.extra),
+                action: after_mistake(&self.task.attempt.extra, &panic),
                 ..ServerContext::requeue_settlement(&self.task.attempt)
             });
         }
@@ -84,10 +84,10 @@ async fn work(context: &ServerContext, task: &Arc<ActiveRun>, permit: Option<Per
 }
 
 /// Returns the action after a defect of this library. A task at the head of its queue would meet the defect again at once.
-fn after_mistake(extra: &Extra) -> Action {
+fn after_mistake(extra: &Extra, panic: &str) -> Action {
     let error =
-        Some("the worker panicked outside of the job: this is a defect of asynq-runtime, please report it".to_owned());
-    Action::Retry { delay: AFTER_MISTAKE, error, counted: true, extra: extra.clone() }
+        format!("the worker panicked outside of the job: this is a defect of asynq-runtime, please report it: {panic}");
+    Action::Retry { delay: AFTER_MISTAKE, error: Some(error), counted: true, extra: extra.clone() }
 }
 
 #[cfg(test)]
@@ -97,7 +97,7 @@ mod tests {
     #[test]
     fn an_internal_error_leaves_the_options_of_the_task() {
         let extra = Extra { max_crashes: Some(7), expires_ms: Some(1), unique_extend: true, ..Extra::default() };
-        let Action::Retry { extra: extra_after, counted: true, .. } = after_mistake(&extra) else {
+        let Action::Retry { extra: extra_after, counted: true, .. } = after_mistake(&extra, "panic: no") else {
             panic!("it is a failure")
         };
         assert_eq!(extra_after, extra);

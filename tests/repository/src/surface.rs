@@ -274,6 +274,9 @@ impl Surface {
         let items: Vec<_> = self.modules.values().flatten().cloned().collect();
         for item in items {
             let Item::Macro(made) = item else { continue };
+            if is_hidden(&made.attrs) {
+                continue;
+            }
             let Some(name) = made.ident.filter(|_| made.mac.path.is_ident("macro_rules")) else { continue };
             if made.attrs.iter().any(|attr| attr.path().is_ident("macro_export")) {
                 self.lines.insert(format!("macro {name}!"));

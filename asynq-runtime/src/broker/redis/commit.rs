@@ -188,9 +188,6 @@ impl Commit {
             }
         }
         let open = all.give_closed(chunks);
-        if open.is_empty() {
-            return Ok(all.take(0));
-        }
         // The first send had its own time, which is that of the longest send at most: beyond that, the machine slept.
         let began = since_boot().min(sent.saturating_add(self.longest_send));
         self.repeat(open, &mut send, began, &mut all).await;
@@ -203,7 +200,10 @@ impl Commit {
     /// The send began at `began` by [`since_boot`].
     async fn repeat(&self, mut open: Vec<Chunk<'_>>, send: &mut Send, began: Duration, answers: &mut Answers) {
         let (mut repeats, mut pause) = (0, REPEAT_PAUSES.0);
-        loop {
+        while !open.is_empty() {
+            sleep(pause).await;
+            pause = (pause * 2).min(REPEAT_PAUSES.1);
+            // Only now, because the machine may have slept in the pause.
             let is_in_time = || since_boot().saturating_sub(began) < self.repeats_until;
             let is_repeated = |chunk: &Chunk<'_>| is_in_time() && (repeats < REPEATS || chunk.was_not_run());
             let over;
@@ -213,8 +213,6 @@ impl Commit {
                 return;
             }
             repeats += 1;
-            sleep(pause).await;
-            pause = (pause * 2).min(REPEAT_PAUSES.1);
             open = self.attempt(open, send, Away::IsWaitedFor, answers).await;
         }
     }

@@ -107,11 +107,11 @@ impl Durability {
     pub(super) fn check(self, answer: Result<Value, BrokerError>) -> Result<(), BrokerError> {
         match answer {
             Err(error) if matches!(error.kind(), BrokerErrorKind::Unexpected | BrokerErrorKind::Config) => {
-                Err(BrokerError::with_source(
-                    BrokerErrorKind::Config,
-                    "this Redis cannot confirm that a task is on disk: durability=fsync needs Redis 7.2 and appendonly yes",
-                    error,
-                ))
+                let message = match self {
+                    Self::Replicas { .. } => "this server cannot wait for replicas (WAIT): leave durability out of the URL",
+                    _ => "this Redis cannot confirm that a task is on disk: durability=fsync needs Redis 7.2 and appendonly yes",
+                };
+                Err(BrokerError::with_source(BrokerErrorKind::Config, message, error))
             }
             Err(error) if !error.is_unavailable() => Err(error),
             _ => Ok(()),
@@ -186,7 +186,8 @@ mod tests {
     fn a_server_is_refused_for_what_it_lacks_and_not_for_being_away_or_a_replica() {
         let check = |line: &str| {
             let answer = redis::parse_redis_value(format!("{line}\r\n").as_bytes()).map(reply::answer).unwrap();
-            Durability::replicas(1).check(answer).map_err(|error| error.kind())
+            let durability = if line.contains("WAITAOF") { Durability::fsync() } else { Durability::replicas(1) };
+            durability.check(answer).map_err(|error| error.kind())
         };
         let replica = "-ERR WAIT cannot be used with replica instances. Please also note that since Redis 4.0 if a replica is \
                        configured to be writable (which is not the default) writes to replicas are just local and are not \

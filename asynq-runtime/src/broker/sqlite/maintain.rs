@@ -62,7 +62,7 @@ impl Maintain for SqliteBroker {
             let look = queues.to_vec();
             let dues = self.store.read(move |view| worth::dues(view, &look)).await?;
             let next = dues.iter().map(|(_, due)| *due).min();
-            if !self.is_notified(&mut notifier, next, deadline).await {
+            if !self.notified_before(&mut notifier, next, deadline).await {
                 let now = self.store.common.now();
                 return Ok(dues.into_iter().filter(|(_, due)| *due <= now).map(|(queue, _)| queue).collect());
             }

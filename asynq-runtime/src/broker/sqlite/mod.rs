@@ -230,7 +230,7 @@ impl SqliteBroker {
     }
 
     /// Waits for a notification until `time`, in Unix milliseconds, if there is one, or until `deadline`. Returns whether it came.
-    async fn is_notified(&self, notifier: &mut Listener, time: Option<i64>, deadline: Instant) -> bool {
+    async fn notified_before(&self, notifier: &mut Listener, time: Option<i64>, deadline: Instant) -> bool {
         // The clock may be a test's, so the length of the wait follows from the clock alone.
         loop {
             let left = time.map(|time| time.saturating_sub(self.store.common.now()));

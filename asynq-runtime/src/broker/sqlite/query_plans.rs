@@ -177,7 +177,7 @@ fn no_plan_depends_on_what_an_analyze_of_the_application_saw() {
         "semaphore::SWEEP",
     ];
     /// The rows of the tables beside those of tasks, each made of the number `i`.
-    const OTHERS: [&str; 14] = [
+    const OTHERS: [&str; 13] = [
         "stat(q, day, processed, failed) SELECT 1, i, 1, 1",
         "tally(q, state, n) SELECT i, 2, 1",
         "server(name, file, pid, boot, version, started_at, beat_at) SELECT 's' || i, 'f', i, 'b', 'v', i, i",
@@ -190,7 +190,6 @@ fn no_plan_depends_on_what_an_analyze_of_the_application_saw() {
         "enqueued(entry, at, event) SELECT 'e', i, x'00'",
         "history(entry, n, until) SELECT 'e' || i, 1, i",
         "lead(program, token, revision, until, wanted, wanted_until, touched) SELECT 'p' || i, '', 0, i, 0, i, i",
-        "program_entry(program, n, info, until) SELECT 'p', i, x'00', i",
         "shape(job, fingerprint, body, until) SELECT 'mail', i, x'00', i",
     ];
     for shared in [false, true] {

@@ -113,7 +113,7 @@ impl Schedules for SqliteBroker {
             let program = program.to_owned();
             let leader = self.store.read(move |view| Leader::find(view, &program)).await?;
             let Some(leader) = leader else { return Ok(()) };
-            if !self.is_notified(&mut notifier, Some(leader.until), deadline).await {
+            if !self.notified_before(&mut notifier, Some(leader.until), deadline).await {
                 return Ok(());
             }
         }
