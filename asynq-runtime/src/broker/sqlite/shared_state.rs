@@ -54,6 +54,8 @@ pub(super) struct SharedState {
     pub(super) identity: Option<Identity>,
     /// Path and identity of the log, if the file has one.
     log: Option<(PathBuf, Identity)>,
+    /// Path and identity of the index of the log, if the file has one.
+    index: Option<(PathBuf, Identity)>,
     /// Whether a power cut may take the last commits.
     pub(super) normal: bool,
     /// How our tables are called in the file.
@@ -76,6 +78,7 @@ impl SharedState {
             file: None,
             identity: None,
             log: None,
+            index: None,
             normal: false,
             names,
             clock,
@@ -94,11 +97,15 @@ impl SharedState {
     ///
     /// The file is not there.
     pub(super) fn in_file(file: PathBuf, names: Names, normal: bool, clock: Arc<dyn Clock>) -> io::Result<Self> {
-        let log = beside(&file, "-wal");
+        let [log, index] = ["-wal", "-shm"].map(|suffix| {
+            let path = beside(&file, suffix);
+            Identity::of(&path).ok().map(|found| (path, found))
+        });
         Ok(Self {
             place: file.display().to_string(),
             identity: Some(Identity::of(&file)?),
-            log: Identity::of(&log).ok().map(|found| (log, found)),
+            log,
+            index,
             normal,
             liveness: Some(Liveness::new(file.clone())),
             file: Some(file),
@@ -142,13 +149,16 @@ impl SharedState {
     pub(super) fn look_for_file(&self) {
         let (Some(file), Some(identity)) = (&self.file, self.identity) else { return };
         let status = FileStatus::of_database(file, identity);
-        // Our connections keep the log open, so that SQLite itself never removes it.
-        let of_log = self.log.as_ref().map(|(log, identity)| (log, FileStatus::of(log, *identity)));
+        // Our connections keep the log and its index open, so that SQLite itself never removes them. The locks of writers lie in the
+        // index: programs with two indexes of one log write at the same time, and overwrite each other's commits.
+        let [of_log, of_index] = [&self.log, &self.index]
+            .map(|opened| opened.as_ref().map(|(path, identity)| (path, FileStatus::of(path, *identity))));
         if let (FileStatus::Replaced, Some((log, FileStatus::Same))) = (status, of_log) {
             set_log_aside(file, log);
         }
-        let of_log = || of_log.and_then(|(log, status)| status.error(&log.display().to_string()));
-        if let Some(error) = status.error(&self.place).or_else(of_log) {
+        let error_of = |(path, status): (&PathBuf, FileStatus)| status.error(&path.display().to_string());
+        let error_beside = || [of_log, of_index].into_iter().flatten().find_map(error_of);
+        if let Some(error) = status.error(&self.place).or_else(error_beside) {
             self.break_down(error);
         }
     }

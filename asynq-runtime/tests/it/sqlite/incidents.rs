@@ -1,5 +1,5 @@
-//! Events of ordinary operation: a backup is restored, the file or its log is taken away, and a wall clock or a locked file makes
-//! every lease look lapsed.
+//! Events of ordinary operation: a backup is restored, the file, its log or the index of the log is taken away, and a wall clock or
+//! a locked file makes every lease look lapsed.
 
 use std::fs;
 
@@ -149,7 +149,7 @@ async fn a_row_that_cannot_be_written_holds_up_no_other_outcome() {
 
 #[tokio::test]
 async fn a_worker_whose_file_or_log_is_gone_ends_with_the_error() {
-    for suffix in ["", "-wal"] {
+    for suffix in ["", "-wal", "-shm"] {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("jobs.db");
         let registry = Registry::only::<(nothing,)>().unwrap();
