@@ -187,6 +187,8 @@ pub struct Run {
     /// An instant of this process's monotonic clock before which no other server can have taken the task from this run: when the
     /// dequeue was sent to Redis, or when SQLite's transaction took the task.
     pub asked: Instant,
+    /// The time of `asked` by the broker's clock. For a task whose answer was lost it is the time of the call that took the task.
+    pub taken_at: DateTime<Utc>,
 }
 
 /// Identifies one run of one task. A key stays valid until the task is settled or another server takes it; the broker decides
@@ -206,8 +208,8 @@ pub struct RunKey {
 }
 
 /// The token of a run: 19 decimal digits that read as a time in nanoseconds, the broker's when the call that takes the task is made.
-/// The fence compares tokens for equality alone; the server reads the time, because a run that is old by it has its lease
-/// extended before it begins.
+/// The fence compares tokens for equality alone. On SQLite the call may have waited long before it took the task, as
+/// [`Run::taken_at`] says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RunToken(pub i64);
 

@@ -5,6 +5,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use chrono::{DateTime, Utc};
+
 use crate::{
     broker::{Run, RunKey},
     task::{Extra, TaskMessage},
@@ -20,8 +22,10 @@ pub(crate) struct Attempt {
     pub(crate) extra: Extra,
     /// How long the task had been pending.
     pub(crate) waited: Option<Duration>,
-    /// When the broker was asked for the task.
+    /// When the broker was asked for the task, or took it on SQLite.
     pub(crate) asked: Instant,
+    /// The same by the broker's clock.
+    pub(crate) taken_at: DateTime<Utc>,
     /// Why the message could not be read, if so.
     pub(crate) defect: Option<String>,
 }
@@ -51,7 +55,7 @@ impl Attempt {
 
 impl From<Run> for Attempt {
     fn from(run: Run) -> Self {
-        let Run { key, message, crashes, extra, waited, asked } = run;
+        let Run { key, message, crashes, extra, waited, asked, taken_at } = run;
         let (message, defect) = match message {
             Ok(message) => (message, None),
             Err(bad) => {
@@ -59,7 +63,7 @@ impl From<Run> for Attempt {
                 (TaskMessage::in_place_of(bad.raw, &key.id, &key.queue), Some(defect))
             }
         };
-        Self { key, message: Arc::new(message), crashes, extra, waited, asked, defect }
+        Self { key, message: Arc::new(message), crashes, extra, waited, asked, taken_at, defect }
     }
 }
 
@@ -81,7 +85,7 @@ mod tests {
         };
         let extra = Extra { max_crashes, ..Extra::default() };
         let message = Ok(TaskMessage::default());
-        Run { key, message, crashes, extra, waited: None, asked: Instant::now() }
+        Run { key, message, crashes, extra, waited: None, asked: Instant::now(), taken_at: Utc::now() }
     }
 
     #[test]

@@ -105,17 +105,18 @@ impl Candidate {
         u64::try_from(waited).ok().map(Duration::from_millis)
     }
 
-    /// Returns the run of the task; `None` without a message.
+    /// Returns the run of the task, as taken when its token was drawn; `None` without a message.
     pub(super) fn into_run(self, queue: &QueueName, server: i64, token: i64) -> Option<Run> {
-        let (row, crashes) = (self.seq, self.crashes());
+        let (row, crashes, token) = (self.seq, self.crashes(), RunToken(token));
         let SetMember { id, message, extra } = self.into_member(queue)?;
         Some(Run {
-            key: RunKey { queue: queue.clone(), id, token: RunToken(token), server, row },
+            key: RunKey { queue: queue.clone(), id, token, server, row },
             message,
             crashes,
             extra,
             waited: None,
             asked: Instant::now(),
+            taken_at: token.drawn_at(),
         })
     }
 

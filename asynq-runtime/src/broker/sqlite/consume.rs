@@ -18,7 +18,7 @@ use super::{
     SqliteBroker,
     candidate::{Candidate, met_damage},
     command::{CancelFlag, Priority, Ready, WriteCommand},
-    row::{limit_of, text},
+    row::{instant, limit_of, text},
     sql,
     store::far,
     tx::{Tx, View},
@@ -254,7 +254,8 @@ impl Claim {
                 tx.came(q, TaskState::Active);
                 let waited = candidate.waited(tx.view.now);
                 let run = candidate.into_run(&wanted.queue, self.server, self.token);
-                runs.extend(run.map(|run| Run { waited, ..run }));
+                let taken_at = instant(tx.view.now);
+                runs.extend(run.map(|run| Run { waited, taken_at, ..run }));
                 missing -= 1;
             }
             if all {

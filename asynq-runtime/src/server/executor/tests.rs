@@ -34,6 +34,7 @@ async fn attempted(stop: &Stop, decided: impl FnOnce(Settlement)) {
         extra: Extra::default(),
         waited: None,
         asked: Instant::now(),
+        taken_at: Utc::now(),
         defect: None,
     };
     Executor::new(dispatcher, parts).attempt(&attempt, stop, None, decided).await;

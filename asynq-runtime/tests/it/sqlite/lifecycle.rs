@@ -1,12 +1,15 @@
 //! A task's way through the file.
 
+use std::pin::pin;
+
 use asynq_runtime::{
-    broker::{Inspect as _, Maintain as _, RetryOrder, RunToken},
+    broker::{Inspect as _, Maintain as _, Quarantined, RetryOrder, RunToken},
     clock::{Clock as _, ManualClock},
     task::TaskState,
 };
-
 use asynq_test_support::soon;
+use futures_util::FutureExt as _;
+use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::answered;
@@ -39,6 +42,21 @@ async fn a_task_goes_in_comes_out_and_is_gone_when_done() {
         );
         broker.close().await;
     }
+}
+
+/// A server extends the lease of a task before its start where the task was taken long ago.
+#[tokio::test]
+async fn a_task_that_came_late_in_a_wait_was_taken_when_it_came() {
+    let clock = clock();
+    let broker = SqliteBroker::in_memory(with_clock(clock.clone())).await.unwrap();
+    let member = join(&broker).await;
+    let (wanted, never) = ([Wanted { queue: queue(), n: 1 }], CancellationToken::new());
+    let mut wait = pin!(broker.wait_and_dequeue(&member, &wanted, Quarantined::All, HOUR, &never));
+    assert!(wait.as_mut().now_or_never().is_none());
+    clock.advance(HOUR);
+    enqueue(&broker, task("a")).await.unwrap();
+    let run = soon(wait).await.unwrap().remove(0);
+    assert_eq!(run.taken_at, clock.now());
 }
 
 #[tokio::test]

@@ -59,7 +59,8 @@ pub(super) fn read_answer(value: Value, request: &DequeueRequest, server: i64) -
         bytes += raw.len();
         let key = RunKey { queue: queue.clone(), id: TaskId::from_wire(&id), token: *token, server, row: 0 };
         let message = read_message(raw.into(), &id, queue);
-        runs.push(Run { key, message, crashes: 0, extra: Extra::default(), waited: None, asked: *at });
+        let taken_at = token.drawn_at();
+        runs.push(Run { key, message, crashes: 0, extra: Extra::default(), waited: None, asked: *at, taken_at });
     }
     let mut facts = facts.into_iter();
     while let (Some(place), Some(crashes), Some(extra)) = (facts.next(), facts.next(), facts.next()) {
