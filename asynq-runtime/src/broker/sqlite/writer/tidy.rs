@@ -103,8 +103,8 @@ impl Writer {
                 warn,
                 place = self.common.place,
                 megabytes = bytes >> 20,
-                "the log of the SQLite file grows, because some program has read from it for long: a backup that takes its \
-                 time, or a transaction that was left open"
+                "the log of the SQLite file grows, because some program has read from it for long (a backup that takes its \
+                 time, or a transaction that was left open) or has stored very large tasks at once"
             );
         }
     }
@@ -123,7 +123,7 @@ pub(super) struct LogWatch {
 }
 
 impl LogWatch {
-    /// The size from which on the log is reported.
+    /// A larger log is reported. SQLite cuts a longer log to exactly this size (`journal_size_limit` in `connection.rs`).
     const LARGE: u64 = 64 << 20;
     const BETWEEN_LOOKS: Duration = Duration::from_secs(5);
     const BETWEEN_LINES: Duration = Duration::from_secs(60);
@@ -136,7 +136,7 @@ impl LogWatch {
     pub(super) fn look(&mut self, now: Instant, bytes: u64) -> bool {
         self.looked_at = Some(now);
         let warns =
-            bytes >= Self::LARGE && self.warned_at.is_none_or(|at| now.duration_since(at) >= Self::BETWEEN_LINES);
+            bytes > Self::LARGE && self.warned_at.is_none_or(|at| now.duration_since(at) >= Self::BETWEEN_LINES);
         if warns {
             self.warned_at = Some(now);
         }
