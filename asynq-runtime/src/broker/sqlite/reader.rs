@@ -183,7 +183,9 @@ fn read(
                 running_read.0.lock().since = Some(Instant::now());
                 query.run(Ok(View::new(&open, names, common.now())), common);
                 running_read.0.lock().since = None;
-                connection = Some(open);
+                // An interrupt may have hit the ROLLBACK that ends a slow query. The open snapshot would fail all later queries of
+                // this connection, and keep the log from beginning anew.
+                connection = open.is_autocommit().then_some(open);
             }
             Err(error) => query.run(Err(common.explain(error)), common),
         }
@@ -269,6 +271,31 @@ mod tests {
             eventually_blocking("the query ends", || {
                 (!matches!(answer.try_recv(), Err(oneshot::error::TryRecvError::Empty))).then_some(())
             });
+        }
+        assert_eq!(ask(&inbox, |view| view.count("SELECT count(*) FROM a")).blocking_recv().unwrap().unwrap(), 0);
+    }
+
+    /// A query whose ROLLBACK has failed.
+    struct LeftOpen(Arc<Barrier>);
+
+    impl ReadRequest for LeftOpen {
+        fn begin(&self) -> bool {
+            true
+        }
+
+        fn run(self: Box<Self>, view: Result<View<'_>, BrokerError>, _: &SharedState) {
+            // Each reader has one of these.
+            self.0.wait();
+            view.unwrap().batch("BEGIN; SELECT count(*) FROM a").unwrap();
+        }
+    }
+
+    #[test]
+    fn a_connection_that_is_left_in_a_transaction_is_not_used_again() {
+        let (_folder, inbox, _running_reads) = start_on_a_file();
+        let together = Arc::new(Barrier::new(READERS));
+        for _ in 0..READERS {
+            inbox.ask(Box::new(LeftOpen(Arc::clone(&together))));
         }
         assert_eq!(ask(&inbox, |view| view.count("SELECT count(*) FROM a")).blocking_recv().unwrap().unwrap(), 0);
     }

@@ -35,7 +35,7 @@ impl<'a> View<'a> {
         self.statement(sql)?.execute(params)
     }
 
-    fn batch(&self, sql: &str) -> rusqlite::Result<()> {
+    pub(super) fn batch(&self, sql: &str) -> rusqlite::Result<()> {
         self.connection.execute_batch(sql)
     }
 
