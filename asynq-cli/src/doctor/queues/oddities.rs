@@ -98,7 +98,8 @@ pub(super) fn finding(queue: &QueueEvidence, oddity: &Oddity) -> Finding {
             Severity::Warning,
             "counts that are not the number of tasks",
             "tools show a wrong number; no task is affected",
-            "report it as a bug, with this output".to_owned(),
+            "none, if the file was salvaged or tasks were deleted by SQL; else report it as a bug, with this output"
+                .to_owned(),
         ),
         other => {
             ("unknown", Severity::Warning, other.as_str(), "a newer broker found it", "update this tool".to_owned())

@@ -66,6 +66,7 @@ fn hot_statements_use_their_index_and_sort_nothing() {
             ("shorten", (&sql::groups::SHORTEN, format!("INDEX {p}batch_deadline (q=? AND deadline>?)"))),
             ("over", (&sql::groups::OVER, format!("INDEX {p}batch_deadline (q=? AND deadline<?)"))),
             ("counts", (&sql::inspect::COUNTS, format!("INDEX {p}task_batch (q=?"))),
+            ("unended", (&sql::inspect::UNENDED, format!("COVERING {at}"))),
             ("page of a group", (&sql::inspect::PAGE_GROUP, format!("INDEX {p}task_group (q=? AND grp=? AND at>?)"))),
             (
                 "start of a page of a group",

@@ -230,3 +230,27 @@ async fn archives_are_trimmed_by_age_and_exactly_to_their_size() {
     assert_eq!(left[0].id, "10");
     assert_eq!(left[0].last_error.as_deref(), Some("enough"));
 }
+
+/// Tasks that are lost in a salvage, or that an operator deletes by SQL, stay in the counts.
+#[tokio::test]
+async fn a_count_that_is_too_high_deletes_no_task_and_holds_up_no_wait() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("jobs.db");
+    let broker = open(&file).await;
+    let member = join(&broker).await;
+    for id in ["a", "b", "c"] {
+        enqueue(&broker, task(id)).await.unwrap();
+        let run = dequeue(&broker, &member, 1).await.remove(0);
+        let action = Action::Archive { error: "enough".into(), extra: Extra::default() };
+        settle(&broker, outcome(&run, action)).await;
+    }
+    let other = rusqlite::Connection::open(&file).unwrap();
+    other.busy_timeout(PATIENCE).unwrap();
+    other.execute("UPDATE tally SET n = n + 100", []).unwrap();
+    for (max_size, deleted) in [(10, 0), (3, 0), (2, 1)] {
+        assert_eq!(broker.trim_archive(&queue(), HOUR, max_size, 500).await.unwrap(), deleted, "at most {max_size}");
+    }
+    let left = broker.tasks(&queue(), TaskState::Archived, Default::default()).await.unwrap();
+    assert_eq!(left.iter().map(|task| task.id.as_str()).collect::<Vec<_>>(), ["b", "c"]);
+    assert!(soon(broker.wait_until_idle(&[queue()], HOUR)).await.unwrap());
+}

@@ -8,6 +8,8 @@ use std::{
     time::Duration,
 };
 
+use rusqlite::params;
+
 use crate::{
     broker::BrokerError,
     task::{QueueName, TaskState},
@@ -140,17 +142,19 @@ fn superfluous(view: &View<'_>, q: i64, max_age: i64, max_size: i64, limit: usiz
     let archived = i64::from(TaskState::Archived.number());
     let counts = view.list(&sql::inspect::COUNTS, [q], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)))?;
     let size: i64 = counts.into_iter().filter(|(state, _)| *state == archived).map(|(_, n)| n).sum();
-    let excess = usize::try_from(size.saturating_sub(max_size)).unwrap_or(0);
+    // The count may be too high, as after tasks were lost in a salvage, so it says only whether to look for the last task to delete.
+    let cut: Option<(i64, i64)> = if size > max_size {
+        let place = params![q, archived, max_size];
+        view.find(&sql::inspect::PAGE_START_BACK, place, |row| Ok((row.get(0)?, row.get(1)?)))?
+    } else {
+        None
+    };
     let oldest = view.list(&sql::maintain::OLDEST_ARCHIVED, [q, limit_of(limit)], |row| {
         Ok((row.get::<_, i64>(1)?, Old { seq: row.get(0)?, id: text(row, 2)?, lock: text_or_null(row, 3)? }))
     })?;
     let too_old = view.now.saturating_sub(max_age);
-    Ok(oldest
-        .into_iter()
-        .enumerate()
-        .filter(|(i, (at, _))| *i < excess || *at <= too_old)
-        .map(|(_, (_, task))| task)
-        .collect())
+    let is_over = |at: i64, seq: i64| at <= too_old || cut.is_some_and(|cut| (at, seq) <= cut);
+    Ok(oldest.into_iter().filter(|(at, task)| is_over(*at, task.seq)).map(|(_, task)| task).collect())
 }
 
 #[cfg(test)]

@@ -15,8 +15,10 @@ SELECT c.state, c.n - CASE c.state WHEN 7 /* aggregating */ THEN
 FROM main.tally AS c WHERE c.q = ?1;
 
 -- name: unended
--- Whether a queue has a task that has not ended; those of a set count as aggregating. ?1 q. A row if so.
-SELECT 1 FROM main.tally WHERE q = ?1 AND n > 0 AND state NOT IN (5 /* archived */, 6 /* completed */) LIMIT 1;
+-- Whether a queue has a task that has not ended; those of a set count as aggregating. The counts may be too high, as after tasks
+-- were lost in a salvage. ?1 q. A row if so.
+SELECT 1 FROM main.task AS t INDEXED BY task_at
+WHERE t.q = ?1 AND t.state IN (1 /* active */, 2 /* pending */, 3 /* scheduled */, 4 /* retry */, 7 /* aggregating */) LIMIT 1;
 
 -- name: stat
 -- A day's counters. ?1 q, ?2 day (-1 = all time). Row: processed, failed.
