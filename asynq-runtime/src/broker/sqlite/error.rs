@@ -38,10 +38,14 @@ pub(super) fn translate(error: rusqlite::Error, place: &str) -> BrokerError {
             "the file is damaged; stop every program on it, and restore a backup or salvage it (docs/operations.md#sqlite)",
         ),
         Some(ErrorCode::OperationInterrupted) => (BrokerErrorKind::Timeout, "the query took too long and was stopped"),
-        Some(ErrorCode::SystemIoFailure) if is_cut_off(&error) => (
+        Some(ErrorCode::SystemIoFailure) if has_extended_code(&error, ffi::SQLITE_IOERR_SHORT_READ) => (
             BrokerErrorKind::Unavailable,
             "the file or its log is shorter than it should be, as when one of them was removed and some program still uses it: \
              stop every program on this file, then start them again",
+        ),
+        Some(ErrorCode::SystemIoFailure) if has_extended_code(&error, ffi::SQLITE_IOERR_WRITE) => (
+            BrokerErrorKind::Unavailable,
+            "writing the file failed, as over a quota or on a failing disk; look into the system's log",
         ),
         Some(ErrorCode::SystemIoFailure) => (BrokerErrorKind::Unavailable, "reading or writing the file failed"),
         Some(ErrorCode::OutOfMemory) => (BrokerErrorKind::Unavailable, "there is not enough memory"),
@@ -50,9 +54,8 @@ pub(super) fn translate(error: rusqlite::Error, place: &str) -> BrokerError {
     BrokerError::with_source(kind, format!("{place}: {advice} ({error})"), error)
 }
 
-/// Whether the file or its log is shorter than SQLite expected.
-fn is_cut_off(error: &rusqlite::Error) -> bool {
-    matches!(error, rusqlite::Error::SqliteFailure(found, _) if found.extended_code == ffi::SQLITE_IOERR_SHORT_READ)
+fn has_extended_code(error: &rusqlite::Error, code: i32) -> bool {
+    matches!(error, rusqlite::Error::SqliteFailure(found, _) if found.extended_code == code)
 }
 
 /// Translates an error of the file system while `path` was being opened.
@@ -102,9 +105,10 @@ pub(super) fn concerns_everyone(error: &rusqlite::Error) -> bool {
     )
 }
 
-/// Whether the disk (or a limit of the file) left no room.
-pub(super) fn is_full(error: &rusqlite::Error) -> bool {
-    error.sqlite_error_code() == Some(ErrorCode::DiskFull)
+/// Whether the disk, a limit of the file, or a quota of the user may have left no room. SQLite takes an exceeded quota for a write that
+/// failed.
+pub(super) fn may_lack_room(error: &rusqlite::Error) -> bool {
+    error.sqlite_error_code() == Some(ErrorCode::DiskFull) || has_extended_code(error, ffi::SQLITE_IOERR_WRITE)
 }
 
 /// Whether the connection should not be trusted any more.

@@ -24,7 +24,7 @@ use super::{
     connection,
     disk::{Disk, RepairError},
     disk_room::DiskRoom,
-    error::{concerns_everyone, is_full, needs_new_connection, translate_sync},
+    error::{concerns_everyone, may_lack_room, needs_new_connection, translate_sync},
     fair_write_lock::FairWriteLock,
     listed,
     parked::Parked,
@@ -355,7 +355,7 @@ impl Writer {
         if needs_new_connection(&failure.error) {
             self.reconnect();
         }
-        if is_full(&failure.error) {
+        if may_lack_room(&failure.error) {
             // Settling frees room and must not fail because of an enqueue.
             let others = refuse(batch, |work| work.priority() == Priority::Insert, &self.explain(failure));
             let _ = connection::reuse_wal(&mut self.connection);
@@ -370,13 +370,16 @@ impl Writer {
     /// Runs one transaction per command, so that one that fails takes no other with it. A parked claim that fails would take the
     /// insert with it in whose transaction it runs, so the parked calls are asked afterwards.
     fn each_alone(&mut self, batch: Vec<Box<dyn Command>>, notify_sender: &NotifySender) {
-        for work in batch {
+        let mut rest = batch.into_iter();
+        while let Some(work) = rest.next() {
             let mut batch = vec![work];
             match self.attempt(&mut batch, false) {
                 Ok(Committed { effects, notifiers, .. }) => self.end(batch, effects, &notifiers, notify_sender),
                 Err(failure) => {
                     if needs_new_connection(&failure.error) {
                         self.reconnect();
+                        // A failing disk would hold up each of the others as long.
+                        batch.extend(rest.by_ref());
                     }
                     finish(batch, Some(&self.explain(failure)));
                 }

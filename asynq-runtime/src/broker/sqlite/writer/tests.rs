@@ -8,10 +8,7 @@ use parking_lot::Mutex;
 use rusqlite::ffi;
 use tokio::sync::{Semaphore, oneshot};
 
-use super::{
-    tidy::{LogWatch, Rest, is_too_empty},
-    *,
-};
+use super::{tidy::Rest, *};
 use crate::{
     broker::BrokerErrorKind,
     clock::SystemClock,
@@ -80,6 +77,26 @@ fn when_there_is_no_room_inserts_are_refused_and_outcomes_still_go_through() {
     let (small, answer) = insert(Priority::Insert, "small", 10);
     writer.process(vec![small], &NotifySender::ready());
     assert_eq!(kind(answer), None, "a task that fits is accepted again");
+}
+
+/// SQLite takes a quota of the user that is exceeded for a write that failed.
+#[test]
+fn after_a_failed_write_outcomes_go_through_until_one_of_them_fails_too() {
+    let mut writer = writer();
+    let failing = |priority| {
+        let error = ffi::Error::new(ffi::SQLITE_IOERR_WRITE);
+        call(WriteCommand::<()>::new(priority, 1, move |_| Err(rusqlite::Error::SqliteFailure(error, None))))
+    };
+    let (task, task_answer) = failing(Priority::Insert);
+    let (outcome, outcome_answer) = insert(Priority::Settle, "outcome", 1);
+    assert!(writer.process(vec![task, outcome], &NotifySender::ready()).is_empty());
+    assert_eq!((kind(task_answer), kind(outcome_answer)), (Some(BrokerErrorKind::Unavailable), None));
+    let (task, _task_answer) = failing(Priority::Insert);
+    let (outcome, outcome_answer) = failing(Priority::Settle);
+    let (next, next_answer) = insert(Priority::Settle, "next", 1);
+    assert!(writer.process(vec![task, outcome, next], &NotifySender::ready()).is_empty());
+    let failed = Some(BrokerErrorKind::Unavailable);
+    assert_eq!((kind(outcome_answer), kind(next_answer), queues(&writer)), (failed, failed, 1));
 }
 
 #[test]
@@ -439,15 +456,6 @@ fn files_open(name: &str, folder: &std::path::Path) -> usize {
     open.filter(|fd| fs::read_link(fd.path()).is_ok_and(|file| file == path)).count()
 }
 
-#[test]
-fn free_pages_are_given_back_down_to_a_quarter_of_the_file() {
-    let table =
-        [(0, 0, false), (1_024, 1_024, false), (1_025, 2_000, true), (24_000, 24_400, true), (5_000, 24_400, false)];
-    for (free, pages, expected) in table {
-        assert_eq!(is_too_empty(free, pages), expected, "{free} of {pages}");
-    }
-}
-
 /// Returns a writer, and a call that makes its log longer than one that is reported. The reader keeps the log from beginning anew.
 fn with_a_long_log(folder: &tempfile::TempDir) -> (Writer, Box<dyn Command>, rusqlite::Connection) {
     let writer = writer_of(folder, &Arc::default(), &Arc::default());
@@ -481,20 +489,4 @@ fn a_writer_without_work_reports_a_long_log() {
     assert!(log.with(REPORT).is_empty());
     assert_eq!(writer.tidy(), Rest::Untidy);
     assert_eq!(log.with(REPORT).len(), 1);
-}
-
-#[test]
-fn a_growing_log_is_reported_once_a_minute() {
-    let (start, mut watch) = (Instant::now(), LogWatch::default());
-    let mut look = |second, megabytes: u64| {
-        let now = start + Duration::from_secs(second);
-        (watch.is_due(now), watch.look(now, megabytes << 20))
-    };
-    assert_eq!(look(0, 63), (true, false));
-    assert_eq!(look(1, 64), (false, false), "SQLite has cut it");
-    assert_eq!(look(2, 65), (false, true));
-    assert_eq!(look(7, 80), (true, false));
-    assert_eq!(look(60, 90), (true, false));
-    assert_eq!(look(62, 90), (false, true));
-    assert_eq!(look(200, 3), (true, false));
 }

@@ -111,7 +111,7 @@ impl Writer {
 }
 
 /// Whether `free` of `pages` pages are worth giving back.
-pub(super) fn is_too_empty(free: i64, pages: i64) -> bool {
+fn is_too_empty(free: i64, pages: i64) -> bool {
     free > SPARE_PAGES && free > pages / 4
 }
 
@@ -141,5 +141,40 @@ impl LogWatch {
             self.warned_at = Some(now);
         }
         warns
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn free_pages_are_given_back_down_to_a_quarter_of_the_file() {
+        let table = [
+            (0, 0, false),
+            (1_024, 1_024, false),
+            (1_025, 2_000, true),
+            (24_000, 24_400, true),
+            (5_000, 24_400, false),
+        ];
+        for (free, pages, expected) in table {
+            assert_eq!(is_too_empty(free, pages), expected, "{free} of {pages}");
+        }
+    }
+
+    #[test]
+    fn a_growing_log_is_reported_once_a_minute() {
+        let (start, mut watch) = (Instant::now(), LogWatch::default());
+        let mut look = |second, megabytes: u64| {
+            let now = start + Duration::from_secs(second);
+            (watch.is_due(now), watch.look(now, megabytes << 20))
+        };
+        assert_eq!(look(0, 63), (true, false));
+        assert_eq!(look(1, 64), (false, false), "SQLite has cut it");
+        assert_eq!(look(2, 65), (false, true));
+        assert_eq!(look(7, 80), (true, false));
+        assert_eq!(look(60, 90), (true, false));
+        assert_eq!(look(62, 90), (false, true));
+        assert_eq!(look(200, 3), (true, false));
     }
 }
