@@ -21,7 +21,7 @@ WHERE seq = ?1;
 INSERT INTO main.task(
   seq, q, state, at, since, id, type, retried, max_retry, timeout, deadline, retention, uniq, err, failed_at, extra, grp)
 VALUES (
-  (SELECT nullif(max(coalesce(max(seq) + 1, 0), ?1 << 40), (?1 << 40) + (1 << 40)) FROM main.task WHERE seq < (?1 << 40) + (1 << 40)),
+  (SELECT nullif(max(coalesce(max(seq) + 1, ?1 << 40), ?1 << 40), (?1 << 40) + (1 << 40)) FROM main.task WHERE seq < (?1 << 40) + (1 << 40)),
   ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)
 ON CONFLICT(q, id) DO NOTHING;
 

@@ -104,6 +104,22 @@ async fn a_queue_whose_rows_are_used_up_gets_others() {
     check_whole(&t.file());
 }
 
+/// Its rows begin below zero, as 1 << 63 does.
+#[tokio::test]
+async fn a_queue_with_a_very_large_number_takes_more_than_one_task() {
+    let t = World::new().await;
+    t.theirs().execute_batch("INSERT INTO queue(q, name) VALUES (1 << 23, 'default')").unwrap();
+    for id in ["a", "b"] {
+        enqueue(&t.broker, task(id)).await.unwrap();
+    }
+    let now = t.number("SELECT at FROM task WHERE id = 'b'");
+    let third = INSERT.replace("msg)", "msg, now)").replace("?2)", "?2, ?3)");
+    t.theirs().execute(&third, params!["c", message("c"), now]).unwrap();
+    enqueue(&t.broker, task("d")).await.unwrap();
+    assert_eq!(ids(&dequeue(&t.broker, &t.member, 9).await), ["a", "b", "c", "d"]);
+    check_whole(&t.file());
+}
+
 #[tokio::test]
 async fn an_existing_task_is_ignored_on_request_and_never_replaced() {
     let t = World::new().await;
