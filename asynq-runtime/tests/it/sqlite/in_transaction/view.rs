@@ -161,7 +161,7 @@ async fn a_row_that_cannot_be_a_task_is_refused_with_the_reason() {
         ("", "'q', 'a', 'mail', X'00', 'k', NULL, NULL", "unique_key"),
         ("", "'q', 'a', 'mail', X'00', NULL, 5, NULL", "unique_ms"),
         ("", "'q', 'a', 'mail', X'00', 'k', 0, NULL", "above 0"),
-        ("", "'q', 'a', 'mail', X'00', NULL, NULL, 'tomorrow'", "cannot store TEXT value"),
+        ("", "'q', 'a', 'mail', X'00', NULL, NULL, 'tomorrow'", "due, delay and now must be numbers"),
     ] {
         let sql =
             format!("INSERT {or} INTO enqueue(queue, id, type, msg, unique_key, unique_ms, due) VALUES ({values})");
@@ -172,6 +172,12 @@ async fn a_row_that_cannot_be_a_task_is_refused_with_the_reason() {
         let sql = format!("INSERT INTO enqueue(queue, id, type, msg, grp) VALUES ('q', 'a', 'mail', X'00', {group})");
         let error = theirs.execute(&sql, []).unwrap_err().to_string();
         assert!(error.contains("grp must be NULL, or a text that is not empty"), "{group}: {error}");
+    }
+    for (column, value) in [("delay", "'10m'"), ("delay", "'60000'"), ("now", "'1700000000000'"), ("now", "X'31'")] {
+        let sql =
+            format!("INSERT INTO enqueue(queue, id, type, msg, {column}) VALUES ('q', 'a', 'mail', X'00', {value})");
+        let error = theirs.execute(&sql, []).unwrap_err().to_string();
+        assert!(error.contains("due, delay and now must be numbers"), "{column} {value}: {error}");
     }
     assert_eq!(t.number("SELECT (SELECT count(*) FROM task) + (SELECT count(*) FROM queue)"), 0);
 }

@@ -1,6 +1,7 @@
--- Version 1010: a view to enqueue by from any program's own transaction, as produce.rs does it. Version 1002 had it first; since
+-- Version 1011: a view to enqueue by from any program's own transaction, as produce.rs does it. Version 1002 had it first; since
 -- 1008 a task gets its row among those of its queue, as in `insert` of produce.sql, and here a lock whose task is gone refuses nothing.
--- Since 1010 a group that is the empty text is refused: no walk over the groups finds it.
+-- Since 1010 a group that is the empty text is refused: no walk over the groups finds it. Since 1011 times that are texts are refused:
+-- SQLite reads '10m' as 10, and takes each text for later than each number.
 -- A taken id and a held unique lock are UNIQUE errors of `task.id` and `ulock.key`, which undo this statement alone; with
 -- INSERT OR IGNORE such a row is left out. Times are Unix milliseconds, spans milliseconds; timeout, deadline and retention
 -- are asynq's whole seconds, repeated from the message. `now` replaces SQLite's clock where a program has another.
@@ -19,6 +20,8 @@ BEGIN
     AND (typeof(new.unique_key) <> 'text' OR typeof(new.unique_ms) <> 'integer' OR new.unique_ms <= 0);
   SELECT RAISE(ABORT, 'enqueue: grp must be NULL, or a text that is not empty')
   WHERE new.grp IS NOT NULL AND (typeof(new.grp) <> 'text' OR new.grp = '');
+  SELECT RAISE(ABORT, 'enqueue: due, delay and now must be numbers (of milliseconds)')
+  WHERE typeof(new.due) IN ('text', 'blob') OR typeof(new.delay) IN ('text', 'blob') OR typeof(new.now) IN ('text', 'blob');
 
   -- What is in the way is inserted a second time, for the error. Under the caller's OR IGNORE and OR REPLACE that is none.
   INSERT INTO [task](q, state, at, id, type)
@@ -51,7 +54,7 @@ BEGIN
   FROM [queue] AS q, (SELECT c.now, coalesce(c.now + new.delay, new.due, c.now) AS due
     FROM (SELECT coalesce(new.now, CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER)) AS now) AS c) AS t
   WHERE q.name = new.queue;
-  -- A body whose task somebody has deleted by hand is in nobody's way.
+  -- The body of a task that was deleted by hand must not refuse the body of the new task in its row.
   DELETE FROM [body] WHERE seq = (SELECT t.seq FROM [task] AS t WHERE t.q = (SELECT q FROM [queue] WHERE name = new.queue) AND t.id = new.id);
   INSERT INTO [body](seq, msg)
   SELECT t.seq, new.msg FROM [task] AS t WHERE t.q = (SELECT q FROM [queue] WHERE name = new.queue) AND t.id = new.id;
