@@ -92,6 +92,17 @@ async fn tasks_behind_a_slice_that_cannot_be_read_are_found() {
     assert!(page.contains("1–30 of 250") && page.contains("or cannot be read: `asynq doctor` counts those"), "{page}");
 }
 
+/// A worker takes tasks that cannot be read from the list, so that those behind them move up.
+#[tokio::test]
+async fn tasks_that_moved_up_into_a_slice_that_could_not_be_read_are_found() {
+    let fixture = Fixture::start().await;
+    fixture.enqueue(task("t1").with_payload("needle")).await;
+    let served = Served::start(dashboard(&fixture)).await;
+    // The position in the pending tasks behind one slice of which no task could be read.
+    let answer = served.get("/api/search?q=needle&state=pending&after=4.1.0..0.0.default").await.json();
+    assert_eq!(answer["tasks"][0]["id"], "t1", "{answer}");
+}
+
 #[tokio::test]
 async fn a_search_in_a_queue_that_has_ended_does_not_say_that_it_goes_on() {
     let fixture = Fixture::start().await;

@@ -243,6 +243,7 @@ impl Search<'_> {
                 }
                 // None of these tasks can be read, and others wait behind them.
                 cursor = TaskCursor { slices, ..TaskCursor::default() };
+                was_short = false;
                 continue;
             }
             let reader = Reader::of_tasks(self.app, &some).await;
@@ -280,7 +281,13 @@ impl Search<'_> {
         cursor: TaskCursor,
         mut slice: Vec<TaskBrief>,
     ) -> Result<Vec<TaskBrief>, BrokerError> {
-        let Some(last) = cursor.last else { return Ok(slice) };
+        let Some(last) = cursor.last else {
+            // Tasks behind a slice that cannot be read may have moved up into it.
+            let mut before =
+                if cursor.slices > 0 { self.page(queue, state, cursor.slices, SLICE).await? } else { Vec::new() };
+            before.append(&mut slice);
+            return Ok(before);
+        };
         let is_last = |task: &TaskBrief| mark(task) == last;
         if let Some(at) = slice.iter().position(is_last) {
             slice.drain(..=at);
