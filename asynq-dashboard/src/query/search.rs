@@ -5,7 +5,10 @@ mod position;
 
 pub(crate) use self::filter::state;
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use asynq_runtime::{
     TaskInfo, TaskState,
@@ -22,6 +25,7 @@ use self::{
 use crate::{
     failure::{Failure, Kind},
     query::payload::Reader,
+    sample::Snapshot,
     state::AppState,
 };
 
@@ -92,6 +96,8 @@ struct Search<'a> {
     app: &'a AppState,
     filter: Filter,
     queues: Vec<QueueName>,
+    /// The numbers of all queues a moment ago, if they are known.
+    recent: Option<Arc<Snapshot>>,
     found: SearchResult,
     /// Whether anything was looked at: a request without progress would be repeated again and again.
     began: bool,
@@ -123,7 +129,8 @@ pub(crate) async fn search(app: &AppState, query: &Query, longest: Duration) -> 
     let queues = queues(app, query).await?;
     let Position { is_incomplete, partly_searched, .. } = start;
     let found = SearchResult { is_incomplete, partly_searched, ..SearchResult::default() };
-    let mut search = Search { app, filter, queues, found, began: false, until };
+    let recent = app.samples.recent();
+    let mut search = Search { app, filter, queues, recent, found, began: false, until };
     search.found.next = search.run(start).await?.map(|position| position.text());
     Ok(search.found)
 }
@@ -315,12 +322,16 @@ impl Search<'_> {
         Ok(before)
     }
 
-    /// Returns how many tasks the list has, with those that cannot be read.
+    /// Returns how many tasks the list has, with those that cannot be read; 0 without asking if it was empty a moment ago. With very
+    /// many queues most lists are empty, and the numbers of a queue take more commands than its list.
     async fn length(&self, queue: &QueueName, state: TaskState) -> Result<u64, BrokerError> {
         let broker = self.app.client.broker();
-        match &self.filter.group {
-            Some(group) => Ok(broker.group(queue, group).await?.map_or(0, |group| group.size)),
-            None => Ok(broker.queue_stats(queue).await?.count(state)),
+        if let Some(group) = &self.filter.group {
+            return Ok(broker.group(queue, group).await?.map_or(0, |group| group.size));
+        }
+        match self.recent.as_ref().and_then(|recent| recent.queue(queue.as_str())) {
+            Some(stats) if stats.count(state) == 0 => Ok(0),
+            _ => Ok(broker.queue_stats(queue).await?.count(state)),
         }
     }
 
