@@ -37,7 +37,10 @@ pub(crate) fn exports(items: &[Item], module: &[String], own: &str) -> Exports {
             // An exported macro is an item of the crate's root.
             Item::Macro(item) if item.attrs.iter().any(|attribute| attribute.path().is_ident("macro_export")) => {
                 let name = item.ident.as_ref().expect("the macro has a name").to_string();
-                found.insert(vec![name.clone()], with(module, &name));
+                // The path of one of the root itself would lead back to itself, without end.
+                if !module.is_empty() {
+                    found.insert(vec![name.clone()], with(module, &name));
+                }
             }
             _ => {}
         }
@@ -89,6 +92,7 @@ mod tests {
             ("", "pub mod prelude { pub use asynq_x::Job; }"),
             ("job", "mod codec; use self::codec::*; pub(crate) use codec::{Codec, decode}; pub trait Job {}"),
             ("job::codec", "#[macro_export] macro_rules! json { () => {} }"),
+            ("", "#[macro_export] macro_rules! log { () => {} }"),
         ] {
             found.extend(exports(&syn::parse_file(text).unwrap().items, &path(module), "asynq_x"));
         }
@@ -98,6 +102,7 @@ mod tests {
             ("decode", "job::codec::decode"),
             ("codecs::Codec", "job::codec::Codec"),
             ("json", "job::codec::json"),
+            ("log", "log"),
             ("job::Other", "job::Other"),
         ] {
             assert_eq!(resolve(&path(name), &found), path(expected), "{name}");
