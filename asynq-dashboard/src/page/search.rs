@@ -127,7 +127,7 @@ fn end(found: &SearchResult) -> String {
         (Some(_), _) => return String::new(),
         (None, false) => ": that was all",
         (None, true) => {
-            ": some may be missing, because a list changed meanwhile or a queue cannot be read; search again to see them"
+            ": some may be missing, because a list changed meanwhile or a queue cannot be read; search again later"
         }
     };
     match found.partly_searched {
