@@ -187,8 +187,8 @@ impl Model {
             KeyCode::Right | KeyCode::Char('l') | KeyCode::Tab => self.turn_tab(1),
             KeyCode::Char('n') | KeyCode::PageDown => self.turn_page(true),
             KeyCode::Char('N') | KeyCode::PageUp => self.turn_page(false),
-            // These two keys can act at once on the chosen row, which the last load may have removed. All others only read, or name their task
-            // in a question.
+            // These two keys can act at once on the chosen row, which the last load may have removed. All others only read, or name
+            // their task in a question.
             KeyCode::Char('p' | 'r') if self.acts_on_a_row(key.code) && self.screen_mut().take_gone() => {
                 let text = "the chosen entry is gone from here: look again".to_owned();
                 self.note = Some(Note { text, is_error: false, is_of_loading: false });

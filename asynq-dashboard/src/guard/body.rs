@@ -16,8 +16,8 @@ use crate::{
 /// Most bytes of a body.
 pub(crate) const MOST: usize = 1024 * 1024;
 
-/// Most bytes of a body on a route that needs no login: clients without a password may hold most of
-/// the 256 connections, each with a body that does not end.
+/// Most bytes of a body on a route that needs no login: clients without a password may hold most of the 256 connections, each with
+/// a body that does not end.
 pub(super) const MOST_OPEN: usize = 128 * 1024;
 
 /// How long a body may take to come: a slow body is cut off as early as a slow head.
