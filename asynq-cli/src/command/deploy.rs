@@ -12,12 +12,11 @@ use asynq_runtime::{
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
-use super::progress;
 use crate::{
     error::CliError,
     reading::{Take, Unseen, read},
     session::Session,
-    show::{Cell, Table, number},
+    show::{self, Cell, Table, number, tasks_of},
 };
 
 /// The states in which tasks wait, or may be run again, in the order in which tasks go through them: a task that moves
@@ -129,14 +128,14 @@ impl Check {
             notes.push(format!(
                 "{} would be requeued and archived after a day: keep a version that runs such tasks, or write what \
                  docs/changing-a-job.md says",
-                progress::tasks_of("waiting", tasks - archived)
+                tasks_of("waiting", tasks - archived)
             ));
         }
         if archived > 0 {
             notes.push(format!(
                 "{} would be requeued and archived again by a run, because of a shape that is not in the file: delete such \
                  tasks, or keep a version that runs them",
-                progress::tasks_of("archived", archived)
+                tasks_of("archived", archived)
             ));
         }
         if unseen.beyond > 0 {
@@ -151,7 +150,7 @@ impl Check {
             notes.push(format!(
                 "the check is not complete: {} cannot be read, because the task behind an id is gone or its message is \
                  damaged; `asynq doctor` finds such ids",
-                progress::tasks(unseen.unreadable)
+                show::tasks(unseen.unreadable)
             ));
         }
         notes.iter().for_each(|note| session.note(note));

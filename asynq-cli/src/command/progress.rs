@@ -3,7 +3,7 @@
 use asynq_runtime::inspector::{BulkProgress, BulkReport, RunningBulk};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::{environment::Stop, error::CliError, session::Session, show::number};
+use crate::{environment::Stop, error::CliError, session::Session};
 
 /// How a bulk call ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,14 +67,4 @@ pub(super) fn counting(session: &Session, total: u64, noun: &str) -> ProgressBar
 pub(super) fn show(bar: &ProgressBar, progress: BulkProgress) {
     bar.set_length(progress.total);
     bar.set_position(progress.done);
-}
-
-/// Returns a count such as `1 task` or `1,204 tasks`.
-pub(super) fn tasks(n: u64) -> String {
-    if n == 1 { "1 task".into() } else { format!("{} tasks", number(n)) }
-}
-
-/// Returns a count of tasks of a kind, such as `1 archived task`.
-pub(super) fn tasks_of(kind: &str, n: u64) -> String {
-    format!("{} {kind} {}", number(n), if n == 1 { "task" } else { "tasks" })
 }

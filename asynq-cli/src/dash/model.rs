@@ -13,7 +13,10 @@ use super::{
     load::{Content, Listing, Loaded, Wanted},
     screen::Screen,
 };
-use crate::{error::CliError, show::number};
+use crate::{
+    error::CliError,
+    show::{number, tasks},
+};
 
 /// The states in the order of their tabs.
 pub(crate) const TABS: [TaskState; 7] = [
@@ -318,9 +321,8 @@ impl Model {
     fn beyond_archive(&self) -> String {
         match self.archive {
             Some(room) if room.beyond(1) > 0 => {
-                let (limit, holds) = (number(room.limit), number(room.archived));
-                let tasks = if room.limit == 1 { "task" } else { "tasks" };
-                format!("The archive keeps {limit} {tasks} and holds {holds}: the oldest will be DELETED. ")
+                let (keeps, holds) = (tasks(room.limit), number(room.archived));
+                format!("The archive keeps {keeps} and holds {holds}: the oldest will be DELETED. ")
             }
             _ => String::new(),
         }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use asynq_grammar::duration;
+use asynq_grammar::{duration, thousands};
 use asynq_runtime::app::is_hostile;
 use chrono::{DateTime, Utc};
 
@@ -67,6 +67,16 @@ pub(crate) fn bytes(n: u64) -> String {
         size /= 1000.0;
     }
     format!("{size:.1} TB")
+}
+
+/// Returns a count such as `1 task` or `1,204 tasks`.
+pub(crate) fn tasks(n: u64) -> String {
+    if n == 1 { "1 task".into() } else { format!("{} tasks", thousands(n)) }
+}
+
+/// Returns a count of tasks of a kind, such as `1 archived task`.
+pub(crate) fn tasks_of(kind: &str, n: u64) -> String {
+    format!("{} {kind} {}", thousands(n), if n == 1 { "task" } else { "tasks" })
 }
 
 #[cfg(test)]

@@ -13,10 +13,14 @@ use parking_lot::Mutex;
 use serde_json::json;
 
 use super::super::{
-    progress::{self, tasks},
+    progress,
     several::{Done, Several, once},
 };
-use crate::{error::CliError, session::Session, show::clean};
+use crate::{
+    error::CliError,
+    session::Session,
+    show::{clean, tasks},
+};
 
 #[derive(Debug, Args)]
 pub(crate) struct Rm {

@@ -9,8 +9,12 @@ use asynq_runtime::{
 use clap::Args;
 use serde::Serialize;
 
-use super::super::progress::{carry_out, tasks, tasks_of};
-use crate::{error::CliError, session::Session, show::number};
+use super::super::progress::carry_out;
+use crate::{
+    error::CliError,
+    session::Session,
+    show::{number, tasks, tasks_of},
+};
 
 #[derive(Debug, Args)]
 pub(crate) struct ArchiveAll {

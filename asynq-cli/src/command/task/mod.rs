@@ -11,8 +11,8 @@ mod one;
 
 use clap::{Args, Subcommand};
 
-use super::{progress::tasks, several::once};
-use crate::{error::CliError, session::Session};
+use super::several::once;
+use crate::{error::CliError, session::Session, show::tasks};
 
 /// Looks at tasks and repairs them
 #[derive(Debug, Subcommand)]
