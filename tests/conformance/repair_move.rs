@@ -9,10 +9,11 @@ use asynq_runtime::{
     task::{Extra, QueueName, TaskState},
 };
 use asynq_tests::{
-    Build as _, Seeded as _, Store as _, archive, default_queue, done, group, lock_key, queue, retry, snooze, task,
-    task_id,
+    Build as _, Need, Seeded as _, Store as _, archive, default_queue, done, group, lock_key, queue, retry, snooze,
+    task, task_id,
 };
 use bytes::Bytes;
+use chrono::TimeDelta;
 
 use super::Fixture;
 
@@ -327,6 +328,21 @@ async fn an_edit_that_would_be_a_duplicate_changes_nothing() {
         other => panic!("{other:?}"),
     }
     assert_eq!(t.store.dump(), before);
+}
+
+#[tokio::test]
+async fn an_edit_takes_over_a_lock_whose_task_is_gone() {
+    let t = Fixture::start().await;
+    if t.lacks(Need::LeftLock) {
+        return;
+    }
+    t.store.leave_lock(&default_queue(), &lock_key("new"), &task_id("gone"), t.now() + TimeDelta::hours(1));
+    t.enqueue(task("t1").locked(&lock_key("old"), 600)).await;
+    assert_eq!(edited(&t, "t1", edit("new", None, Some(lock_key("new")))).await.unwrap(), Changed::Done);
+    assert_eq!(t.holder_of(&lock_key("new")).await, Some(task_id("t1")));
+    assert_eq!(t.holder_of(&lock_key("old")).await, None);
+    t.advance(602 * SECOND);
+    assert_eq!(t.holder_of(&lock_key("new")).await, None, "its time is that of the old lock");
 }
 
 #[tokio::test]

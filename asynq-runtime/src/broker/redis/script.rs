@@ -76,7 +76,7 @@ scripts! {
     IS_LOST = [varint task places] "diagnose/lost";
     CHANGE = [varint task places held] "repair/change";
     BULK = [varint task places held group_step] "repair/bulk";
-    EDIT = [varint task places held] "repair/edit";
+    EDIT = [new_task varint task places held] "repair/edit";
     END_ORPHAN = [due count varint task places] "repair/end_orphan";
     LOOK = [varint task places held] "repair/look";
     HOLD = [varint task places held] "repair/hold";

@@ -14,15 +14,11 @@ local fields = { 'msg', ARGV[6] }
 if #KEYS == 14 then
   local old, new = KEYS[13], KEYS[14]
   if peek('GET', old) == id then
+    local holder = holder_of(new, prefix)
+    if holder and holder ~= id then return { 'duplicate', holder } end
     local left = call('PTTL', old)
-    local taken
-    if left > 0 then taken = call('SET', new, id, 'NX', 'PX', left) else taken = call('SET', new, id, 'NX') end
-    if not taken then
-      local holder = peek('GET', new)
-      if holder ~= id then return { 'duplicate', type(holder) == 'string' and holder or '' } end
-      -- An earlier task of this id left the lock behind.
-      if left > 0 then call('PEXPIRE', new, left) end
-    end
+    -- In its last millisecond a lock has 0 ms left, with which SET fails; only a negative answer is a lock that does not end.
+    if left < 0 then call('SET', new, id) else call('SET', new, id, 'PX', whole(math.max(left, 1))) end
     call('DEL', old)
   end
   -- A task that holds no lock any more takes none, but its run may take that of its key again.
