@@ -143,7 +143,7 @@ fn not_a_failure(error: String, delay: Option<Duration>, facts: Facts<'_>) -> Ac
     let deferrals = facts.extra.deferrals;
     let retried = u32::try_from(facts.message.retried).unwrap_or(0);
     let delay = delay.unwrap_or_else(|| default_retry_delay(retried.saturating_add(deferrals), facts.jitter_step));
-    let extra = Extra { deferrals: deferrals + 1, unknown: None, ..facts.extra.clone() };
+    let extra = Extra { deferrals: deferrals + 1, unknown: None, replaced_since_ms: None, ..facts.extra.clone() };
     Action::Retry { delay, error: Some(error), counted: false, extra }
 }
 
@@ -155,9 +155,10 @@ fn archive(error: String, facts: Facts<'_>) -> Action {
     Action::Archive { error, extra: known(facts.extra) }
 }
 
-/// Returns the extra facts without those that an end of another kind resets.
+/// Returns the extra facts without those that an end of another kind resets, and without the beginning of the enqueues that replaced
+/// each other (`debounce_max`): those behind an attempt have all of that time again.
 fn known(extra: &Extra) -> Extra {
-    Extra { unknown: None, deferrals: 0, ending: Ending::Plain.into(), ..extra.clone() }
+    Extra { unknown: None, deferrals: 0, ending: Ending::Plain.into(), replaced_since_ms: None, ..extra.clone() }
 }
 
 #[cfg(test)]
@@ -415,5 +416,22 @@ mod tests {
             panic!("a first failure is retried")
         };
         assert_eq!(extra, Extra { max_crashes: Some(1), ..Extra::default() });
+    }
+
+    #[test]
+    fn an_attempt_ends_the_burst_of_enqueues_before_it() {
+        let since = |ended| {
+            let extra = Extra { replaced_since_ms: Some(5), ..Extra::default() };
+            match decide_with(ended, (0, 1), 0, OnUnknown::Requeue, extra) {
+                Action::Retry { extra, .. } | Action::Defer { extra, .. } | Action::Archive { extra, .. } => {
+                    extra.replaced_since_ms
+                }
+                action => panic!("{action:?}"),
+            }
+        };
+        for policy in [Policy::Fail, Policy::NotAFailure, Policy::Snooze(secs(9)), Policy::SkipRetry] {
+            assert_eq!(since(fails(policy)), None, "{policy:?}");
+        }
+        assert_eq!(since(Ended::Deferred(secs(5), None)), Some(5), "this attempt did not begin");
     }
 }

@@ -9,7 +9,9 @@ use std::{sync::Mutex, time::Duration};
 
 use asynq_runtime::{
     Outcome, PreparedTask,
+    broker::RetryOrder,
     prelude::*,
+    task::QueueName,
     testing::{self, TestApp},
 };
 use asynq_test_support::soon;
@@ -423,6 +425,24 @@ async fn a_debounced_task_runs_once_with_the_last_arguments_when_it_is_quiet() {
     assert_eq!(app.drain().await.succeeded, 2, "a minute after the first, whatever came since");
     assert_eq!(app.client().result::<index>(&first.id).await.unwrap(), "7 final");
     assert_eq!(index::enqueue(app.client(), 7, "again").await.unwrap().replaced(), None);
+}
+
+/// The retry is due and pending when the next enqueue comes.
+#[tokio::test]
+async fn a_burst_begins_anew_after_a_failed_attempt() {
+    #[job(unique_by = "doc", debounce = "30s", debounce_max = "1m")]
+    async fn publish(doc: u64, text: String) -> JobResult {
+        Err(JobError::fail(format!("{doc} {text}")))
+    }
+    let app = TestApp::new().await;
+    publish::enqueue(app.client(), 7, "draft").await.unwrap();
+    app.advance("31s").await;
+    assert_eq!(app.drain().await.retried, 1);
+    app.advance("5m").await;
+    let queues = [QueueName::new("default").unwrap()];
+    assert_eq!(app.client().broker().forward(&queues, RetryOrder::Last).await.unwrap().moved, 1);
+    let next = publish::enqueue(app.client(), 7, "better").await.unwrap();
+    assert_eq!((next.replaced().is_some(), next.state), (true, TaskState::Scheduled), "not at once");
 }
 
 #[job(unique = "1h", unique_by = "doc")]

@@ -77,7 +77,7 @@ pub(super) fn bounded(task: &NewTask, now: i64, since: Option<i64>) -> (When, Op
 /// Gives the waiting task `holder` the arguments, the options and the time of `task`.
 pub(super) fn waiting(tx: &mut Tx<'_>, task: &NewTask, holder: &Holder) -> rusqlite::Result<Placed> {
     let (now, q) = (tx.view.now, tx.queue_or_new(&task.queue)?);
-    // A burst begins anew with an attempt.
+    // A burst begins anew when an attempt has failed. An outcome of our servers forgets the beginning, one of Go keeps it.
     let since = holder.extra.replaced_since_ms.filter(|_| holder.state != TaskState::Retry);
     let (when, extra) = bounded(task, now, since);
     let mut extra = extra.unwrap_or_else(|| task.extra.clone());
