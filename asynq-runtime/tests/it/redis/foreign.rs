@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use asynq_runtime::{
     broker::{
-        BrokerErrorKind, Consume, GroupRules, Groups, Inspect, Maintain, Page, Produce, Quarantined, RetryOrder,
-        TaskSet, When, redis::RedisBroker,
+        BrokerErrorKind, Consume, GroupRules, Groups, Inspect, Maintain, NewTask, Page, Produce, Quarantined, Replaces,
+        RetryOrder, TaskSet, UniqueLock, When, redis::RedisBroker,
     },
-    task::{GroupName, QueueName, TaskState},
+    task::{GroupName, QueueName, TaskId, TaskState},
 };
 use asynq_test_support::soon;
 use chrono::{DateTime, Utc};
@@ -194,4 +194,22 @@ async fn a_lock_that_never_ends_is_listed() {
     let page = broker.locks(&queue(), None).await.unwrap();
     let until: Vec<_> = page.locks.iter().map(|lock| lock.until).collect();
     assert_eq!(until, [Some(DateTime::<Utc>::MAX_UTC)]);
+}
+
+#[tokio::test]
+async fn a_text_in_place_of_the_beginning_of_a_burst_does_not_stop_an_enqueue() {
+    let server = Server::start(&[]);
+    let mut redis = server.foreign().await;
+    let broker = server.broker().await;
+    let debounced = |id: &str| NewTask {
+        when: When::In(Duration::from_secs(60)),
+        unique: Some(UniqueLock { key: "asynq:{default}:unique:email:k".into(), ttl: HOUR }),
+        replaces: Some(Replaces { within: Some(HOUR) }),
+        ..task(id)
+    };
+    broker.enqueue(vec![debounced("a")]).await.remove(0).unwrap();
+    // Field 11 of the message in x.
+    let () = redis.hset("asynq:{default}:t:a", "x", "\x5a\x01x").await.unwrap();
+    let placed = broker.enqueue(vec![debounced("b")]).await.remove(0).unwrap();
+    assert_eq!((placed.replaced, placed.state), (Some(TaskId::new("a").unwrap()), TaskState::Scheduled));
 }

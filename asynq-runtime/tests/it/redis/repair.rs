@@ -209,6 +209,24 @@ async fn foreign_keys_stop_a_repair_before_it_changes_anything() {
 }
 
 #[tokio::test]
+async fn a_text_in_place_of_an_expiry_does_not_stop_a_slice_half_way() {
+    let server = Server::start(&[]);
+    let broker = server.broker().await;
+    let mut redis = server.foreign().await;
+    put(&broker, &["t1", "t2"]).await;
+    for name in ["t1", "t2"] {
+        assert_eq!(change(&broker, name, BulkAction::Archive).await, Changed::Done);
+    }
+    // Field 3 of the message in x.
+    set(&mut redis, &["HSET", "asynq:{default}:t:t1", "x", "\x1a\x01x"]).await;
+    let archived = Chosen::InState(TaskState::Archived);
+    assert_eq!(broker.change_some(&queue(), &archived, BulkAction::Run, 100).await.unwrap().changed, 2);
+    for name in ["t1", "t2"] {
+        assert_eq!(places_in(&broker, &queue(), name).await, [TaskState::Pending], "{name}");
+    }
+}
+
+#[tokio::test]
 async fn a_full_redis_can_be_emptied() {
     let server = Server::start(&[]);
     let broker = server.broker().await;

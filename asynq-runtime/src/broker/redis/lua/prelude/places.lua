@@ -107,7 +107,7 @@ local function run_alone(key, lock, now_ns, now_ms)
   if (proto(x, 9) or 0) ~= 0 then new = new .. '\72\0' end
   if (proto(x, 6) or 0) ~= 0 then new = new .. '\48\0' end
   if type(unknown) == 'string' and proto(unknown, 3) ~= 4294967295 then new = new .. '\18\6\24\255\255\255\255\15' end
-  if expires and expires <= now_ms then new = new .. '\24' .. write_varint(253402300799000) end
+  if type(expires) == 'number' and expires <= now_ms then new = new .. '\24' .. write_varint(253402300799000) end
   if new ~= '' then call('HSET', key, 'x', x .. new) end
 end
 

@@ -80,7 +80,8 @@ for i = 1, n do
     elseif held and held.state ~= 'active' then
       letter, has_changed = 'r', true
       -- A burst begins anew when an attempt has failed. An outcome of our servers forgets the beginning, one of Go keeps it.
-      local since = held.state ~= 'retry' and proto(held.x, 11) or now_ms
+      local since = held.state ~= 'retry' and proto_number(held.x, 11) or 0
+      if since == 0 then since = now_ms end
       due, x = bounded(ARGV[p + 2], x, most, since)
       -- The last value of a field counts. The task keeps its id, and the retention that was promised to a client that awaits its
       -- result.
