@@ -384,3 +384,22 @@ async fn an_enqueue_that_stops_at_a_foreign_key_takes_no_lock() {
         let () = redis.del(&key).await.unwrap();
     }
 }
+
+#[tokio::test]
+async fn an_enqueue_that_stops_at_a_foreign_key_leaves_no_id_in_pending() {
+    let server = Server::start(&[]);
+    let mut redis = server.foreign().await;
+    let broker = server.broker().await;
+    for foreign in ["scheduled", "x:due"] {
+        let key = format!("asynq:{{default}}:{foreign}");
+        let () = redis.set(&key, "foreign").await.unwrap();
+        let mut later = task("b");
+        later.when = When::In(Duration::from_secs(600));
+        for outcome in broker.enqueue(vec![task("a"), later]).await {
+            assert!(outcome.is_err(), "{foreign}");
+        }
+        let left: Vec<String> = redis.keys("asynq:{default}:*").await.unwrap();
+        assert_eq!(left, [key.as_str()], "{foreign}");
+        let () = redis.del(&key).await.unwrap();
+    }
+}

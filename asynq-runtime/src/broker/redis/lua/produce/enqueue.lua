@@ -42,8 +42,9 @@ if first_long <= #KEYS then
   local is_room = redis.pcall('HSET', KEYS[first_long], 'state', 'pending')
   if type(is_room) == 'table' then return drop_long(is_room) end
 end
--- A container of a foreign type stops the script here, before a lock is taken that no task would have.
-if #KEYS > 5 + n then
+-- A container of a foreign type stops the script here, before a lock is taken that no task would have, or an id is in pending whose
+-- hash does not come. A batch of plain tasks has one container, and stops at its first write.
+if #KEYS > 5 + n or #ARGV > 7 + 3 * n then
   for i, wanted in ipairs({ 'list', 'zset', 'zset' }) do
     if not fits(KEYS[i], wanted) then return drop_long(redis.error_reply('WRONGTYPE ' .. KEYS[i] .. ' is not a ' .. wanted)) end
   end
