@@ -280,6 +280,12 @@ async fn an_orphan_is_not_ended_half_way() {
         set(&mut redis, &["DEL", &key]).await;
         assert_eq!(places(&broker, &id("t1")).await, [(queue(), TaskState::Active)], "{foreign}");
     }
+    set(&mut redis, &["RENAME", "asynq:{default}:active", "aside"]).await;
+    set(&mut redis, &["SET", "asynq:{default}:active", "foreign"]).await;
+    let refused = broker.end_orphan(&queue(), &id("t1"), "lost").await.unwrap_err();
+    assert_eq!(refused.kind(), BrokerErrorKind::Corrupt);
+    set(&mut redis, &["RENAME", "aside", "asynq:{default}:active"]).await;
+    assert_eq!(places(&broker, &id("t1")).await, [(queue(), TaskState::Active)], "active");
     assert_eq!(broker.end_orphan(&queue(), &id("t1"), "lost").await.unwrap(), Changed::Done);
     assert_eq!(places(&broker, &id("t1")).await, [(queue(), TaskState::Retry)]);
 }

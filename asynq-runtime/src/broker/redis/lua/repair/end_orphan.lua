@@ -14,7 +14,8 @@ if task[1] ~= 'active' then return task[1] end
 local lease = call('ZSCORE', KEYS[3], id)
 if lease and tonumber(lease) > now_s then return 'active' end
 if task[2] ~= ARGV[4] then return 'changed' end
--- These calls change nothing: a zset of a foreign type stops the script here, before the task is in two places.
+-- These calls change nothing: a list or zset of a foreign type stops the script here, before the task is in two places.
+call('LLEN', KEYS[2])
 for _, i in ipairs({ 5, 6, 8 }) do call('ZCARD', KEYS[i]) end
 local lock = lock_of(key, task[3], task[4])
 
