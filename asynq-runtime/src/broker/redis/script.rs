@@ -45,7 +45,7 @@ scripts! {
     EXTEND_LOCKS = [fence] "maintain/extend_locks";
     SWEEP = [orphans] "maintain/sweep";
     DELETE_EXPIRED = "maintain/delete_expired";
-    TRIM_ARCHIVE = "maintain/trim_archive";
+    TRIM_ARCHIVE = [varint task] "maintain/trim_archive";
     CLAIM = [ripe orphans] "groups/claim";
     RIPE = [group_step ripe] "groups/ripe";
     FINISH = [fits new_task due place_new] "groups/finish";

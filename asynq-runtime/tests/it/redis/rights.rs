@@ -74,6 +74,20 @@ async fn a_lock_that_cannot_be_read_is_not_a_duplicate() {
     broker.enqueue(vec![new]).await.remove(0).unwrap();
 }
 
+/// A foreign program wrote the name of its own key into the task. In a cluster such a key may be on another node.
+#[tokio::test]
+async fn a_lock_that_is_out_of_reach_keeps_no_task_in_the_archive() {
+    let server = Server::start(&[]);
+    let (mut redis, broker) = (server.foreign().await, server.broker().await);
+    put(&broker, &["a"]).await;
+    let run = take(&broker, &member("me"), 1).await.remove(0);
+    assert_eq!(settle(&broker, &run, archive()).await, Settled::Ok);
+    let () = redis.hset("asynq:{default}:t:a", "unique_key", "of another program").await.unwrap();
+    set(&mut redis, &["ACL", "SETUSER", "default", "resetkeys", "~asynq:*"]).await;
+    assert_eq!(broker.trim_archive(&queue(), HOUR, 0, 100).await.unwrap(), 1);
+    assert!(!redis.exists::<_, bool>("asynq:{default}:t:a").await.unwrap());
+}
+
 /// The commands by which scripts look at tasks and places, and the one that writes a task.
 const RIGHTS: [&str; 10] = ["hget", "hmget", "hstrlen", "hset", "get", "exists", "type", "zcard", "zscore", "zrange"];
 

@@ -14,7 +14,7 @@ for i = 1, #ids, 2 do
   local task = peek('HMGET', key, 'state', 'unique_key')
   if task[1] == 'archived' then
     -- asynq keeps the lock of an archived task. The lock must go with the task, because no script frees it later.
-    if task[2] and peek('GET', task[2]) == id then call('DEL', task[2]) end
+    unlock(task[2], id)
     call('DEL', key)
   end
   deleted[#deleted + 1] = id
