@@ -17,9 +17,10 @@ pub trait Settle {
     /// most 256 bytes of text.
     ///
     /// An item that got an error may be sent again with [`Settlement::resend`] set, as often as needed: the broker recognises its
-    /// own first send and answers [`Settled::Ok`]. There is one exception. An [`Action::Done`] that worked leaves no trace, so
-    /// Redis answers [`Settled::Fenced`] if another task has taken the id by then. Without the mark, the second outcome of a run
-    /// is a stale one.
+    /// own first send and answers [`Settled::Ok`]. There are two exceptions. An [`Action::Done`] that worked leaves no trace, so
+    /// Redis answers [`Settled::Fenced`] if another task has taken the id by then. An action that deleted the task because another
+    /// one had replaced it leaves no trace either, and is answered with [`Settled::Gone`]. Without the mark, the second outcome of
+    /// a run is a stale one.
     async fn settle(&self, batch: &[Settlement]) -> Vec<Result<Settled, BrokerError>>;
 
     /// Stores a result while the task still runs. A success keeps it only if the task has a retention.
