@@ -21,7 +21,7 @@ local function move(id, zset)
   table.insert(leaving[zset], id)
   local key = prefix .. 't:' .. id
   local task = peek('HMGET', key, 'state', 'joins', 'group')
-  -- A task that was deleted or put elsewhere must not come back as a ghost.
+  -- A task that was deleted must not come back as a ghost.
   if task.err or (not task[1] and call('EXISTS', key) == 0) then return end
   moved = moved + 1
   -- A task to retry has run alone, and stays so: Go leaves the name of the group on a task that a person runs. A task of an

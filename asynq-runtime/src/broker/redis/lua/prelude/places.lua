@@ -52,8 +52,8 @@ local function leave(state, id, group)
   local gone = 0
   if state == 'pending' then
     local from = call('TYPE', KEYS[1]).ok == 'list' and near(id)
-    -- The whole list is searched only for an id that is deep in it. If an id is there twice, a dequeue drops the one that is
-    -- left.
+    -- The whole list is searched only for an id that is deep in it. If the id of a task that is deleted is there twice, a dequeue
+    -- drops the one that is left.
     while from and from ~= 0 do
       gone = gone + call('LREM', KEYS[1], from, id)
       from = near(id)

@@ -1,5 +1,5 @@
 -- Puts a task that moves into its new queue, held as hold.lua does until it has left the old queue (contract Repair::move_task).
--- KEYS     1 task hash · 2 scheduled · 3 x:moved:ID · 4 unique lock, if it holds one
+-- KEYS     1 task hash · 2 scheduled · 3 x:moved:ID · 4 unique lock, if it has one
 -- ARGV     1 now · 2 id · 3 the move · 4 the move's name · 5 when the lock ends, Unix ms ('' none)
 --          · 6 prefix of the queue's keys; then fields and values
 -- Returns  done, now or before · over (this move has ended) · conflict · duplicate and the holder of the lock
