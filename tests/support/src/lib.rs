@@ -16,5 +16,5 @@ pub use self::{
     log::Log,
     redis::{Calls, Guarded, Persistence, RedisServer, Stopped, free_port, on_free_ports},
     skip::note_skip,
-    wait::{PATIENCE, eventually, eventually_blocking, has_time_to_leave, soon},
+    wait::{PATIENCE, eventually, eventually_blocking, soon},
 };

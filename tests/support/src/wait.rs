@@ -58,12 +58,6 @@ pub fn eventually<T>(goal: &str, mut probe: impl AsyncFnMut() -> Option<T>) -> i
     }
 }
 
-/// Whether a server that began to leave at `began`, and has left now, had time to requeue all its tasks. The server gives up on
-/// that 700 ms after its shutdown timeout, as documented, and the remaining tasks run again when their leases are over.
-pub fn has_time_to_leave(began: Instant, shutdown_timeout: Duration) -> bool {
-    began.elapsed() < shutdown_timeout + Duration::from_millis(700)
-}
-
 /// [`eventually`] for tests without a runtime.
 #[track_caller]
 pub fn eventually_blocking<T>(goal: &str, mut probe: impl FnMut() -> Option<T>) -> T {

@@ -10,7 +10,7 @@ use asynq_runtime::{
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
-use super::{Log, leaves_with, logged, memory, server, settled, soon, start};
+use super::{Log, logged, memory, server, settled, soon, start, task};
 
 #[derive(Debug, thiserror::Error)]
 #[error("the bank says {code}")]
@@ -101,20 +101,6 @@ async fn never_ends(task: ArchivedTask<fails>) {
     std::future::pending::<()>().await;
 }
 
-#[tokio::test]
-async fn a_function_that_panics_or_never_ends_changes_nothing() {
-    const SHUTDOWN: Duration = Duration::from_millis(50);
-    let broker = memory().await;
-    let (builder, mut log) = server::<(panics_twice, fails)>(&broker);
-    let running = start(builder.shutdown_timeout(SHUTDOWN)).await;
-    panics_twice::job().task_id("p").enqueue(&running.client()).await.unwrap();
-    let archived = settled(&broker, &running, "p", TaskState::Archived).await;
-    assert_eq!(archived.last_error.as_deref(), Some("no"));
-    fails::job().task_id("n").enqueue(&running.client()).await.unwrap();
-    assert_eq!(logged(&mut log).await, "begun");
-    leaves_with(running, SHUTDOWN, &broker, "n", TaskState::Archived).await;
-}
-
 /// The code that `#[job(on_archive = ..)]` writes, by hand.
 #[derive(Serialize, Deserialize)]
 struct Parcel {
@@ -144,4 +130,24 @@ async fn on_archived_of_a_job_that_is_written_by_hand_runs_as_well() {
     let running = start(builder).await;
     running.client().enqueue(Parcel { weight: 3 }).await.unwrap();
     assert_eq!(logged(&mut log).await, format!("{:?}", Ok::<u32, PayloadError>(3)));
+}
+
+/// A worker reports to the broker within a second of its shutdown timeout, as documented.
+mod timing {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_function_that_panics_or_never_ends_changes_nothing() {
+        const SHUTDOWN: Duration = Duration::from_millis(50);
+        let broker = memory().await;
+        let (builder, mut log) = server::<(panics_twice, fails)>(&broker);
+        let running = start(builder.shutdown_timeout(SHUTDOWN)).await;
+        panics_twice::job().task_id("p").enqueue(&running.client()).await.unwrap();
+        let archived = settled(&broker, &running, "p", TaskState::Archived).await;
+        assert_eq!(archived.last_error.as_deref(), Some("no"));
+        fails::job().task_id("n").enqueue(&running.client()).await.unwrap();
+        assert_eq!(logged(&mut log).await, "begun");
+        soon(running.shutdown()).await.unwrap();
+        assert_eq!(task(&broker, "n").await.unwrap().state, TaskState::Archived);
+    }
 }

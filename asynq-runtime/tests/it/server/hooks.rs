@@ -16,7 +16,7 @@ use asynq_runtime::{
 };
 use tokio::sync::mpsc;
 
-use super::{Log, flaky::Flaky, leaves_with, logged, memory, queue, server, settled, soon, start};
+use super::{Log, flaky::Flaky, ids, logged, memory, queue, server, settled, soon, start};
 
 #[job]
 async fn ends(log: State<Log>, how: String) -> JobResult {
@@ -102,53 +102,6 @@ async fn a_hook_that_panics_changes_nothing() {
 }
 
 #[tokio::test]
-async fn hooks_that_never_end_do_not_keep_a_server_from_leaving() {
-    let broker = memory().await;
-    let (builder, _log) = server::<(ends,)>(&broker);
-    let (begins, mut begun) = mpsc::unbounded_channel();
-    let builder = builder
-        .on_error(move |_| {
-            begins.send(()).unwrap();
-            std::future::pending()
-        })
-        .on_drain(|_| std::future::pending())
-        .shutdown_timeout(SHUTDOWN);
-    leaves_while_hooks_run(&broker, builder, &mut begun).await;
-}
-
-/// The job's thread is blocked as well, so that the attempt does not notice that the server shuts down.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_hook_that_blocks_its_thread_takes_no_outcome_back() {
-    let broker = memory().await;
-    let (builder, _log) = server::<(ends,)>(&broker);
-    let ((begins, mut begun), (release, released)) = (mpsc::unbounded_channel(), std::sync::mpsc::channel::<()>());
-    let released = Mutex::new(released);
-    let builder = builder
-        .on_error(move |_| {
-            begins.send(()).unwrap();
-            let _ = released.lock().unwrap().recv();
-            std::future::ready(())
-        })
-        .shutdown_timeout(SHUTDOWN);
-    leaves_while_hooks_run(&broker, builder, &mut begun).await;
-    drop(release);
-}
-
-const SHUTDOWN: Duration = Duration::from_millis(50);
-
-/// Shuts a server down while a hook runs for an attempt that has failed for the last time: its outcome counts.
-async fn leaves_while_hooks_run(
-    broker: &Arc<dyn Broker>,
-    builder: ServerBuilder,
-    begun: &mut mpsc::UnboundedReceiver<()>,
-) {
-    let running = start(builder).await;
-    ends::job("no").task_id("a").retry(0).enqueue(&running.client()).await.unwrap();
-    assert_eq!(soon(begun.recv()).await, Some(()));
-    leaves_with(running, SHUTDOWN, broker, "a", TaskState::Archived).await;
-}
-
-#[tokio::test]
 async fn the_start_awaits_its_hooks_and_the_drain_runs_its_own() {
     let broker = memory().await;
     let (builder, mut log) = server::<(ends,)>(&broker);
@@ -206,4 +159,57 @@ async fn the_health_hook_runs_at_each_interval() {
     let at_the_end = calls.load(SeqCst);
     assert!(at_the_end >= 3);
     assert_eq!(Server::HEALTH_CHECK, Duration::from_secs(15));
+}
+
+/// A worker reports to the broker within a second of its shutdown timeout, as documented.
+mod timing {
+    use super::*;
+
+    const SHUTDOWN: Duration = Duration::from_millis(50);
+
+    /// Shuts a server down while a hook runs for an attempt that has failed for the last time: its outcome counts.
+    async fn leaves_while_hooks_run(
+        broker: &Arc<dyn Broker>,
+        builder: ServerBuilder,
+        begun: &mut mpsc::UnboundedReceiver<()>,
+    ) {
+        let running = start(builder).await;
+        ends::job("no").task_id("a").retry(0).enqueue(&running.client()).await.unwrap();
+        assert_eq!(soon(begun.recv()).await, Some(()));
+        soon(running.shutdown()).await.unwrap();
+        assert_eq!(ids(broker, TaskState::Archived).await, ["a"]);
+    }
+
+    #[tokio::test]
+    async fn hooks_that_never_end_do_not_keep_a_server_from_leaving() {
+        let broker = memory().await;
+        let (builder, _log) = server::<(ends,)>(&broker);
+        let (begins, mut begun) = mpsc::unbounded_channel();
+        let builder = builder
+            .on_error(move |_| {
+                begins.send(()).unwrap();
+                std::future::pending()
+            })
+            .on_drain(|_| std::future::pending())
+            .shutdown_timeout(SHUTDOWN);
+        leaves_while_hooks_run(&broker, builder, &mut begun).await;
+    }
+
+    /// The job's thread is blocked as well, so that the attempt does not notice that the server shuts down.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_hook_that_blocks_its_thread_takes_no_outcome_back() {
+        let broker = memory().await;
+        let (builder, _log) = server::<(ends,)>(&broker);
+        let ((begins, mut begun), (release, released)) = (mpsc::unbounded_channel(), std::sync::mpsc::channel::<()>());
+        let released = Mutex::new(released);
+        let builder = builder
+            .on_error(move |_| {
+                begins.send(()).unwrap();
+                let _ = released.lock().unwrap().recv();
+                std::future::ready(())
+            })
+            .shutdown_timeout(SHUTDOWN);
+        leaves_while_hooks_run(&broker, builder, &mut begun).await;
+        drop(release);
+    }
 }

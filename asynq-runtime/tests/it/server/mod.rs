@@ -24,19 +24,15 @@ mod timing;
 mod tokens;
 mod waits;
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::sync::Arc;
 
 use asynq_runtime::{
     Client, RawTask, Registry, Server, TaskId, TaskInfo, TaskState,
     broker::{Broker, Page, sqlite::SqliteBroker},
     job::JobSet,
-    server::{Running, ServerBuilder, ServerError},
+    server::{Running, ServerBuilder},
     task::QueueName,
 };
-use asynq_test_support::has_time_to_leave;
 pub(crate) use asynq_test_support::soon;
 use chrono::{DateTime, TimeDelta, Utc};
 use tokio::sync::mpsc;
@@ -87,31 +83,6 @@ pub(crate) fn id(id: &str) -> TaskId {
 
 pub(crate) async fn task(broker: &Arc<dyn Broker>, id: &str) -> Option<TaskInfo> {
     broker.task(&queue("default"), &self::id(id)).await.unwrap()
-}
-
-/// Shuts down a server that has this shutdown timeout; returns `false` if the machine left it no time to report everything to the
-/// broker.
-pub(crate) async fn leaves_in_time(running: Running, shutdown_timeout: Duration) -> bool {
-    let began = Instant::now();
-    match soon(running.shutdown()).await {
-        Ok(()) => has_time_to_leave(began, shutdown_timeout),
-        Err(ServerError::Unsettled { .. }) => false,
-        Err(error) => panic!("{error}"),
-    }
-}
-
-/// Shuts down as [`leaves_in_time`] does, and expects the task to be in this state then. Without enough time the task may still
-/// be active, until its lease is over.
-pub(crate) async fn leaves_with(
-    running: Running,
-    shutdown_timeout: Duration,
-    broker: &Arc<dyn Broker>,
-    id: &str,
-    expected: TaskState,
-) {
-    let is_in_time = leaves_in_time(running, shutdown_timeout).await;
-    let state = task(broker, id).await.map(|task| task.state);
-    assert!(state == Some(expected) || !is_in_time && state == Some(TaskState::Active), "{state:?}");
 }
 
 /// Returns the task as soon as it is settled in this state.
