@@ -401,15 +401,19 @@ async fn a_queue_that_a_stop_in_an_outage_leaves_paused_is_named() {
     };
     let words = ["--url", &server.url(), "queue", "rm", "default", "--force", "--yes"];
     // A later stop comes before the pause, before the deletion is refused, and after that.
-    for wake_ups in 0..12 {
+    let mut paused = Vec::new();
+    for wake_ups in 0..24 {
         set_rights(["-del", "-unlink"]);
         let answer = fixture::run(None, Setting { stop_after: Some(wake_ups), ..Setting::default() }, &words).await;
         assert_ne!(answer.code, 0, "{answer}");
         let is_named = answer.err.contains("may be left paused: asynq queue resume -- default\n");
-        assert!(is_named || !inspector.queue("default").await.unwrap().paused, "after {wake_ups} wake-ups: {answer}");
+        let is_paused = inspector.queue("default").await.unwrap().paused;
+        assert!(is_named || !is_paused, "after {wake_ups} wake-ups: {answer}");
+        paused.push(is_paused);
         set_rights(["+del", "+unlink"]);
         inspector.resume("default").await.unwrap();
     }
+    assert!(!paused[0] && paused.contains(&true), "{paused:?}: a stop before the pause, and one after it");
 }
 
 #[tokio::test]
