@@ -118,11 +118,14 @@ async fn a_head_that_never_ends_is_cut_off() {
 
     let fixture = Fixture::start().await;
     let served = Served::start(dashboard(&fixture)).await;
+    let began = Instant::now();
     let mut slow = tokio::net::TcpStream::connect(served.address).await.unwrap();
     slow.write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\n").await.unwrap();
     let mut rest = Vec::new();
     // The server ends the connection after any answer.
     let _ = soon(slow.read_to_end(&mut rest)).await;
+    assert!(began.elapsed() >= Duration::from_secs(9), "a client has ten seconds for its head");
+    assert!(rest.is_empty() || rest.starts_with(b"HTTP/1.1 408"), "{}", String::from_utf8_lossy(&rest));
 }
 
 /// How long the dashboard waits for a body.
