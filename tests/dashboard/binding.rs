@@ -182,7 +182,10 @@ async fn an_answer_that_the_client_does_not_read_is_cut_off() {
 
     let fixture = Fixture::start().await;
     let served = Served::start(dashboard(&fixture)).await;
-    let mut silent_client = tokio::net::TcpStream::connect(served.address).await.unwrap();
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    // A small buffer is full after a few answers.
+    socket.set_recv_buffer_size(4096).unwrap();
+    let mut silent_client = socket.connect(served.address).await.unwrap();
     // The requests do not end, so that the server's answers fill all buffers in between.
     let writes =
         async { while silent_client.write_all(b"GET /login HTTP/1.1\r\nhost: localhost\r\n\r\n").await.is_ok() {} };

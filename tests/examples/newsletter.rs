@@ -32,10 +32,11 @@ fn the_table_is_the_same_on_both_brokers_and_every_message_is_a_file() {
         tables.push(counts(&table));
 
         // No task is left over: the next run is a new campaign in a new outbox.
-        let again = squeezed(&run("newsletter", folder.path(), &[], &[("ASYNQ_URL", url)]));
-        assert_counts(&again, &COUNTS);
+        let list = list(folder.path(), 60);
+        let again = squeezed(&run("newsletter", folder.path(), &[&list], &[("ASYNQ_URL", url)]));
+        assert_counts(&again, &["rows read 62", "sent 60", "archived 1", "duplicates 1"]);
         let later = messages(folder.path());
-        assert_eq!(later.len(), 1_912);
+        assert_eq!(later.len(), 60);
         assert!(later.keys().all(|name| !files.contains_key(name)), "a file of the first campaign is still there");
     }
     assert_eq!(tables[0], tables[1]);

@@ -42,7 +42,7 @@ fn completed(task: &str) -> redis::Pipeline {
 
 #[tokio::test]
 async fn thousands_of_waiters_cost_one_question_each_and_then_nothing() {
-    const WAITERS: usize = 10_000;
+    const WAITERS: usize = 2_000;
     let server = Server::start(&[]);
     let mut redis = server.foreign().await;
     let broker = Arc::new(server.broker().await);

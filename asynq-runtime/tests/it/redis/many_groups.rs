@@ -173,9 +173,8 @@ async fn a_queue_of_groups_without_tasks_is_deleted_step_by_step() {
     assert!(commands / scripts.max(1) <= PER_SCRIPT, "{commands} commands in {scripts} scripts");
     // Evictions leave names of groups and of a set behind, and ids in them, without any task; here are more of them than one step
     // takes.
-    for n in 0..GROUPS {
-        let () = redis.del(format!("asynq:{{default}}:t:t{n:04}")).await.unwrap();
-    }
+    let tasks: Vec<String> = (0..GROUPS).map(|n| format!("asynq:{{default}}:t:t{n:04}")).collect();
+    let () = redis.del(tasks).await.unwrap();
     let ghosts: Vec<(i64, String)> = (0..2_500).map(|i| (i, format!("ghost-{i}"))).collect();
     for key in ["asynq:{default}:g:many", "asynq:{default}:g:unknown", "asynq:{default}:g:many:set"] {
         let () = redis.zadd_multiple(key, &ghosts).await.unwrap();

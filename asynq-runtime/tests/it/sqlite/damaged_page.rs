@@ -20,13 +20,12 @@ async fn damaged(tasks: impl IntoIterator<Item = NewTask>) -> (tempfile::TempDir
     let folder = tempfile::tempdir().unwrap();
     let file: PathBuf = folder.path().join("jobs.db");
     let broker = open(&file).await;
-    for mut task in tasks {
-        if task.id.as_str().starts_with("damaged") {
-            // Longer than a page: the message goes on in further pages, of which each begins with the number of the next.
-            task.message.payload = vec![b'~'; 9_000].into();
-        }
-        enqueue(&broker, task).await.unwrap();
+    let mut tasks: Vec<NewTask> = tasks.into_iter().collect();
+    for task in tasks.iter_mut().filter(|task| task.id.as_str().starts_with("damaged")) {
+        // Longer than a page: the message goes on in further pages, of which each begins with the number of the next.
+        task.message.payload = vec![b'~'; 9_000].into();
     }
+    assert!(broker.enqueue(tasks).await.iter().all(Result::is_ok));
     broker.close().await;
     let mut bytes = fs::read(&file).unwrap();
     let pages = (0..bytes.len()).step_by(4096);
