@@ -13,7 +13,7 @@ pub(super) struct Axis {
     pub(super) name: &'static str,
     pub(super) title: &'static str,
     /// Each value of the size, and how many tasks are drained.
-    pub(super) steps: &'static [(u64, u64)],
+    steps: &'static [(u64, u64)],
     set: fn(&mut Order, u64),
     /// Whether each step is measured for the limit of Redis, too.
     has_limit: bool,
@@ -60,9 +60,19 @@ pub(super) const AXES: &[Axis] = &[
     },
 ];
 
+impl Axis {
+    /// Returns the steps that are measured. A quick run measures the ends of a curve, which are a line.
+    pub(super) fn steps(&self, extent: &Extent) -> impl Iterator<Item = (u64, u64)> {
+        let is_short = extent.quick && self.times == 1;
+        let last = self.steps.len() - 1;
+        let steps = self.steps.iter().copied().enumerate();
+        steps.filter(move |(n, _)| !is_short || *n == 0 || *n == last).map(|(_, step)| step)
+    }
+}
+
 /// Returns a drain per step and broker, and that of the limit.
 pub(super) fn plan(extent: &Extent) -> Vec<Planned> {
-    let steps = AXES.iter().flat_map(|axis| axis.steps.iter().map(move |step| (axis, *step)));
+    let steps = AXES.iter().flat_map(|axis| axis.steps(extent).map(move |step| (axis, step)));
     let runs = steps.flat_map(|step| {
         BROKERS.into_iter().chain(step.0.has_limit.then_some(LIMIT)).map(move |broker| (step, broker))
     });

@@ -55,9 +55,9 @@ pub(super) fn page(
         let head = [axis.title, "tasks", "Redis µs", "Redis CPU µs", "its limit µs", "SQLite µs", "SQLite CPU µs"];
         page += &table(
             &head,
-            axis.steps.iter().map(|(value, _)| {
+            axis.steps(extent).map(|(value, _)| {
                 let median = |name, figure: Figure| {
-                    let runs = found.get(&growth::key(name, axis, *value))?;
+                    let runs = found.get(&growth::key(name, axis, value))?;
                     figure.median(runs).map(|median| median.figure)
                 };
                 let time = |name| formatted(median(name, Figure::Time));
@@ -66,7 +66,7 @@ pub(super) fn page(
                     formatted(median(name, Figure::OwnCpu).map(|own| own + broker))
                 };
                 let [redis, sqlite] = BROKERS;
-                let tasks = found.get(&growth::key(redis, axis, *value)).and_then(|runs| runs.first());
+                let tasks = found.get(&growth::key(redis, axis, value)).and_then(|runs| runs.first());
                 let tasks = tasks.map(|run| run.order.n.to_string()).unwrap_or_default();
                 [value.to_string(), tasks, time(redis), cpu(redis), time(LIMIT), time(sqlite), cpu(sqlite)]
             }),
