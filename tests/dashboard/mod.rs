@@ -28,6 +28,7 @@ mod sqlite {
     mod mishaps;
     mod nodes;
     mod routes;
+    mod routes_attacks;
     mod secrets;
 }
 
