@@ -70,12 +70,13 @@ fn main() -> ExitCode {
     suites.sort_by_key(|suite| plan::of(&suite.name).place);
     let mut report = Report::new(logs);
     let at_a_time: usize = env::var("LANES").ok().and_then(|lanes| lanes.parse().ok()).unwrap_or(processors * 3);
-    let timed = thread::scope(|scope| {
+    let mut timed = thread::scope(|scope| {
         // Every binary is asked for its timing tests, beside the tests of the parallel part rather than after them.
         let timed = scope.spawn(|| suites.iter().filter(|suite| suite.has_timing()).collect::<Vec<_>>());
         run(suites.iter().collect(), Part::Parallel { processors }, at_a_time, &mut report);
         timed.join().expect("the listing of the timing tests does not panic")
     });
+    timed.sort_by_key(|suite| plan::timing_place(&suite.name));
     run(timed, Part::Timing, at_a_time.min(plan::timing_at_a_time(processors)), &mut report);
     if report.close() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
