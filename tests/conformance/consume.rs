@@ -455,7 +455,8 @@ async fn a_task_is_quarantined_from_its_last_chance_on() {
 
 #[tokio::test]
 async fn quarantined_tasks_hide_nothing_behind_them_whatever_their_crash_limit() {
-    for (limit, crashes) in [(0, 1), (200, 199), (300, 299)] {
+    // The second limit does not fit into a byte.
+    for (limit, crashes) in [(0, 1), (300, 299)] {
         let t = Fixture::start().await;
         let own = |id| task(id).with_extra(Extra { max_crashes: Some(limit), ..Extra::default() });
         assert!(t.broker().enqueue(vec![own("a"), own("b")]).await.iter().all(Result::is_ok));
