@@ -14,41 +14,33 @@ use serde_json::Value;
 /// Why these tests are skipped. The list of accepted skips lacks this reason, so that Go is required where `CI` is set.
 pub(crate) const NO_GO: &str = "there is no Go 1.24 or newer here to build the real asynq with";
 
-/// The built Go programs of this folder.
-#[derive(Debug)]
-pub(crate) struct Programs {
-    pub(crate) peer: PathBuf,
-    pub(crate) asynqmon: PathBuf,
+/// Returns the program `peer`, built by the first test that calls this; `None` without a Go that builds it.
+pub(crate) fn peer_program() -> Option<&'static Path> {
+    static PEER: OnceLock<Option<PathBuf>> = OnceLock::new();
+    PEER.get_or_init(|| build("interop", "./peer", "peer")).as_deref()
 }
 
-/// Returns the programs, built by the first test that calls this; `None` without a Go that builds them.
-pub(crate) fn programs() -> Option<&'static Programs> {
-    static PROGRAMS: OnceLock<Option<Programs>> = OnceLock::new();
-    PROGRAMS
-        .get_or_init(|| {
-            if !has_go() {
-                return None;
-            }
-            let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("interop");
-            Some(Programs {
-                peer: build(&folder, "./peer", "peer"),
-                asynqmon: build(&folder.join("asynqmon"), ".", "asynqmon"),
-            })
-        })
-        .as_ref()
+/// Returns the program `asynqmon`, built by the first test that calls this; `None` without a Go that builds it. Most tests need
+/// `peer` alone, and do not wait for this build.
+pub(crate) fn asynqmon_program() -> Option<&'static Path> {
+    static ASYNQMON: OnceLock<Option<PathBuf>> = OnceLock::new();
+    ASYNQMON.get_or_init(|| build("interop/asynqmon", ".", "asynqmon")).as_deref()
 }
 
-fn build(module: &Path, package: &str, name: &str) -> PathBuf {
+fn build(module: &str, package: &str, name: &str) -> Option<PathBuf> {
+    if !has_go() {
+        return None;
+    }
     let program = crate::interop::matrix::folder().join(name);
     let built = Command::new("go")
         .args(["build", "-buildvcs=false", "-o"])
         .arg(&program)
         .arg(package)
-        .current_dir(module)
+        .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(module))
         .output()
         .unwrap();
     assert!(built.status.success(), "go build {package}: {}", String::from_utf8_lossy(&built.stderr));
-    program
+    Some(program)
 }
 
 /// A running `peer talk`, which ends when this handle is dropped.

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::interop::{
-    go::{NO_GO, Talk, programs},
+    go::{NO_GO, Talk, peer_program},
     matrix,
     side::{Order, Pair, Seen, Side},
     worker::{Settings, Worker},
@@ -38,10 +38,10 @@ pub(crate) async fn with_every_pair<F: Future<Output = ()>>(step: &str, play: im
 
 impl Stage {
     pub(crate) async fn start() -> Option<Arc<Self>> {
-        let programs = programs()?;
+        let peer = peer_program()?;
         let server = RedisServer::start(Persistence::None);
         let client = patient::client(&server.url()).await;
-        let talk = Talk::start(&programs.peer, &format!("127.0.0.1:{}", server.port()));
+        let talk = Talk::start(peer, &format!("127.0.0.1:{}", server.port()));
         Some(Arc::new(Self { server, client, talk, folder: TempDir::new().unwrap() }))
     }
 

@@ -11,7 +11,7 @@ use asynq_tests::{eventually, skip};
 use serde_json::{Value, json};
 
 use crate::interop::{
-    go::{NO_GO, programs},
+    go::{NO_GO, asynqmon_program},
     side::{Order, Side},
     stage::Stage,
     worker::{Settings, Worker},
@@ -168,7 +168,7 @@ fn get(stage: &Stage, path: &str) -> Value {
 
 /// The status and the body of asynqmon's answer to a request, which is a method and a path.
 fn asynqmon(stage: &Stage, request: &str) -> (u64, String) {
-    let output = Command::new(&programs().unwrap().asynqmon).args([&stage.address(), request]).output().unwrap();
+    let output = Command::new(asynqmon_program().unwrap()).args([&stage.address(), request]).output().unwrap();
     let answer: Value = serde_json::from_slice(&output.stdout)
         .unwrap_or_else(|error| panic!("{request}: {error}: {}", String::from_utf8_lossy(&output.stderr)));
     (answer["status"].as_u64().unwrap(), answer["body"].as_str().unwrap().to_owned())

@@ -10,7 +10,7 @@ use asynq_tests::PATIENCE;
 use serde_json::{Value, json};
 use tokio::{sync::mpsc, time::timeout};
 
-use crate::interop::{go::programs, side::Side};
+use crate::interop::{go::peer_program, side::Side};
 
 /// A worker process; killed when dropped.
 #[derive(Debug)]
@@ -51,7 +51,7 @@ impl Worker {
     pub(crate) async fn start(side: Side, address: &str, settings: &Settings<'_>) -> Self {
         let mut command = match side {
             Side::Go => {
-                let mut command = Command::new(&programs().unwrap().peer);
+                let mut command = Command::new(peer_program().unwrap());
                 command.args(["serve", address]);
                 command
             }
