@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use ::redis::{Commands as _, Connection, FromRedisValue, from_redis_value};
+use ::redis::{Commands as _, Connection, FromRedisValue, Pipeline, from_redis_value};
 use asynq_runtime::{
     broker::Broker,
     clock::Clock,
@@ -119,6 +119,23 @@ pub enum Value {
     Hash(BTreeMap<Vec<u8>, Vec<u8>>),
 }
 
+impl Value {
+    /// Reads the answer of Redis for a key of this type.
+    fn read(kind: &str, answer: ::redis::Value) -> Self {
+        match kind {
+            "string" => Self::String(from_redis_value(answer).unwrap()),
+            "list" => Self::List(from_redis_value(answer).unwrap()),
+            "set" => {
+                let mut members: Vec<Vec<u8>> = from_redis_value(answer).unwrap();
+                members.sort();
+                Self::Set(members)
+            }
+            "zset" => Self::Zset(from_redis_value(answer).unwrap()),
+            _ => Self::Hash(from_redis_value(answer).unwrap()),
+        }
+    }
+}
+
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = |bytes: &[u8]| bytes.escape_ascii().to_string();
@@ -164,9 +181,7 @@ impl<S: Servers> StoreOn<S> {
     /// Every key.
     pub fn keys(&self) -> BTreeMap<String, Dumped> {
         let mut keys = BTreeMap::new();
-        self.each(|connection, names| {
-            keys.extend(names.into_iter().filter_map(|name| dump_key(connection, &name).map(|value| (name, value))));
-        });
+        self.each(|connection, names| keys.extend(dump_keys(connection, names)));
         keys
     }
 
@@ -201,24 +216,37 @@ impl<S: Servers> Commands for StoreOn<S> {
     }
 }
 
-fn dump_key(c: &mut Connection, key: &str) -> Option<Dumped> {
-    let kind: String = ::redis::cmd("TYPE").arg(key).query(c).unwrap();
-    let value = match kind.as_str() {
-        "none" => return None,
-        "string" => Value::String(c.get(key).unwrap()),
-        "list" => Value::List(c.lrange(key, 0, -1).unwrap()),
-        "set" => {
-            let mut members: Vec<Vec<u8>> = c.smembers(key).unwrap();
-            members.sort();
-            Value::Set(members)
-        }
-        "zset" => Value::Zset(c.zrange_withscores(key, 0, -1).unwrap()),
-        "hash" => Value::Hash(c.hgetall(key).unwrap()),
-        other => panic!("{key} has the type {other}, which no asynq program writes"),
-    };
-    let pttl = ::redis::cmd("PTTL").arg(key).query(c).unwrap();
-    let expire_at = ::redis::cmd("EXPIRETIME").arg(key).query(c).unwrap_or(-1);
-    Some(Dumped { kind, pttl, expire_at, value })
+/// The keys with their data, in two round trips: of the types and of the values.
+fn dump_keys(c: &mut Connection, names: Vec<String>) -> Vec<(String, Dumped)> {
+    let mut kinds = ::redis::pipe();
+    for name in &names {
+        kinds.cmd("TYPE").arg(name).cmd("PTTL").arg(name).cmd("EXPIRETIME").arg(name);
+    }
+    let kinds: Vec<(String, i64, i64)> = answers(&kinds, c);
+    // A key that has ended since its name was read has the type "none".
+    let kept: Vec<_> = names.into_iter().zip(kinds).filter(|(_, (kind, ..))| kind != "none").collect();
+    let mut values = ::redis::pipe();
+    for (name, (kind, ..)) in &kept {
+        match kind.as_str() {
+            "string" => values.get(name),
+            "list" => values.lrange(name, 0, -1),
+            "set" => values.smembers(name),
+            "zset" => values.zrange_withscores(name, 0, -1),
+            "hash" => values.hgetall(name),
+            other => panic!("{name} has the type {other}, which no asynq program writes"),
+        };
+    }
+    let kept =
+        kept.into_iter().zip(answers::<::redis::Value>(&values, c)).map(|((name, (kind, pttl, expire_at)), value)| {
+            let value = Value::read(&kind, value);
+            (name, Dumped { kind, pttl, expire_at, value })
+        });
+    kept.collect()
+}
+
+/// The answers to all commands. The client refuses to send a pipeline without any.
+fn answers<T: FromRedisValue>(commands: &Pipeline, c: &mut Connection) -> Vec<T> {
+    if commands.is_empty() { Vec::new() } else { commands.query(c).unwrap() }
 }
 
 fn task_key(queue: &QueueName, id: &TaskId) -> String {
@@ -275,15 +303,21 @@ impl<S: Servers> Store for StoreOn<S> {
         // A counter of a day ends at an instant of the calendar, which is the manual clock's, and not after a span.
         let calendar = (now - Utc::now()).num_milliseconds();
         self.each(|connection, keys| {
-            for key in keys {
-                let left: i64 = ::redis::cmd("PTTL").arg(&key).query(connection).unwrap();
+            let mut left = ::redis::pipe();
+            for key in &keys {
+                left.pttl(key);
+            }
+            let left: Vec<i64> = answers(&left, connection);
+            let mut changes = ::redis::pipe();
+            for (key, left) in keys.iter().zip(left) {
                 let is_counter = key.contains(":processed:") || key.contains(":failed:");
                 if left > 0 && is_counter && left <= calendar {
-                    let _: i64 = connection.del(&key).unwrap();
+                    changes.del(key);
                 } else if left > 0 && !is_counter {
-                    let _: i64 = connection.pexpire(&key, (left - by).max(0)).unwrap();
+                    changes.pexpire(key, (left - by).max(0));
                 }
             }
+            let _: Vec<i64> = answers(&changes, connection);
         });
     }
 

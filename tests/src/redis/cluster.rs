@@ -1,6 +1,10 @@
 //! Three masters, a third of the slots each, with a replica each if wanted.
 
-use std::{sync::Mutex, time::Duration};
+use std::{
+    collections::HashMap,
+    sync::{LazyLock, Mutex, PoisonError},
+    time::Duration,
+};
 
 use ::redis::{Connection, FromRedisValue, Value};
 use asynq_test_support::{Calls, Guarded, PATIENCE, eventually_blocking as eventually, free_port, on_free_ports};
@@ -274,7 +278,21 @@ impl Servers for Lent<RedisCluster> {
     }
 
     fn place(&self, key: &[u8], connections: &mut [Connection]) -> usize {
-        let slot: u16 = ::redis::cmd("CLUSTER").arg("KEYSLOT").arg(key).query(&mut connections[0]).unwrap();
-        THIRDS[1..].iter().position(|end| slot < *end).expect("a slot")
+        // Redis is asked once for each tag. The thirds are those of every cluster.
+        static PLACES: LazyLock<Mutex<HashMap<Vec<u8>, usize>>> = LazyLock::new(Mutex::default);
+        let ask = || {
+            let slot: u16 = ::redis::cmd("CLUSTER").arg("KEYSLOT").arg(key).query(&mut connections[0]).unwrap();
+            THIRDS[1..].iter().position(|end| slot < *end).expect("a slot")
+        };
+        let mut places = PLACES.lock().unwrap_or_else(PoisonError::into_inner);
+        *places.entry(tag(key).to_vec()).or_insert_with(ask)
     }
+}
+
+/// The part of a key that alone decides on its slot.
+fn tag(key: &[u8]) -> &[u8] {
+    let find = |text: &[u8], byte: u8| text.iter().position(|found| *found == byte);
+    let inner = find(key, b'{').map(|open| &key[open + 1..]);
+    let tag = inner.and_then(|inner| find(inner, b'}').map(|close| &inner[..close]));
+    tag.filter(|tag| !tag.is_empty()).unwrap_or(key)
 }
