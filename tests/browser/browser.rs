@@ -197,11 +197,23 @@ impl Browser {
     }
 
     /// Waits until an expression is true.
+    ///
+    /// The page itself looks every 25 ms, because a command to the browser costs milliseconds of a processor. A command ends after
+    /// some forty looks.
     pub(crate) async fn until(&self, expression: &str) {
         let begun = Instant::now();
+        let looks = format!(
+            "return new Promise((done) => {{
+                 const look = (left) => {{
+                     try {{ if ({expression}) return done(true); }} catch {{}}
+                     if (left > 0) setTimeout(look, 25, left - 1); else done(false);
+                 }};
+                 look(40);
+             }})"
+        );
         loop {
             // A page that is being left does not answer.
-            let answer = self.client.execute(&format!("return Boolean({expression})"), Vec::new()).await;
+            let answer = self.client.execute(&looks, Vec::new()).await;
             if matches!(answer, Ok(Value::Bool(true))) {
                 return;
             }
