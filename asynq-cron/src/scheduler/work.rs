@@ -8,7 +8,7 @@ mod tests;
 mod ticks;
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeSet, HashMap, HashSet},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -69,11 +69,12 @@ enum Event {
     /// The broker answered a request for the entries that living schedulers list.
     Listed(Result<Vec<SchedulerEntry>, BrokerError>),
     /// The entries of this scheduler were listed or withdrawn, with the time when the list was due again as it began, whether it
-    /// worked, and the entries to forget that are not on the list any more.
-    ListingDone(Instant, bool, Vec<Gone>),
-    /// The broker answered while entries are forgotten, with those that are still to be forgotten and those that are forgotten after a later
-    /// list.
-    Forgetting(Vec<Gone>, Vec<Gone>),
+    /// worked, and the entries that are gone and not on the list any more.
+    ListingDone(Instant, bool, Vec<EntryId>),
+    /// The broker answered a request for the entries that living schedulers list, for these entries that are gone.
+    GoneListed(Vec<EntryId>, Result<Vec<SchedulerEntry>, BrokerError>),
+    /// The broker has forgotten the first entries; the others are still to be forgotten.
+    Forgotten(HashSet<EntryId>, Vec<EntryId>),
     /// A background call has ended; its result is not used.
     Done,
 }
@@ -90,27 +91,52 @@ enum WarningTopic {
     Unlisted,
 }
 
-/// An entry of which a newer program's plan counts.
-struct Outranked {
-    /// The revision of that program.
-    revision: u64,
-    /// How many lists in a row did not have the entry as that revision planned it.
-    missing: u32,
-}
-
-impl Outranked {
-    /// Whether no living scheduler of that revision has the entry any more: this program's plan replaces that one.
-    fn is_over(&self) -> bool {
-        self.missing >= SEEN_MISSING
-    }
-}
-
-/// An entry that the provider does not have any more.
-#[derive(Clone)]
-struct Gone {
+/// An entry that this scheduler knows.
+struct Known {
     entry: Arc<Periodic>,
-    /// When the broker first listed no scheduler that has the entry.
+    origin: Origin,
+    /// Whether the entry has to be planned; only one that this scheduler plans is.
+    waits: bool,
+    /// The revision of a newer program, if its plan of the entry counts.
+    newer: Option<u64>,
+    /// How many lists in a row did not have the entry: as the newer program planned it, or for a follower at all.
+    missing: u32,
+    /// When the broker first listed no scheduler that has the entry, of one that is gone.
     unlisted_since: Option<Instant>,
+}
+
+/// Where an entry comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Origin {
+    /// The program itself has the entry.
+    Program,
+    /// The last answer of the provider has the entry.
+    Provider,
+    /// The entry is not valid in the last answer of the provider: it is not planned, and keeps its state.
+    Invalid,
+    /// The last answer of the provider lacks the entry, which is forgotten once this scheduler has listed its entries without it.
+    Gone,
+}
+
+impl Known {
+    fn new(entry: Arc<Periodic>, origin: Origin) -> Self {
+        Self { entry, origin, waits: true, newer: None, missing: 0, unlisted_since: None }
+    }
+
+    fn is_gone(&self) -> bool {
+        self.origin == Origin::Gone
+    }
+
+    /// Returns the revision of the newer program if no living scheduler of it has the entry any more: this program's plan replaces that
+    /// one.
+    fn superseded(&self) -> Option<u64> {
+        self.newer.filter(|_| self.missing >= SEEN_MISSING)
+    }
+
+    /// Whether the entry is left to a newer program.
+    fn is_left(&self) -> bool {
+        self.newer.is_some() && self.superseded().is_none()
+    }
 }
 
 /// When a request was sent, and when its answer came.
@@ -137,21 +163,11 @@ pub(super) struct Work {
     /// newer answer than the last one of this provider, whose entries are not planned meanwhile.
     is_unconfirmed: bool,
     campaign: Campaign,
-    /// All entries that this scheduler knows.
-    entries: HashMap<EntryId, Arc<Periodic>>,
-    /// Entries that came from the provider; `None` before its first answer.
-    dynamic: Option<HashMap<EntryId, Arc<Periodic>>>,
-    /// Entries that the provider does not have any more, until this scheduler has listed its entries without them.
-    to_forget: Vec<Gone>,
-    /// Entries of the provider's last answer that are not valid.
-    refused: HashSet<EntryId>,
-    /// Entries of which a newer program's plan counts.
-    outranked: HashMap<EntryId, Outranked>,
-    /// Entries of this program that no scheduler lists, though another one leads: how often in a row that was seen.
-    unlisted: HashMap<EntryId, u32>,
-    /// Entries that are planned or wait in `to_plan`.
-    planned: HashSet<EntryId>,
-    to_plan: Vec<(Instant, Arc<Periodic>)>,
+    known: HashMap<EntryId, Known>,
+    /// Whether the provider has answered.
+    has_answered: bool,
+    /// Entries that wait to be planned, by the time.
+    to_plan: BTreeSet<(Instant, EntryId)>,
     /// How many plans are under way.
     planning: usize,
     /// How many ticks are under way.
@@ -200,14 +216,9 @@ impl Work {
             led_since: Instant::now(),
             is_unconfirmed: false,
             campaign,
-            entries: fixed.into_iter().map(|entry| (entry.id().clone(), entry)).collect(),
-            dynamic: None,
-            to_forget: Vec::new(),
-            refused: HashSet::new(),
-            outranked: HashMap::new(),
-            unlisted: HashMap::new(),
-            planned: HashSet::new(),
-            to_plan: Vec::new(),
+            known: fixed.into_iter().map(|entry| (entry.id().clone(), Known::new(entry, Origin::Program))).collect(),
+            has_answered: false,
+            to_plan: BTreeSet::new(),
             planning: 0,
             ticking: 0,
             plan: Plan::default(),
@@ -285,7 +296,7 @@ impl Work {
     /// Sends the election's request that is due now. A scheduler whose provider has never answered does not know its entries: it
     /// takes a lead that is free, and leaves it to any scheduler that does.
     fn ask_for_the_lead(&mut self, now: Instant) {
-        let is_ready = self.provider.is_none() || self.dynamic.is_some();
+        let is_ready = self.provider.is_none() || self.has_answered;
         self.campaign.stand_as(if is_ready { self.settings.revision } else { 0 });
         let Some(request) = self.campaign.due(now) else { return };
         let (broker, candidate, ttl) = (Arc::clone(&self.broker), self.campaign.candidate.clone(), self.campaign.ttl);
@@ -307,18 +318,20 @@ impl Work {
         }
         self.leads = leads;
         self.leader_metric.set(usize::from(leads));
-        self.outranked.clear();
-        self.unlisted.clear();
-        self.to_forget.clear();
+        self.known.retain(|_, known| !known.is_gone());
+        for known in self.known.values_mut() {
+            (known.waits, known.newer, known.missing) = (true, None, 0);
+        }
         if leads {
-            log!(info, program = %self.settings.program, entries = self.entries.len(), "this scheduler leads");
+            log!(info, program = %self.settings.program, entries = self.known.len(), "this scheduler leads");
         } else {
             log!(info, program = %self.settings.program, "this scheduler follows");
         }
         self.led_since = Instant::now();
         self.is_unconfirmed = leads && self.provider.is_some();
         self.timers.begin(leads, self.settings.ttl);
-        self.reconcile();
+        self.plan = Plan::default();
+        self.plan_waiting();
     }
 
     fn take(&mut self, event: Event) {
@@ -341,7 +354,16 @@ impl Work {
             Event::Listed(Ok(listed)) => self.listed(listed),
             Event::Listed(Err(error)) => log!(debug, "cannot see what others schedule: {error}"),
             Event::ListingDone(renew, has_worked, gone) => self.shown(renew, has_worked, gone),
-            Event::Forgetting(gone, left) => self.forget_next(gone, left),
+            Event::GoneListed(gone, Ok(listed)) => self.forget_unlisted(gone, &listed),
+            Event::GoneListed(_, Err(error)) => {
+                log!(debug, "entries that are gone are forgotten later: {error}");
+                self.showing = false;
+            }
+            Event::Forgotten(forgotten, gone) => {
+                // An entry that the provider has returned meanwhile is planned as a new one.
+                self.known.retain(|id, known| !known.is_gone() || !forgotten.contains(id));
+                self.forget_next(gone);
+            }
             Event::Done => {}
         }
     }

@@ -10,7 +10,7 @@ use std::{
 use asynq_runtime::{BoxError, broker::EntryId, job::BoxFuture};
 use tokio::task::JoinError;
 
-use super::{Gone, WarningTopic, Work, rounds::is_due};
+use super::{Known, Origin, WarningTopic, Work, rounds::is_due};
 use crate::{
     Periodic, PeriodicError,
     scheduler::{check, twice},
@@ -37,7 +37,8 @@ impl Work {
     pub(super) fn provide(&mut self, now: Instant) {
         if self.is_unconfirmed && now.saturating_duration_since(self.led_since) >= PROVIDER_LIMIT {
             self.is_unconfirmed = false;
-            self.reconcile();
+            self.timers.show = now;
+            self.plan_waiting();
         }
         let limit = self.provider_limit();
         let Some(provider) = &self.provider else { return };
@@ -90,29 +91,29 @@ impl Work {
                     format!("the periodic entries could not be read, the known ones stay: {error}"),
                 );
                 if is_first_as_leader {
-                    self.reconcile();
+                    self.timers.show = Instant::now();
+                    self.plan_waiting();
                 }
                 return;
             }
         };
-        let before = self.dynamic.take().unwrap_or_default();
-        let (mut now, mut wrong) = (HashMap::<EntryId, Arc<Periodic>>::new(), Vec::new());
-        let mut refused = HashSet::new();
+        self.has_answered = true;
+        // An entry that is not valid has no value.
+        let (mut answer, mut wrong) = (HashMap::<EntryId, Option<Arc<Periodic>>>::new(), Vec::new());
         for entry in entries {
-            if let Err(error) = check(&entry, &self.registry) {
-                wrong.push(left_out(&entry, &error));
-                refused.insert(entry.id().clone());
-                continue;
+            let id = entry.id().clone();
+            let own = self.known.get(&id).filter(|known| known.origin == Origin::Program).map(|known| &known.entry);
+            let other = own.or_else(|| answer.get(&id)?.as_ref());
+            let once = || other.map_or(Ok(()), |other| Err(twice(&entry, other)));
+            match check(&entry, &self.registry).and_then(|()| once()) {
+                Ok(()) => {
+                    answer.insert(id, Some(Arc::new(entry)));
+                }
+                Err(error) => {
+                    wrong.push(left_out(&entry, &error));
+                    answer.entry(id).or_insert(None);
+                }
             }
-            let fixed = self.entries.get(entry.id()).filter(|known| !before.contains_key(known.id()));
-            if let Some(other) = fixed.or_else(|| now.get(entry.id())) {
-                wrong.push(left_out(&entry, &twice(&entry, other)));
-                continue;
-            }
-            // An entry that did not change keeps its place.
-            let known = before.get(entry.id()).filter(|known| known.is_same_plan(&entry)).cloned();
-            let entry = known.unwrap_or_else(|| Arc::new(entry));
-            now.insert(entry.id().clone(), entry);
         }
         // The provider has succeeded; mistakes that its answer still has are not written again.
         let still_wrong: HashSet<_> = wrong.iter().collect();
@@ -120,32 +121,34 @@ impl Work {
         for text in wrong {
             self.warn_once(WarningTopic::Provider, text);
         }
-        let is_same = |id: &EntryId, old: &Arc<Periodic>| now.get(id).is_some_and(|new| Arc::ptr_eq(new, old));
-        let changed: Vec<_> = before.iter().filter(|(id, old)| !is_same(id, old)).collect();
-        let differs = !changed.is_empty() || now.len() != before.len();
-        self.to_forget.retain(|Gone { entry, .. }| !now.contains_key(entry.id()) && !refused.contains(entry.id()));
-        for (id, old) in changed {
-            self.entries.remove(id);
-            self.outranked.remove(id);
-            // A changed entry is planned again.
-            if self.planned.remove(id) || is_first_as_leader {
-                self.plan.remove(id);
-                self.to_plan.retain(|(_, entry)| entry.id() != id);
-                if !now.contains_key(id) && !refused.contains(id) {
-                    log!(info, program = %self.settings.program, "schedule: - {}", old.name());
-                    self.to_forget.push(Gone { entry: Arc::clone(old), unlisted_since: None });
-                }
+        let mut differs = false;
+        self.known.retain(|id, known| {
+            let (origin, entry) = match (known.origin, answer.remove(id)) {
+                (Origin::Program, _) => return true,
+                (_, Some(Some(entry))) => (Origin::Provider, entry),
+                (_, Some(None)) => (Origin::Invalid, Arc::clone(&known.entry)),
+                (_, None) => (Origin::Gone, Arc::clone(&known.entry)),
+            };
+            // An entry that did not change keeps its place.
+            if origin == known.origin && (Arc::ptr_eq(&known.entry, &entry) || known.entry.is_same_plan(&entry)) {
+                return true;
             }
+            differs = true;
+            // A changed entry is planned again.
+            self.plan.remove(id);
+            *known = Known::new(entry, origin);
+            if known.is_gone() && self.leads {
+                log!(info, program = %self.settings.program, "schedule: - {}", known.entry.name());
+            }
+            !known.is_gone() || self.leads
+        });
+        let new = answer.into_iter().filter_map(|(id, entry)| Some((id, Known::new(entry?, Origin::Provider))));
+        let count = self.known.len();
+        self.known.extend(new);
+        if differs || self.known.len() > count || is_first_as_leader {
+            self.timers.show = Instant::now();
+            self.plan_waiting();
         }
-        self.entries.extend(now.iter().map(|(id, entry)| (id.clone(), Arc::clone(entry))));
-        self.dynamic = Some(now);
-        self.refused = refused;
-        if !differs && !is_first_as_leader {
-            return;
-        }
-        self.outranked.retain(|id, _| self.entries.contains_key(id));
-        self.timers.show = Instant::now();
-        self.reconcile();
     }
 }
 

@@ -1,11 +1,7 @@
 //! The entries that this scheduler plans: all entries of its program while it leads, except those that a newer program plans in
 //! another way, as long as that program lists them.
 
-use std::{
-    collections::{HashMap, HashSet},
-    sync::Arc,
-    time::Instant,
-};
+use std::{collections::HashMap, sync::Arc, time::Instant};
 
 use asynq_runtime::{
     broker::{BrokerError, EntryId, PlanChange, Planned},
@@ -14,44 +10,47 @@ use asynq_runtime::{
 };
 
 use super::{
-    super::clock::Reading, COMPONENT, Event, MOST_AT_ONCE, Outranked, RETRY_OTHER, RETRY_UNAVAILABLE, RoundTrip,
+    super::clock::Reading, COMPONENT, Event, Known, MOST_AT_ONCE, Origin, RETRY_OTHER, RETRY_UNAVAILABLE, RoundTrip,
     SEEN_MISSING, WarningTopic, Work,
 };
 use crate::{Periodic, Schedule};
 
 impl Work {
-    /// Plans all entries of the program while this scheduler leads, and none while it does not. Those of the provider wait for its
-    /// first answer to the new leader.
-    pub(super) fn reconcile(&mut self) {
-        let waits = |id: &EntryId| {
-            let is_dynamic = self.dynamic.as_ref().is_some_and(|dynamic| dynamic.contains_key(id));
-            self.is_unconfirmed && is_dynamic
-        };
-        let mut wanted = HashSet::new();
-        if self.leads {
-            wanted.extend(self.entries.keys().filter(|id| !waits(id)).cloned());
+    /// Returns whether this scheduler plans an entry, or leaves it to a newer program: one that leads plans all entries. Those of the
+    /// provider wait for its first answer to the new leader.
+    pub(super) fn plans(&self, known: &Known) -> bool {
+        match known.origin {
+            Origin::Program => self.leads,
+            Origin::Provider => self.leads && !self.is_unconfirmed,
+            Origin::Invalid | Origin::Gone => false,
         }
-        for id in self.planned.difference(&wanted) {
-            self.plan.remove(id);
-        }
+    }
+
+    /// Returns the entries that this scheduler plans.
+    pub(super) fn planned_entries(&self) -> impl Iterator<Item = &Arc<Periodic>> {
+        self.known.values().filter(move |known| self.plans(known)).map(|known| &known.entry)
+    }
+
+    /// Plans the entries that wait, each once it is listed.
+    pub(super) fn plan_waiting(&mut self) {
         let now = Instant::now();
-        self.to_plan.retain(|(_, entry)| wanted.contains(entry.id()));
-        for id in wanted.difference(&self.planned) {
-            self.to_plan.extend(self.entries.get(id).map(|entry| (now, Arc::clone(entry))));
-            self.timers.show = now;
-        }
-        if wanted.is_empty() && self.is_listed {
-            self.timers.show = now;
-        }
-        self.planned = wanted;
+        let waiting = self.known.iter().filter(|(_, known)| known.waits && self.plans(known));
+        self.to_plan = waiting.map(|(id, _)| (now, id.clone())).collect();
     }
 
     /// Plans all entries again, to read the broker's state of them.
     pub(super) fn plan_anew(&mut self) {
-        let now = Instant::now();
-        let planned = self.planned.iter().filter_map(|id| self.entries.get(id));
-        self.to_plan = planned.map(|entry| (now, Arc::clone(entry))).collect();
+        self.known.values_mut().for_each(|known| known.waits = true);
         self.is_planning_anew = true;
+        self.plan_waiting();
+    }
+
+    /// Plans an entry at this time.
+    pub(super) fn plan_at(&mut self, at: Instant, id: &EntryId) {
+        if let Some(known) = self.known.get_mut(id) {
+            known.waits = true;
+            self.to_plan.insert((at, id.clone()));
+        }
     }
 
     /// Plans the waiting entries once they are listed. An older program that finds a planned entry on no list assumes that its
@@ -60,17 +59,17 @@ impl Work {
         if self.showing || self.timers.show <= now {
             return;
         }
-        let mut next = 0;
-        while self.planning < MOST_AT_ONCE && next < self.to_plan.len() {
-            if self.to_plan[next].0 > now {
-                next += 1;
-                continue;
-            }
-            let (_, entry) = self.to_plan.swap_remove(next);
-            let broker = Arc::clone(&self.broker);
+        while self.planning < MOST_AT_ONCE
+            && self.to_plan.first().is_some_and(|(at, _)| *at <= now)
+            && let Some((_, id)) = self.to_plan.pop_first()
+        {
+            let Some(known) = self.known.get(&id).filter(|known| known.waits && self.plans(known)) else { continue };
+            let (broker, entry) = (Arc::clone(&self.broker), Arc::clone(&known.entry));
             let mut plan = entry.plan(self.clock.at(Reading::now()), self.settings.revision);
-            plan.supersedes =
-                self.outranked.get(entry.id()).filter(|newer| newer.is_over()).map(|newer| newer.revision);
+            plan.supersedes = known.superseded();
+            if let Some(known) = self.known.get_mut(&id) {
+                known.waits = false;
+            }
             self.planning += 1;
             self.calls.spawn(async move {
                 let before = Reading::now();
@@ -82,7 +81,7 @@ impl Work {
 
     /// Whether every entry that can be planned has been.
     pub(super) fn all_is_planned(&self, now: Instant) -> bool {
-        self.planning == 0 && self.to_plan.iter().all(|(at, _)| *at > now)
+        self.planning == 0 && self.to_plan.first().is_none_or(|(at, _)| *at > now)
     }
 
     pub(super) fn planned(
@@ -92,8 +91,8 @@ impl Work {
         round_trip: &RoundTrip,
     ) {
         // This scheduler does not plan the entry any more, or the entry has changed.
-        let is_current = self.entries.get(entry.id()).is_some_and(|now| Arc::ptr_eq(now, &entry));
-        if !is_current || !self.planned.contains(entry.id()) {
+        let is_current = |known: &Known| self.plans(known) && Arc::ptr_eq(&known.entry, &entry);
+        if !self.known.get(entry.id()).is_some_and(is_current) {
             return;
         }
         match planned {
@@ -105,7 +104,7 @@ impl Work {
                     return;
                 }
                 self.on_success(WarningTopic::Plans);
-                self.outranked.remove(entry.id());
+                self.set_newer(entry.id(), None);
                 self.shows_plans = false;
                 self.log(&entry, &change);
                 self.last_ticks.record(entry.job(), state.last, state.now);
@@ -115,7 +114,7 @@ impl Work {
                 metrics::broker_failed(COMPONENT, error.kind());
                 let again = if error.is_unavailable() { RETRY_UNAVAILABLE } else { RETRY_OTHER };
                 self.warn_once(WarningTopic::Plans, format!("{entry} cannot be planned yet: {error}"));
-                self.to_plan.push((Instant::now() + again, entry));
+                self.plan_at(Instant::now() + again, entry.id());
             }
         }
     }
@@ -146,10 +145,16 @@ impl Work {
         let now = Instant::now();
         self.timers.show = now;
         // The lists are a third of a lease apart, so that a further entry does not bring the next one forward.
-        if self.outranked.is_empty() {
+        if self.known.values().all(|known| known.newer.is_none()) {
             self.timers.list = now;
         }
-        self.outranked.insert(entry.id().clone(), Outranked { revision, missing: 0 });
+        self.set_newer(entry.id(), Some(revision));
+    }
+
+    fn set_newer(&mut self, id: &EntryId, newer: Option<u64>) {
+        if let Some(known) = self.known.get_mut(id) {
+            (known.newer, known.missing) = (newer, 0);
+        }
     }
 
     /// Takes the entries of all schedulers that live.
@@ -160,7 +165,7 @@ impl Work {
         }
         let rows_of = |id: &EntryId| rows.get(id.as_str()).map_or(&[][..], Vec::as_slice);
         if self.leads {
-            self.reclaim_outranked(rows_of);
+            self.reclaim(rows_of);
         } else {
             self.warn_of_unlisted(rows_of);
         }
@@ -168,17 +173,18 @@ impl Work {
 
     /// Plans entries by this program's schedule again that no newer program lists any more, because that program was rolled back
     /// or stopped.
-    fn reclaim_outranked<'a>(&mut self, rows_of: impl Fn(&EntryId) -> &'a [SchedulerEntry]) {
+    fn reclaim<'a>(&mut self, rows_of: impl Fn(&EntryId) -> &'a [SchedulerEntry]) {
         let now = Instant::now();
-        for (id, newer) in self.outranked.iter_mut().filter(|(_, newer)| !newer.is_over()) {
-            let Some(entry) = self.entries.get(id) else { continue };
+        for (id, known) in self.known.iter_mut().filter(|(_, known)| known.is_left()) {
+            let entry = &known.entry;
             let is_ours =
                 |row: &SchedulerEntry| row.spec == entry.spec().as_str() && Schedule::queue_of(row) == *entry.queue();
-            newer.missing = if rows_of(id).iter().all(is_ours) { newer.missing + 1 } else { 0 };
-            if newer.is_over() {
+            known.missing = if rows_of(id).iter().all(is_ours) { known.missing + 1 } else { 0 };
+            if !known.is_left() {
                 log!(info, "the newer program that planned {entry} in another way is gone: this one's schedule counts");
                 self.timers.show = now;
-                self.to_plan.push((now, Arc::clone(entry)));
+                known.waits = true;
+                self.to_plan.insert((now, id.clone()));
             }
         }
     }
@@ -186,17 +192,14 @@ impl Work {
     /// Warns of entries that no scheduler fires: the leader belongs to another program of the same name, or to a version that
     /// does not have these entries any more.
     fn warn_of_unlisted<'a>(&mut self, rows_of: impl Fn(&EntryId) -> &'a [SchedulerEntry]) {
-        let dynamic = self.dynamic.as_ref();
+        let mut missing = Vec::new();
         // The provider's last answer may be older than that of the leader's provider.
-        let fixed = self.entries.iter().filter(|(id, _)| dynamic.is_none_or(|dynamic| !dynamic.contains_key(id)));
-        let mut unlisted = HashMap::new();
-        for (id, _) in fixed.filter(|(id, _)| rows_of(id).is_empty()) {
-            let times = self.unlisted.get(id).map_or(1, |times| times.saturating_add(1));
-            unlisted.insert(id.clone(), times);
+        for (id, known) in self.known.iter_mut().filter(|(_, known)| known.origin == Origin::Program) {
+            known.missing = if rows_of(id).is_empty() { known.missing.saturating_add(1) } else { 0 };
+            if known.missing == SEEN_MISSING {
+                missing.push(known.entry.to_string());
+            }
         }
-        self.unlisted = unlisted;
-        let missing = self.unlisted.iter().filter(|(_, times)| **times == SEEN_MISSING);
-        let missing: Vec<_> = missing.filter_map(|(id, _)| self.entries.get(id)).map(ToString::to_string).collect();
         for entry in missing {
             let program = &self.settings.program;
             let text = format!(

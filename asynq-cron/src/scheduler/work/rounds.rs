@@ -7,13 +7,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-use asynq_runtime::broker::{Broker, BrokerError, EntryId, EntryState};
+use asynq_runtime::{
+    broker::{BrokerError, EntryId, EntryState},
+    task::SchedulerEntry,
+};
 use chrono::{DateTime, Utc};
 use tokio::task::JoinSet;
 
 use super::{
     super::{clock::Reading, listing},
-    Event, Gone, MOST_AT_ONCE, RETRY_UNAVAILABLE, RoundTrip, WARN_AGAIN, Work,
+    Event, Known, MOST_AT_ONCE, Origin, RETRY_UNAVAILABLE, RoundTrip, WARN_AGAIN, Work,
 };
 use crate::{Periodic, Schedule};
 
@@ -41,6 +44,7 @@ impl Timers {
             self.measure = now + ttl / 3;
             self.provide = now;
         }
+        self.show = now;
         self.list = now + ttl;
     }
 }
@@ -67,24 +71,23 @@ impl Work {
             self.shows_plans = true;
             self.timers.show = now;
         }
-        let has_list = self.is_listed || !self.planned.is_empty() || !self.to_forget.is_empty();
-        if has_list && !self.showing && self.timers.show <= now {
+        let is_on_a_list = |known: &Known| self.plans(known) || known.is_gone();
+        if !self.showing && self.timers.show <= now && (self.is_listed || self.known.values().any(is_on_a_list)) {
             self.show(now);
         }
         let jumped = self.clock.has_jumped(Reading::now());
         if jumped {
             self.timers.measure = self.timers.measure.min(now);
         }
-        if !self.planned.is_empty()
-            && is_due(&mut self.timers.measure, now, if jumped { RETRY_UNAVAILABLE } else { ttl / 3 })
-        {
+        if is_due(&mut self.timers.measure, now, if jumped { RETRY_UNAVAILABLE } else { ttl / 3 }) {
             self.measure();
         }
         // A leader plans an entry again soon after the list of a newer version that was killed has expired. A follower only
         // checks for entries that no scheduler lists.
         let every = if self.leads { ttl / 3 } else { ttl * 3 };
-        let may_list = if self.leads { !self.outranked.is_empty() } else { self.settings.election };
-        if may_list && is_due(&mut self.timers.list, now, every) {
+        let leads = self.leads;
+        let is_looked_for = |known: &Known| if leads { known.newer.is_some() } else { known.origin == Origin::Program };
+        if is_due(&mut self.timers.list, now, every) && self.known.values().any(is_looked_for) {
             self.list();
         }
     }
@@ -97,15 +100,12 @@ impl Work {
         self.timers.show = renew;
         let mut rows = self.plan.rows();
         let time = self.clock.at(Reading::now());
-        let is_left = |id: &EntryId| self.outranked.get(id).is_some_and(|newer| !newer.is_over());
-        let coming = self.planned.iter().filter(|id| !self.plan.has(id) && !is_left(id));
-        rows.extend(coming.filter_map(|id| {
-            let entry = self.entries.get(id)?;
-            Some((Arc::clone(entry), None, entry.spec().next_after(time)))
-        }));
+        let is_coming = |known: &&Known| self.plans(known) && !known.is_left() && !self.plan.has(known.entry.id());
+        let coming = self.known.values().filter(is_coming).map(|known| &known.entry);
+        rows.extend(coming.map(|entry| (Arc::clone(entry), None, entry.spec().next_after(time))));
         self.showing = true;
         self.is_listed = !rows.is_empty();
-        let gone = std::mem::take(&mut self.to_forget);
+        let gone: Vec<_> = self.known.iter().filter(|(_, known)| known.is_gone()).map(|(id, _)| id.clone()).collect();
         let (broker, name, ttl) = (Arc::clone(&self.broker), self.name.clone(), self.settings.ttl);
         self.calls.spawn(async move {
             let has_worked = if rows.is_empty() {
@@ -121,62 +121,59 @@ impl Work {
     /// lease after this one has ended, because no entry is planned while a list is due or under way. A list that was asked for
     /// meanwhile is still made. Where that failed, the list may still have the entries that are gone: they are forgotten after the
     /// next one.
-    pub(super) fn shown(&mut self, renew: Instant, has_worked: bool, gone: Vec<Gone>) {
+    pub(super) fn shown(&mut self, renew: Instant, has_worked: bool, gone: Vec<EntryId>) {
         // The broker may still list the entries, or may have listed them before it failed.
         self.is_listed |= !has_worked;
-        if !has_worked || gone.is_empty() {
-            self.forgotten(gone);
-        } else {
-            let (broker, wait) = (Arc::clone(&self.broker), self.settings.ttl / 3);
-            self.calls.spawn(async move {
-                let (gone, left) = unlisted(&*broker, gone, wait).await;
-                Event::Forgetting(gone, left)
-            });
+        self.showing = has_worked && !gone.is_empty();
+        if self.showing {
+            let broker = Arc::clone(&self.broker);
+            self.calls.spawn(async move { Event::GoneListed(gone, broker.scheduler_entries().await) });
         }
         if self.timers.show == renew {
             self.timers.show = Instant::now() + self.settings.ttl / 2;
         }
     }
 
+    /// Has those of the entries that are `gone` forgotten that no scheduler has listed for a third of a lease. An entry that a list still
+    /// has is scheduled by another program too, which would lose its last tick, its pause and its history. One list does not tell: the
+    /// leader of that program may just have stopped, and the next one may not have listed its entries yet.
+    pub(super) fn forget_unlisted(&mut self, mut gone: Vec<EntryId>, listed: &[SchedulerEntry]) {
+        let listed: HashSet<_> = listed.iter().map(|row| (row.id.as_str(), Schedule::queue_of(row))).collect();
+        let (now, wait) = (Instant::now(), self.settings.ttl / 3);
+        gone.retain(|id| {
+            let Some(known) = self.known.get_mut(id).filter(|known| known.is_gone()) else { return false };
+            if listed.contains(&(id.as_str(), known.entry.queue().clone())) {
+                log!(info, "{} is not forgotten, because another scheduler lists it", known.entry);
+                self.known.remove(id);
+                return false;
+            }
+            now.saturating_duration_since(*known.unlisted_since.get_or_insert(now)) >= wait
+        });
+        self.forget_next(gone);
+    }
+
     /// Forgets the next of the entries that are `gone`, unless the provider has returned them meanwhile: the broker may have taken long
-    /// over the others. Many are forgotten at once, because no entry is planned or listed until all are. `left` are the entries that are
-    /// forgotten after a later list.
-    pub(super) fn forget_next(&mut self, mut gone: Vec<Gone>, mut left: Vec<Gone>) {
-        gone.retain(|gone| !self.is_provided(&gone.entry));
-        if gone.is_empty() {
-            self.forgotten(left);
+    /// over the others. Many are forgotten at once, because no entry is planned or listed until all are: one that the provider returns while
+    /// the broker forgets it is planned afterwards, as a new one. One that the broker does not forget now is forgotten after the next list.
+    pub(super) fn forget_next(&mut self, mut gone: Vec<EntryId>) {
+        gone.retain(|id| self.known.get(id).is_some_and(Known::is_gone));
+        self.showing = !gone.is_empty();
+        if !self.showing {
             return;
         }
         let batch = gone.split_off(gone.len().saturating_sub(MOST_AT_ONCE));
-        let forget = |gone: Gone| {
-            let broker = Arc::clone(&self.broker);
+        let forget = |known: &Known| {
+            let (broker, entry) = (Arc::clone(&self.broker), Arc::clone(&known.entry));
             async move {
-                let error = broker.forget_entry(gone.entry.queue(), gone.entry.id()).await.err()?;
-                log!(debug, "{} is forgotten later: {error}", gone.entry);
-                Some(gone)
+                let forgotten = broker.forget_entry(entry.queue(), entry.id()).await;
+                if let Err(error) = &forgotten {
+                    log!(debug, "{entry} is forgotten later: {error}");
+                }
+                forgotten.ok().map(|()| entry.id().clone())
             }
         };
-        let calls: JoinSet<Option<Gone>> = batch.into_iter().map(forget).collect();
-        self.calls.spawn(async move {
-            left.extend(calls.join_all().await.into_iter().flatten());
-            Event::Forgetting(gone, left)
-        });
-    }
-
-    /// Ends the change of the list, during which no entry is planned: an entry that the provider returns while the broker forgets it is
-    /// planned afterwards, as a new one. Has the entries that are `left` forgotten after the next list, unless the provider has returned
-    /// them.
-    fn forgotten(&mut self, mut left: Vec<Gone>) {
-        self.showing = false;
-        left.retain(|gone| !self.is_provided(&gone.entry));
-        if self.leads {
-            self.to_forget.extend(left);
-        }
-    }
-
-    /// Returns whether the last answer of the provider has the entry, valid or not.
-    fn is_provided(&self, entry: &Periodic) -> bool {
-        self.entries.contains_key(entry.id()) || self.refused.contains(entry.id())
+        let calls: JoinSet<Option<EntryId>> = batch.iter().filter_map(|id| self.known.get(id)).map(forget).collect();
+        self.calls.spawn(async move { Event::Forgotten(calls.join_all().await.into_iter().flatten().collect(), gone) });
     }
 
     /// Asks for the broker's time, with the state of an entry: of each queue in turn the one whose tick was stored last. Also asks
@@ -184,16 +181,15 @@ impl Work {
     fn measure(&mut self) {
         let mut newest = self.plan.newest();
         if newest.is_empty() {
-            let entry = self.planned.iter().find_map(|id| self.entries.get(id));
-            newest.extend(entry.map(|entry| (Arc::clone(entry), DateTime::<Utc>::MIN_UTC)));
+            newest.extend(self.planned_entries().next().map(|entry| (Arc::clone(entry), DateTime::<Utc>::MIN_UTC)));
         }
         if newest.is_empty() {
             return;
         }
         self.measured_queues = self.measured_queues.wrapping_add(1);
         let (entry, known) = newest.swap_remove(self.measured_queues % newest.len());
-        let planned: Vec<_> = self.planned.iter().filter(|id| self.plan.has(id)).collect();
-        let in_turn = planned.get(self.measured_queues % planned.len().max(1)).and_then(|id| self.entries.get(*id));
+        let planned: Vec<_> = self.planned_entries().filter(|entry| self.plan.has(entry.id())).collect();
+        let in_turn = planned.get(self.measured_queues % planned.len().max(1)).copied();
         let other = in_turn.filter(|other| other.id() != entry.id()).cloned();
         self.ask_for(entry, known);
         if let Some(other) = other {
@@ -227,7 +223,7 @@ impl Work {
             }
             // The broker has lost the entry, or a program had it forgotten. All are planned again: it may have lost ticks of others,
             // of which an entry that begins anew would tell nothing.
-            Ok(None) if self.planned.contains(entry.id()) => self.plan_anew(),
+            Ok(None) if self.known.get(entry.id()).is_some_and(|known| self.plans(known)) => self.plan_anew(),
             Ok(None) => {}
             Err(error) => log!(debug, "the broker's time is not known: {error}"),
         }
@@ -247,29 +243,4 @@ impl Work {
         let broker = Arc::clone(&self.broker);
         self.calls.spawn(async move { Event::Listed(broker.scheduler_entries().await) });
     }
-}
-
-/// Returns those of the entries that no scheduler has listed for the time `wait`, and those that may be forgotten later. An entry that a
-/// list still has is scheduled by another program too, which would lose its last tick, its pause and its history. One list does not
-/// tell: the leader of that program may just have stopped, and the next one may not have listed its entries yet.
-async fn unlisted(broker: &dyn Broker, mut gone: Vec<Gone>, wait: Duration) -> (Vec<Gone>, Vec<Gone>) {
-    let listed = match broker.scheduler_entries().await {
-        Ok(listed) => listed,
-        Err(error) => {
-            log!(debug, "entries that are gone are forgotten later: {error}");
-            return (Vec::new(), gone);
-        }
-    };
-    let listed: HashSet<_> = listed.iter().map(|row| (row.id.as_str(), Schedule::queue_of(row))).collect();
-    let now = Instant::now();
-    gone.retain_mut(|Gone { entry, unlisted_since }| {
-        unlisted_since.get_or_insert(now);
-        let is_listed = listed.contains(&(entry.id().as_str(), entry.queue().clone()));
-        if is_listed {
-            log!(info, "{entry} is not forgotten, because another scheduler lists it");
-        }
-        !is_listed
-    });
-    let is_over = |since: Instant| now.saturating_duration_since(since) >= wait;
-    gone.into_iter().partition(|gone| gone.unlisted_since.is_some_and(is_over))
 }

@@ -39,6 +39,16 @@ impl Service for Probe {
     }
 }
 
+/// Returns an entry as the scheduler knows it.
+fn known<'a>(work: &'a mut Work, entry: &Periodic) -> &'a mut Known {
+    work.known.get_mut(entry.id()).expect("the entry is known")
+}
+
+/// Returns whether the scheduler plans an entry.
+fn plans(work: &Work, entry: &Periodic) -> bool {
+    work.planned_entries().any(|planned| planned.id() == entry.id())
+}
+
 /// A scheduler of one entry that leads from its first round on, and the server beneath it.
 async fn work(spec: &str) -> (Work, Arc<Periodic>, Running) {
     let (context, received) = oneshot::channel();
@@ -208,7 +218,7 @@ async fn a_broker_call_that_panics_ends_the_scheduler() {
 async fn a_leader_looks_at_the_lists_within_a_third_of_a_lease_while_a_newer_version_counts() {
     let (mut work, entry, running) = work("@yearly").await;
     work.begin_round();
-    work.outranked.insert(entry.id().clone(), Outranked { revision: 2, missing: 0 });
+    known(&mut work, &entry).newer = Some(2);
     let now = Instant::now() + TTL;
     work.run_due_timers(now);
     assert_eq!(work.timers.list, now + TTL / 3);
@@ -245,13 +255,13 @@ async fn a_tick_leaves_the_shape_of_the_arguments_of_its_task() {
 async fn an_entry_of_a_newer_version_is_over_when_two_lists_in_a_row_lack_it() {
     let (mut work, entry, running) = work("@yearly").await;
     work.begin_round();
-    work.outranked.insert(entry.id().clone(), Outranked { revision: 2, missing: 0 });
+    known(&mut work, &entry).newer = Some(2);
     let listed =
         SchedulerEntry { spec: "@daily".to_owned(), ..listing::entry(&(Arc::clone(&entry), None, None), Utc::now()) };
     // Another replica of the newer version lists the entry a moment after the one that stopped has withdrawn it.
     for (rows, is_over) in [(vec![], false), (vec![listed], false), (vec![], false), (vec![], true)] {
         work.listed(rows);
-        assert_eq!(work.outranked[entry.id()].is_over(), is_over);
+        assert_eq!(known(&mut work, &entry).superseded().is_some(), is_over);
     }
     running.shutdown().await.expect("it leaves");
 }
@@ -261,12 +271,14 @@ async fn a_further_entry_of_a_newer_version_does_not_bring_the_next_list_forward
     let (mut work, entry, running) = work("@yearly").await;
     work.begin_round();
     let (due, now) = (work.timers.list, Utc::now());
-    work.outranked.insert(EntryId::of("another", ""), Outranked { revision: 2, missing: 1 });
+    let another = Arc::new(Periodic::clone(&entry).key("another"));
+    work.known.insert(another.id().clone(), Known::new(Arc::clone(&another), Origin::Program));
+    known(&mut work, &another).newer = Some(2);
     let newer = EntryState { spec: "@daily".to_owned(), revision: 2, ..state(now, now) };
     let planned = Planned { state: newer, change: PlanChange::None };
     let round_trip = RoundTrip { before: Reading::now(), after: Reading::now() };
     work.take(Event::Planned(Arc::clone(&entry), Ok(planned), round_trip));
-    assert!(work.outranked.contains_key(entry.id()));
+    assert!(known(&mut work, &entry).newer.is_some());
     assert_eq!(work.timers.list, due);
     running.shutdown().await.expect("it leaves");
 }
@@ -276,20 +288,20 @@ async fn entries_of_a_provider_wait_for_its_answer_to_the_new_leader_but_not_for
     let (mut work, entry, running) = work("@yearly").await;
     let hangs = || std::future::pending::<Result<Vec<Periodic>, BoxError>>();
     work.provider = Some(Provider(Arc::new(move || Box::pin(hangs()))));
-    work.dynamic = Some(HashMap::from([(entry.id().clone(), Arc::clone(&entry))]));
+    known(&mut work, &entry).origin = Origin::Provider;
     let before = Instant::now();
     work.begin_round();
-    assert!(work.leads && !work.providing.is_empty() && work.planned.is_empty());
+    assert!(work.leads && !work.providing.is_empty() && !plans(&work, &entry));
     // The answer to a call that began before the lead may be older than the plans of the leader before.
     work.asked_at = Some(before);
     work.provider_ended(Ok(Ok(Vec::new())));
-    assert!(work.planned.is_empty() && work.entries.contains_key(entry.id()));
+    assert!(!plans(&work, &entry) && known(&mut work, &entry).origin == Origin::Provider);
     work.provide(Instant::now() + Duration::from_secs(30));
-    assert!(work.planned.contains(entry.id()));
+    assert!(plans(&work, &entry));
     // Such an answer is discarded also when it comes after the wait.
     work.asked_at = Some(before);
     work.provider_ended(Ok(Ok(Vec::new())));
-    assert!(work.planned.contains(entry.id()));
+    assert!(plans(&work, &entry));
     running.shutdown().await.expect("it leaves");
 }
 
@@ -297,12 +309,12 @@ async fn entries_of_a_provider_wait_for_its_answer_to_the_new_leader_but_not_for
 async fn an_error_of_the_provider_leaves_its_last_answer_to_the_new_leader() {
     let (mut work, entry, running) = work("@yearly").await;
     work.provider = Some(Provider(Arc::new(|| Box::pin(async { Err(BoxError::from("access denied")) }))));
-    work.dynamic = Some(HashMap::from([(entry.id().clone(), Arc::clone(&entry))]));
+    known(&mut work, &entry).origin = Origin::Provider;
     work.begin_round();
-    assert!(work.planned.is_empty());
+    assert!(!plans(&work, &entry));
     let answer = soon(work.providing.join_next()).await.expect("the provider is asked");
     work.provider_ended(answer);
-    assert!(work.planned.contains(entry.id()));
+    assert!(plans(&work, &entry));
     running.shutdown().await.expect("it leaves");
 }
 
@@ -313,8 +325,7 @@ async fn an_entry_that_was_forgotten_is_planned_again_before_its_next_tick() {
     let spec = CronSpec::parse("@yearly").expect("a spec");
     let forgotten = Periodic::new(spec, RawTask::new("report", "forgotten")).expect("an entry").foreign();
     let forgotten = Arc::new(forgotten);
-    work.entries.insert(forgotten.id().clone(), Arc::clone(&forgotten));
-    work.planned.insert(forgotten.id().clone());
+    work.known.insert(forgotten.id().clone(), Known::new(Arc::clone(&forgotten), Origin::Program));
     let known = work.broker.plan_entry(&entry.plan(Utc::now(), 1)).await.expect("it is planned").state;
     work.plan.set(Arc::clone(&entry), &known);
     work.plan.set(Arc::clone(&forgotten), &state(known.last - TimeDelta::seconds(1), known.now));
@@ -327,6 +338,6 @@ async fn an_entry_that_was_forgotten_is_planned_again_before_its_next_tick() {
     while let Some(event) = soon(work.calls.join_next()).await {
         work.take(event.expect("it does not panic"));
     }
-    assert!(work.to_plan.iter().any(|(_, entry)| entry.id() == forgotten.id()));
+    assert!(work.to_plan.iter().any(|(_, id)| id == forgotten.id()));
     running.shutdown().await.expect("it leaves");
 }

@@ -148,11 +148,9 @@ impl Work {
             }
             Ok(Ticked::Stale | Ticked::Behind) => {
                 // The answer to a plan names the newer revision, or the last tick. While all entries are planned anew, that is not begun
-                // again for each one that is behind. The provider may have changed the entry meanwhile.
-                if let Some(entry) = self.entries.get(entry.id()).filter(|entry| self.planned.contains(entry.id())) {
-                    self.plan.remove(entry.id());
-                    self.to_plan.push((Instant::now(), Arc::clone(entry)));
-                }
+                // again for each one that is behind.
+                self.plan.remove(entry.id());
+                self.plan_at(Instant::now(), entry.id());
                 return;
             }
             Err(error) => {

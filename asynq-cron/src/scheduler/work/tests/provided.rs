@@ -4,13 +4,18 @@ use super::*;
 
 /// Takes the provider's only entry, without the entries that the program has itself.
 fn provide(work: &mut Work, entry: &Arc<Periodic>) {
-    work.entries.retain(|id, _| id != entry.id());
+    work.known.retain(|_, known| known.origin != Origin::Program);
     work.provided(Ok(vec![Periodic::clone(entry)]));
 }
 
 /// Takes the same entry with an option that is not valid.
 fn provide_invalid(work: &mut Work, entry: &Arc<Periodic>) {
     work.provided(Ok(vec![Periodic::clone(entry).jitter("5 parsecs")]));
+}
+
+/// Returns how many entries are still to be forgotten.
+fn count_gone(work: &Work) -> usize {
+    work.known.values().filter(|known| known.origin == Origin::Gone).count()
 }
 
 /// Handles the event of the call that ends next.
@@ -42,8 +47,7 @@ async fn the_last_entry_of_a_provider_is_not_listed_while_it_is_not_valid() {
 async fn a_withdrawal_that_failed_is_tried_again() {
     let (mut work, _, running) = work("@yearly").await;
     work.begin_round();
-    work.entries.clear();
-    work.planned.clear();
+    work.known.clear();
     // So a withdrawal begins.
     work.is_listed = false;
     let renew = work.timers.show;
@@ -89,9 +93,9 @@ async fn an_entry_that_the_provider_returns_before_it_is_forgotten_stays() {
     // The entry returns before the list without it is sent, valid or not.
     for returns in [provide, provide_invalid] {
         work.provided(Ok(Vec::new()));
-        assert_eq!(work.to_forget.len(), 1);
+        assert_eq!(count_gone(&work), 1);
         returns(&mut work, &entry);
-        assert!(work.to_forget.is_empty());
+        assert_eq!(count_gone(&work), 0);
         provide(&mut work, &entry);
     }
     // It returns while that list is under way, and while the broker is asked which entries others list.
@@ -106,7 +110,7 @@ async fn an_entry_that_the_provider_returns_before_it_is_forgotten_stays() {
             while work.showing {
                 take_next(&mut work).await;
             }
-            assert!(work.calls.is_empty() && work.to_forget.is_empty());
+            assert!(work.calls.is_empty() && count_gone(&work) == 0);
             let state = work.broker.entry(queue, id).await.expect("the broker answers");
             assert!(state.is_some_and(|state| state.paused), "after {answers} answers");
             provide(&mut work, &entry);
@@ -128,21 +132,20 @@ async fn an_entry_that_a_leader_could_not_forget_is_forgotten_after_the_next_lis
     work.settings.ttl = Duration::ZERO;
     take_next(&mut work).await;
     work.provided(Ok(Vec::new()));
-    let gone = std::mem::take(&mut work.to_forget);
-    assert_eq!(gone.len(), 1);
     let renew = work.timers.show;
-    for failed in [Event::ListingDone(renew, false, gone.clone()), Event::Forgetting(Vec::new(), gone)] {
-        work.to_forget.clear();
+    for failed in
+        [Event::ListingDone(renew, false, vec![entry.id().clone()]), Event::Forgotten(HashSet::new(), Vec::new())]
+    {
         work.take(failed);
-        assert!(work.calls.is_empty());
-        assert_eq!(work.to_forget.len(), 1);
+        assert!(work.calls.is_empty() && !work.showing);
+        assert_eq!(count_gone(&work), 1);
     }
     work.timers.show = Instant::now();
     work.begin_round();
     while work.showing {
         take_next(&mut work).await;
     }
-    assert!(work.to_forget.is_empty());
+    assert_eq!(count_gone(&work), 0);
     let state = work.broker.entry(entry.queue(), entry.id()).await.expect("the broker answers");
     assert!(state.is_none(), "it is forgotten");
     running.shutdown().await.expect("it leaves");
@@ -175,8 +178,8 @@ async fn a_row_that_cannot_be_read_is_left_out_and_its_entry_is_not_forgotten() 
     let unreadable = Periodic::invalid("report", "bad", CronSpec::parse("0 25 * * *").expect_err("no such hour"));
     assert_eq!((unreadable.id(), unreadable.spec().next_after(Utc::now())), (keyed("bad").id(), None));
     work.provided(Ok(vec![keyed("good"), unreadable]));
-    assert!(work.to_forget.is_empty());
-    assert!(work.planned.contains(keyed("good").id()) && !work.planned.contains(keyed("bad").id()));
+    assert_eq!(count_gone(&work), 0);
+    assert!(plans(&work, &keyed("good")) && !plans(&work, &keyed("bad")));
     let line = "periodic entry report[bad] is left out: the row of `report[bad]` is not valid: `0 25 * * *`: ";
     assert_eq!(log.with(line).len(), 1);
     running.shutdown().await.expect("it leaves");
@@ -266,16 +269,16 @@ async fn a_tick_that_is_behind_does_not_have_planned_entries_planned_again() {
     let fire = Fire { at: Utc::now(), missed: 0 };
     let behind = |entry: &Arc<Periodic>| Event::Ticked(Arc::clone(entry), fire, Ok(Ticked::Behind), false);
     // One entry has changed, and is planned for that reason alone.
-    work.to_plan.push((Instant::now(), Arc::clone(&entry)));
+    work.to_plan.insert((Instant::now(), entry.id().clone()));
     work.take(behind(&entry));
     assert_eq!(work.to_plan.len(), 3, "the broker lost writes");
-    let (_, planned) = work.to_plan.swap_remove(0);
-    let waits = Arc::clone(&work.to_plan[0].1);
+    let [planned, waits] = [work.to_plan.pop_first(), work.to_plan.first().cloned()]
+        .map(|waiting| Arc::clone(&work.known[&waiting.expect("it waits").1].entry));
     work.take(behind(&waits));
-    assert!(work.to_plan.iter().all(|(_, entry)| entry.id() != planned.id()));
+    assert!(work.to_plan.iter().all(|(_, id)| id != planned.id()));
     // One that was planned before the broker lost further writes is planned once more.
     work.take(behind(&planned));
-    assert!(work.to_plan.iter().any(|(_, entry)| entry.id() == planned.id()));
+    assert!(work.to_plan.iter().any(|(_, id)| id == planned.id()));
     running.shutdown().await.expect("it leaves");
 }
 
@@ -297,7 +300,41 @@ async fn an_entry_is_not_forgotten_before_two_lists_lack_it_a_third_of_a_lease_a
             take_next(&mut work).await;
         }
         let state = work.broker.entry(entry.queue(), entry.id()).await.expect("the broker answers");
-        assert_eq!((state.is_some(), work.to_forget.len()), (is_known, usize::from(is_known)));
+        assert_eq!((state.is_some(), count_gone(&work)), (is_known, usize::from(is_known)));
     }
+    running.shutdown().await.expect("it leaves");
+}
+
+#[tokio::test]
+async fn a_follower_without_entries_of_its_own_reads_no_lists() {
+    let (mut work, entry, running) = work("@yearly").await;
+    for (origin, calls) in [(Origin::Provider, 0), (Origin::Program, 1)] {
+        known(&mut work, &entry).origin = origin;
+        let now = Instant::now();
+        work.timers.list = now;
+        work.run_due_timers(now);
+        assert_eq!(work.calls.len(), calls, "{origin:?}");
+    }
+    running.shutdown().await.expect("it leaves");
+}
+
+#[tokio::test]
+async fn an_entry_that_goes_while_it_is_not_valid_is_forgotten() {
+    let (mut work, entry, running) = work("@yearly").await;
+    work.broker.plan_entry(&entry.plan(Utc::now(), 1)).await.expect("it is planned");
+    provide(&mut work, &entry);
+    work.begin_round();
+    work.timers.measure += Duration::from_secs(3_600);
+    // Then one look at the lists is enough.
+    work.settings.ttl = Duration::ZERO;
+    take_next(&mut work).await;
+    provide_invalid(&mut work, &entry);
+    work.provided(Ok(Vec::new()));
+    work.begin_round();
+    while work.showing {
+        take_next(&mut work).await;
+    }
+    let state = work.broker.entry(entry.queue(), entry.id()).await.expect("the broker answers");
+    assert!(state.is_none(), "it is forgotten");
     running.shutdown().await.expect("it leaves");
 }
