@@ -37,7 +37,6 @@ impl Work {
     pub(super) fn provide(&mut self, now: Instant) {
         if self.is_unconfirmed && now.saturating_duration_since(self.led_since) >= PROVIDER_LIMIT {
             self.is_unconfirmed = false;
-            self.timers.show = now;
             self.plan_waiting();
         }
         let limit = self.provider_limit();
@@ -91,7 +90,6 @@ impl Work {
                     format!("the periodic entries could not be read, the known ones stay: {error}"),
                 );
                 if is_first_as_leader {
-                    self.timers.show = Instant::now();
                     self.plan_waiting();
                 }
                 return;

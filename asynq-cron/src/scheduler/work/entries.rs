@@ -16,14 +16,16 @@ use super::{
 use crate::{Periodic, Schedule};
 
 impl Work {
-    /// Returns whether this scheduler plans an entry, or leaves it to a newer program: one that leads plans all entries. Those of the
-    /// provider wait for its first answer to the new leader.
+    /// Returns whether this scheduler has an entry on its list: one that leads lists all entries. Another program would have an entry
+    /// forgotten that no list has, while this one waits for the provider.
+    pub(super) fn lists(&self, known: &Known) -> bool {
+        self.leads && matches!(known.origin, Origin::Program | Origin::Provider)
+    }
+
+    /// Returns whether this scheduler plans an entry, or leaves it to a newer program. Those of the provider wait for its first answer
+    /// to the new leader.
     pub(super) fn plans(&self, known: &Known) -> bool {
-        match known.origin {
-            Origin::Program => self.leads,
-            Origin::Provider => self.leads && !self.is_unconfirmed,
-            Origin::Invalid | Origin::Gone => false,
-        }
+        self.lists(known) && !(self.is_unconfirmed && known.origin == Origin::Provider)
     }
 
     /// Returns the entries that this scheduler plans.

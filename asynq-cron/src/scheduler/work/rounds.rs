@@ -71,7 +71,7 @@ impl Work {
             self.shows_plans = true;
             self.timers.show = now;
         }
-        let is_on_a_list = |known: &Known| self.plans(known) || known.is_gone();
+        let is_on_a_list = |known: &Known| self.lists(known) || known.is_gone();
         if !self.showing && self.timers.show <= now && (self.is_listed || self.known.values().any(is_on_a_list)) {
             self.show(now);
         }
@@ -92,7 +92,7 @@ impl Work {
         }
     }
 
-    /// Lists the entries that this scheduler plans: for asynq's tools, and for older programs, which do not plan these entries.
+    /// Lists the entries of this scheduler while it leads: for asynq's tools, and for older programs, which do not plan these entries.
     /// Takes the scheduler off the list where it has none. One such call is under way at a time, because the broker may handle two
     /// in either order.
     fn show(&mut self, now: Instant) {
@@ -100,7 +100,7 @@ impl Work {
         self.timers.show = renew;
         let mut rows = self.plan.rows();
         let time = self.clock.at(Reading::now());
-        let is_coming = |known: &&Known| self.plans(known) && !known.is_left() && !self.plan.has(known.entry.id());
+        let is_coming = |known: &&Known| self.lists(known) && !known.is_left() && !self.plan.has(known.entry.id());
         let coming = self.known.values().filter(is_coming).map(|known| &known.entry);
         rows.extend(coming.map(|entry| (Arc::clone(entry), None, entry.spec().next_after(time))));
         self.showing = true;

@@ -306,6 +306,18 @@ async fn an_entry_is_not_forgotten_before_two_lists_lack_it_a_third_of_a_lease_a
 }
 
 #[tokio::test]
+async fn a_new_leader_lists_entries_of_its_provider_before_that_answers() {
+    let (mut work, entry, running) = work("@yearly").await;
+    provide(&mut work, &entry);
+    work.provider = Some(Provider(Arc::new(|| Box::pin(async { Err(BoxError::from("access denied")) }))));
+    work.begin_round();
+    assert!(work.is_unconfirmed && !plans(&work, &entry));
+    take_next(&mut work).await;
+    assert_eq!(count_listed(&work).await, 1);
+    running.shutdown().await.expect("it leaves");
+}
+
+#[tokio::test]
 async fn a_follower_without_entries_of_its_own_reads_no_lists() {
     let (mut work, entry, running) = work("@yearly").await;
     for (origin, calls) in [(Origin::Provider, 0), (Origin::Program, 1)] {
