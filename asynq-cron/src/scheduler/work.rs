@@ -9,6 +9,7 @@ mod ticks;
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
+    mem::discriminant,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -51,7 +52,7 @@ const SET_BACK: TimeDelta = TimeDelta::seconds(5);
 const SEEN_MISSING: u32 = 2;
 /// The pause before a warning is written again while its condition lasts.
 const WARN_AGAIN: Duration = Duration::from_secs(3_600);
-/// Most warnings about one topic in that time.
+/// Most warnings about one kind of topic in that time.
 const MOST_WARNINGS: usize = 1_000;
 /// The clocks of so many queues are remembered at most.
 const CLOCKS: usize = 10_000;
@@ -79,11 +80,11 @@ enum Event {
     Done,
 }
 
-/// The subject of a warning.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+/// The subject of a warning. An entry that works does not end the warnings about another: a part of the broker may be away.
+#[derive(Debug, PartialEq, Eq, Hash)]
 enum WarningTopic {
-    Ticks,
-    Plans,
+    Ticks(EntryId),
+    Plans(EntryId),
     Provider,
     /// Logged once: the condition lasts as long as both versions run.
     NewerVersion,
@@ -392,18 +393,19 @@ impl Work {
         }
     }
 
-    /// Logs a warning once an hour, and again when the same subject has succeeded meanwhile. Each topic has its own limit, so that the many
-    /// warnings of a deploy hide no others.
+    /// Logs a warning once an hour, and again when the same subject has succeeded meanwhile. Each kind of topic has its own limit, so that
+    /// the many warnings of a deploy hide no others.
     fn warn_once(&mut self, topic: WarningTopic, text: String) {
+        let kind = discriminant(&topic);
+        let of_kind = self.logged.iter().filter(|(logged, _)| discriminant(logged) == kind).count();
         let warning = (topic, text);
-        let of_topic = self.logged.iter().filter(|(logged, _)| *logged == topic).count();
-        if of_topic < MOST_WARNINGS && !self.logged.contains(&warning) {
+        if of_kind < MOST_WARNINGS && !self.logged.contains(&warning) {
             log!(warn, "{}", warning.1);
             self.logged.insert(warning);
         }
     }
 
-    fn on_success(&mut self, topic: WarningTopic) {
-        self.logged.retain(|(logged, _)| *logged != topic);
+    fn on_success(&mut self, topic: &WarningTopic) {
+        self.logged.retain(|(logged, _)| logged != topic);
     }
 }

@@ -105,7 +105,7 @@ impl Work {
                     self.yield_to_newer(entry, state.revision);
                     return;
                 }
-                self.on_success(WarningTopic::Plans);
+                self.on_success(&WarningTopic::Plans(entry.id().clone()));
                 self.set_newer(entry.id(), None);
                 self.shows_plans = false;
                 self.log(&entry, &change);
@@ -115,7 +115,8 @@ impl Work {
             Err(error) => {
                 metrics::broker_failed(COMPONENT, error.kind());
                 let again = if error.is_unavailable() { RETRY_UNAVAILABLE } else { RETRY_OTHER };
-                self.warn_once(WarningTopic::Plans, format!("{entry} cannot be planned yet: {error}"));
+                let topic = WarningTopic::Plans(entry.id().clone());
+                self.warn_once(topic, format!("{entry} cannot be planned yet: {error}"));
                 self.plan_at(Instant::now() + again, entry.id());
             }
         }

@@ -152,6 +152,26 @@ async fn a_tick_whose_answer_was_lost_is_the_last_tick_and_in_the_history() {
     running.shutdown().await.expect("it leaves");
 }
 
+#[tokio::test]
+async fn an_entry_that_goes_on_failing_is_in_the_log_once_while_another_succeeds() {
+    let log = Log::keep();
+    let (mut work, failing, running) = work(EACH_SECOND).await;
+    let other = Arc::new(Periodic::clone(&failing).key("other"));
+    let answer = |entry: &Arc<Periodic>, ticked| {
+        Event::Ticked(Arc::clone(entry), Fire { at: Utc::now(), missed: 0 }, ticked, false)
+    };
+    for lines in [1, 2] {
+        for _ in 0..2 {
+            let away = BrokerError::new(BrokerErrorKind::Unavailable, "no answer");
+            work.take(answer(&failing, Err(away)));
+            assert_eq!(log.with("is sent again").len(), lines);
+            work.take(answer(&other, Ok(Ticked::Duplicate)));
+        }
+        work.take(answer(&failing, Ok(Ticked::Duplicate)));
+    }
+    running.shutdown().await.expect("it leaves");
+}
+
 #[test]
 fn an_entry_whose_jitter_outlasts_its_task_is_refused() {
     let spec = CronSpec::parse("@daily").expect("a spec");

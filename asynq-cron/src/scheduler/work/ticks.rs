@@ -72,7 +72,8 @@ impl Work {
                     self.calls.spawn(send.instrument(span));
                 }
                 Err(error) => {
-                    self.warn_once(WarningTopic::Ticks, format!("tick of {entry} cannot be enqueued: {error}"));
+                    let topic = WarningTopic::Ticks(entry.id().clone());
+                    self.warn_once(topic, format!("tick of {entry} cannot be enqueued: {error}"));
                     metrics::ticks(entry.job(), TickOutcome::Invalid, 1);
                     self.plan.answered(entry.id(), fire, Sent::Invalid, now);
                 }
@@ -155,12 +156,13 @@ impl Work {
             }
             Err(error) => {
                 metrics::broker_failed(COMPONENT, error.kind());
-                self.warn_once(WarningTopic::Ticks, format!("tick of {entry} is sent again: {error}"));
+                let topic = WarningTopic::Ticks(entry.id().clone());
+                self.warn_once(topic, format!("tick of {entry} is sent again: {error}"));
                 Sent::Failed
             }
         };
         if sent != Sent::Failed {
-            self.on_success(WarningTopic::Ticks);
+            self.on_success(&WarningTopic::Ticks(entry.id().clone()));
         }
         self.plan.answered(entry.id(), fire, sent, now);
     }
