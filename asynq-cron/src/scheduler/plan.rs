@@ -63,7 +63,7 @@ pub(crate) enum Sent {
     /// The task of the tick could not be made; the broker was not asked.
     Invalid,
     /// The broker's clock says that it is too early.
-    Early(Duration),
+    Early,
     /// No answer, or an error; whether the tick fired is unknown.
     Failed,
 }
@@ -184,7 +184,7 @@ impl Plan {
                 }
                 (!row.fires.is_empty()).then_some(now)
             }
-            Sent::Early(by) => Some(later(now, by)),
+            Sent::Early => Some(fire.at),
             Sent::Failed => {
                 let pause = FIRST_PAUSE.saturating_mul(1 << row.failures.min(10)).min(LONGEST_PAUSE);
                 row.failures += 1;
@@ -359,9 +359,11 @@ mod tests {
         let a = entry("a", "@every 10s", Missed::Once);
         plan.set(Arc::clone(&a), &state(at("09:00:00"), at("09:00:01")));
         let fire = plan.take(at("09:00:10"), 10).remove(0).1;
-        plan.answered(a.id(), fire, Sent::Early(Duration::from_secs(4)), at("09:00:10"));
-        assert_eq!(plan.next(), Some(at("09:00:14")));
-        assert_eq!(plan.take(at("09:00:14"), 10).remove(0).1, fire);
+        plan.answered(a.id(), fire, Sent::Early, at("09:00:10"));
+        // The clock is corrected by the answer.
+        assert!(plan.take(at("09:00:06"), 10).is_empty());
+        assert_eq!(plan.next(), Some(at("09:00:10")));
+        assert_eq!(plan.take(at("09:00:10"), 10).remove(0).1, fire);
     }
 
     #[test]
@@ -384,8 +386,8 @@ mod tests {
         plan.set(Arc::clone(&a), &state(at("09:00:00"), at("09:00:01")));
         // The clock is a day ahead: a tick that is due by it is early for the broker, and would wait for a day.
         let fire = plan.take(at("09:30:00") + day, 10).remove(0).1;
-        plan.answered(a.id(), fire, Sent::Early(Duration::from_secs(86_000)), at("09:30:00") + day);
-        assert!(plan.next() > Some(at("10:00:00") + day));
+        plan.answered(a.id(), fire, Sent::Early, at("09:30:00") + day);
+        assert_eq!(plan.next(), Some(fire.at));
         plan.set(Arc::clone(&a), &state(at("09:00:00"), at("09:31:00")));
         assert_eq!(plan.next(), Some(at("10:00:00")));
         // The answer to an earlier request is discarded.

@@ -153,6 +153,20 @@ async fn a_tick_whose_answer_was_lost_is_the_last_tick_and_in_the_history() {
 }
 
 #[tokio::test]
+async fn a_tick_that_was_early_corrects_the_clock_and_is_sent_at_its_own_time() {
+    let (mut work, entry, running) = work(EACH_SECOND).await;
+    let last = work.clock.at(Reading::now()) - TimeDelta::seconds(1);
+    work.plan.set(Arc::clone(&entry), &state(last, last));
+    let (_, fire, _) = work.plan.take(last + TimeDelta::seconds(1), 1).remove(0);
+    let before = Reading::now();
+    work.take(Event::Ticked(Arc::clone(&entry), fire, Ok(Ticked::Early(Duration::from_secs(3))), false));
+    let broker = fire.at - TimeDelta::seconds(3);
+    assert!(work.clock.at(before) <= broker && broker <= work.clock.at(Reading::now()));
+    assert_eq!(work.plan.next(), Some(fire.at));
+    running.shutdown().await.expect("it leaves");
+}
+
+#[tokio::test]
 async fn an_entry_that_goes_on_failing_is_in_the_log_once_while_another_succeeds() {
     let log = Log::keep();
     let (mut work, failing, running) = work(EACH_SECOND).await;

@@ -9,12 +9,12 @@ use asynq_runtime::{
     server::RUN_TARGET,
     task::TaskId,
 };
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use tracing::Instrument as _;
 
 use super::{
     super::{clock::Reading, plan::Sent},
-    COMPONENT, Event, MOST_AT_ONCE, WarningTopic, Work,
+    COMPONENT, Event, MOST_AT_ONCE, RoundTrip, WarningTopic, Work,
 };
 use crate::{Periodic, Tick, control::record_enqueue, missed::Fire};
 
@@ -129,8 +129,10 @@ impl Work {
             }
             Ok(Ticked::Early(by)) => {
                 log!(debug, %at, skew = %self.clock.skew(), "{entry} is early by {by:?}");
-                self.timers.measure = Instant::now();
-                Sent::Early(by)
+                let now = Reading::now();
+                let broker = TimeDelta::from_std(by).ok().and_then(|by| at.checked_sub_signed(by)).unwrap_or(at);
+                self.clock_is(entry.queue(), broker, &RoundTrip { before: now, after: now });
+                Sent::Early
             }
             Ok(Ticked::Paused) => {
                 log!(debug, %at, "{entry} is paused");
