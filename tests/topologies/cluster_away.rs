@@ -7,12 +7,12 @@ use asynq_runtime::{
     Client,
     broker::{
         Broker, BrokerError, BrokerErrorKind, Consume as _, Inspect as _, Maintain as _, Member, NewTask,
-        Presence as _, Produce as _, Quarantined, Refused, RetryOrder, ServerName, Wanted, When,
+        Presence as _, Produce as _, Quarantined, Refused, RetryOrder, Schedules as _, ServerName, Wanted, When,
         redis::{RedisBroker, RedisOptions},
     },
     clock::ManualClock,
     inspector::InspectError,
-    task::{QueueName, ServerInfo},
+    task::{QueueName, SchedulerEntry, ServerInfo},
 };
 use asynq_tests::{Build as _, RedisCluster, eventually, queue, soon, task, task_id};
 use tokio::task::JoinSet;
@@ -186,6 +186,21 @@ async fn a_server_starts_while_the_master_that_lists_servers_is_away() {
     let info = ServerInfo { host: member.name.host.clone(), ..ServerInfo::default() };
     broker.join(&member.name, &info).await.unwrap();
     assert!(broker.beat(&member, &info, &[]).await.unwrap_err().is_unavailable(), "it is not listed yet");
+}
+
+#[tokio::test]
+async fn a_list_of_periodic_entries_on_a_master_that_is_away_is_not_empty() {
+    let mut t = World::new();
+    let broker = t.connect("?timeout=1s").await;
+    let key = |scheduler: &str| format!("asynq:schedulers:{{{scheduler}}}");
+    let owner = |key: &str| t.cluster.owner(t.cluster.slot(key));
+    let mut schedulers = (1..20).map(|pid| format!("h:{pid}:s"));
+    let scheduler = schedulers.find(|name| owner(&key(name)) != owner("asynq:schedulers")).unwrap();
+    let entry = SchedulerEntry { id: "e".into(), ..SchedulerEntry::default() };
+    broker.show_entries(&scheduler, std::slice::from_ref(&entry), HOUR).await.unwrap();
+    assert_eq!(broker.scheduler_entries().await.unwrap(), [entry]);
+    t.kill(&key(&scheduler));
+    assert!(broker.scheduler_entries().await.unwrap_err().is_unavailable());
 }
 
 #[tokio::test]

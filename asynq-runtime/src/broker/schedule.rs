@@ -120,7 +120,7 @@ pub trait Schedules {
     ///
     /// # Errors
     ///
-    /// The broker failed.
+    /// The broker failed, or a part of it that has such a list is away.
     async fn scheduler_entries(&self) -> Result<Vec<SchedulerEntry>, BrokerError>;
 
     /// Returns one page of the history of an entry, the newest event first.

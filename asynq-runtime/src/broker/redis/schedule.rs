@@ -116,8 +116,12 @@ impl Schedules for RedisBroker {
         }
         let mut entries = Vec::new();
         for answer in self.router.send(calls).await? {
-            // A list that is gone, or that cannot be read, does not hide the others.
-            let list = answer.and_then(reply::array).unwrap_or_default();
+            // A list that is gone, or of a foreign type, does not hide the others. One on a master that is away is not empty: its entries
+            // would count as those of no scheduler.
+            let list = match answer {
+                Err(error) if error.is_unavailable() => return Err(error),
+                answer => answer.and_then(reply::array).unwrap_or_default(),
+            };
             // The list begins with the entry that was pushed last.
             let list = list.into_iter().rev().filter_map(reply::bytes);
             entries.extend(list.filter_map(|entry| SchedulerEntry::decode(entry.as_slice()).ok()));
