@@ -7,6 +7,10 @@ use asynq_runtime::{
     task::{SchedulerEntry, Timestamp},
 };
 use chrono::{DateTime, Utc};
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+
+/// Entries that are read at the same time.
+const AT_ONCE: usize = 16;
 
 /// A listed entry.
 #[derive(Debug, Clone)]
@@ -36,16 +40,17 @@ pub(crate) async fn entries(client: &Client) -> Result<Vec<Entry>, BrokerError> 
     let schedule = Schedule::new(client);
     let mut all = schedule.entries().await?;
     all.sort_by(|a, b| (&a.spec, &a.task_type, &a.id).cmp(&(&b.spec, &b.task_type, &b.id)));
-    let mut entries = Vec::with_capacity(all.len());
-    for listed in all {
-        let state = schedule.entry(&Schedule::queue_of(&listed), &EntryId::from_wire(&listed.id)).await;
-        let error = state.as_ref().err().map(ToString::to_string);
-        // If a part of the broker is away, the entry carries the error; if the whole broker is away, no entry can be read.
-        if state.as_ref().is_err_and(BrokerError::is_unavailable) {
-            client.broker().ping().await?;
-        }
-        let (paused, last) = state.ok().flatten().map_or((false, None), |state| (state.paused, Some(state.last)));
-        entries.push(Entry { listed, paused, last, error });
+    stream::iter(all).map(|listed| read(client, &schedule, listed)).buffered(AT_ONCE).try_collect().await
+}
+
+/// Returns an entry, with an error where the broker's state of it cannot be read.
+async fn read(client: &Client, schedule: &Schedule, listed: SchedulerEntry) -> Result<Entry, BrokerError> {
+    let state = schedule.entry(&Schedule::queue_of(&listed), &EntryId::from_wire(&listed.id)).await;
+    let error = state.as_ref().err().map(ToString::to_string);
+    // If a part of the broker is away, the entry carries the error; if the whole broker is away, no entry can be read.
+    if state.as_ref().is_err_and(BrokerError::is_unavailable) {
+        client.broker().ping().await?;
     }
-    Ok(entries)
+    let (paused, last) = state.ok().flatten().map_or((false, None), |state| (state.paused, Some(state.last)));
+    Ok(Entry { listed, paused, last, error })
 }

@@ -1,4 +1,4 @@
-//! Large numbers and sizes: 1,200 queues, payloads of 1 MiB.
+//! Large numbers and sizes: 1,200 queues, payloads of 1 MiB, many periodic entries over a slow network.
 
 use asynq_runtime::{Client, job, prelude::JobResult};
 use asynq_tests::{Build as _, task};
@@ -68,5 +68,33 @@ on_both_brokers! {
         assert_eq!(refused.code, 2, "{refused}");
         assert!(refused.err.contains("more than 1048576 bytes; raise --payload-limit"), "{refused}");
         assert_eq!(cli.run_words(&[&words[..], &["--payload-limit", "2000000"]].concat()).await.code, 0);
+    }
+}
+
+mod timing {
+    use std::time::{Duration, Instant};
+
+    use asynq_runtime::task::SchedulerEntry;
+    use asynq_tests::{NetworkOptions, Persistence, RedisServer, SlowNetwork};
+
+    use super::*;
+    use crate::fixture::{Setting, run};
+
+    const ROUND_TRIP: Duration = Duration::from_millis(100);
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn many_periodic_entries_do_not_take_a_round_trip_each() {
+        let server = RedisServer::start(Persistence::None);
+        let options = NetworkOptions { bits_per_second: 100_000_000, round_trip: ROUND_TRIP };
+        let network = SlowNetwork::to(server.port(), options).await;
+        let entries: Vec<_> =
+            (0..64).map(|n| SchedulerEntry { id: format!("e{n}"), ..SchedulerEntry::default() }).collect();
+        let near = Client::connect(&server.url()).await.unwrap();
+        near.broker().show_entries("host:1:s", &entries, Duration::from_secs(3_600)).await.unwrap();
+        let far = Client::connect(&network.url()).await.unwrap();
+        let began = Instant::now();
+        let answer = run(Some(far), Setting::default(), &["cron", "ls"]).await;
+        assert_eq!(answer.code, 0, "{answer}");
+        assert!(began.elapsed() < ROUND_TRIP * 32, "{:?}", began.elapsed());
     }
 }
