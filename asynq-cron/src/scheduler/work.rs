@@ -156,7 +156,7 @@ pub(super) struct Work {
     jobs: Handle,
     /// The provider call under way: at most one.
     providing: JoinSet<Result<Vec<Periodic>, BoxError>>,
-    /// When that call began, unless it was given up.
+    /// When that call began.
     asked_at: Option<Instant>,
     /// When this scheduler began to lead or to follow.
     led_since: Instant,

@@ -48,11 +48,12 @@ impl Work {
                 self.providing.spawn_on(async move { (provider.0)().await }, &self.jobs);
                 self.asked_at = Some(now);
             }
-        } else if self.asked_at.take_if(|at| now.saturating_duration_since(*at) >= limit).is_some() {
+        } else if self.asked_at.is_some_and(|at| now.saturating_duration_since(at) >= limit) {
+            // A call that blocks its thread goes on.
             self.providing.abort_all();
             let text = format!(
                 "the provider of periodic entries has not answered for {limit:?}: its call is given up, the known entries \
-                 stay, and it is asked again"
+                 stay, and it is asked again when its call has ended"
             );
             self.warn_once(WarningTopic::Provider, text);
         }
@@ -66,7 +67,8 @@ impl Work {
     /// discarded: the provider is asked again at once.
     pub(super) fn provider_ended(&mut self, ended: Result<Result<Vec<Periodic>, BoxError>, JoinError>) {
         let asked_at = self.asked_at.take();
-        if asked_at.is_none_or(|at| self.leads && at < self.led_since) {
+        let is_too_old = |at: Instant| at.elapsed() >= self.provider_limit() || (self.leads && at < self.led_since);
+        if asked_at.is_none_or(is_too_old) {
             return;
         }
         match ended {

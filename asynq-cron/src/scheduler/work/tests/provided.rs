@@ -200,6 +200,24 @@ async fn a_provider_that_goes_on_failing_is_in_the_log_again_after_an_hour() {
 }
 
 #[tokio::test]
+async fn a_provider_that_blocks_is_in_the_log_again_after_an_hour() {
+    let log = Log::keep();
+    let (mut work, _, running) = work("@yearly").await;
+    let hangs = || std::future::pending::<Result<Vec<Periodic>, BoxError>>();
+    work.provider = Some(Provider(Arc::new(move || Box::pin(hangs()))));
+    let now = Instant::now();
+    work.provide(now);
+    // The call is given up, and its end is not taken: it blocks its thread.
+    let limit = Duration::from_secs(30);
+    for (lines, after) in [(1, limit), (1, limit * 2), (2, WARN_AGAIN)] {
+        work.run_due_timers(now + after);
+        assert_eq!(log.with("it is asked again when its call has ended").len(), lines, "after {after:?}");
+    }
+    assert!(!work.providing.is_empty());
+    running.shutdown().await.expect("it leaves");
+}
+
+#[tokio::test]
 async fn many_warnings_about_one_topic_do_not_hide_those_about_another() {
     let log = Log::keep();
     let (mut work, _, running) = work("@yearly").await;
