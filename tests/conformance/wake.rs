@@ -3,7 +3,7 @@
 //! These cases use the broker's own time. `LONG` is the limit of a wait, far beyond the patience of `soon`: a wait that lasts
 //! until its limit fails its case. On Redis a wait for work ends before that only when Redis announces a write. On SQLite these
 //! cases cannot tell a notification from the look that each program takes at the file every 100 ms. The tests of the
-//! notification itself are in `asynq-runtime/tests/it/sqlite/others.rs` and `asynq-runtime/src/broker/sqlite/watch.rs`.
+//! notification itself are in `tests/runtime/sqlite/others.rs` and `asynq-runtime/src/broker/sqlite/watch.rs`.
 
 use std::{
     sync::Arc,

@@ -61,12 +61,12 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("scheduler_fractional_ttl", "Periodic: scheduler"),
     ("scheduler_no_entries", "Periodic: scheduler"),
     ("invalid_utf8_error", "an error text of Rust is UTF-8"),
-    ("syncer_retry", "asynq-runtime/tests/it/server/faults.rs: an outcome is kept until the broker has it"),
-    ("dequeue_error_busy_loop", "asynq-runtime/tests/it/server/faults.rs: fetching backs off"),
-    ("lost_reply_enqueue", "asynq-runtime/tests/it/redis/lost.rs: a repeat knows its first send"),
-    ("lost_reply_enqueue_unique", "asynq-runtime/tests/it/redis/lost.rs: a repeat knows its first send"),
-    ("lost_reply_dequeue", "asynq-runtime/tests/it/redis/lost.rs: the lost run comes first"),
-    ("lost_reply_done", "asynq-runtime/tests/it/redis/lost.rs: a repeat knows its first send"),
+    ("syncer_retry", "tests/runtime/server/faults.rs: an outcome is kept until the broker has it"),
+    ("dequeue_error_busy_loop", "tests/runtime/server/faults.rs: fetching backs off"),
+    ("lost_reply_enqueue", "tests/runtime/redis/lost.rs: a repeat knows its first send"),
+    ("lost_reply_enqueue_unique", "tests/runtime/redis/lost.rs: a repeat knows its first send"),
+    ("lost_reply_dequeue", "tests/runtime/redis/lost.rs: the lost run comes first"),
+    ("lost_reply_done", "tests/runtime/redis/lost.rs: a repeat knows its first send"),
 ];
 
 fn probes() -> Vec<Json> {

@@ -24,7 +24,7 @@ const LONG: &[(&str, usize, u32)] = &[
     ("asynq-tests::evolve", 4, 0),
     ("asynq-template-tests::templates", 4, 0),
     ("asynq-cron::it", 4, 0),
-    ("asynq-runtime::it", 4, 0),
+    ("asynq-tests::runtime", 4, 0),
     ("asynq-tests::examples", 4, 0),
     // The rest only computes.
     ("asynq-ui-tests::ui", 1, 5),
@@ -50,7 +50,7 @@ pub(crate) fn timing_at_a_time(processors: usize) -> usize {
 }
 
 /// The binaries whose timing tests take longest, the longest first.
-const LONG_TIMING: [&str; 3] = ["asynq-runtime::it", "asynq-tests::observe", "asynq-tests::conformance"];
+const LONG_TIMING: [&str; 3] = ["asynq-tests::runtime", "asynq-tests::observe", "asynq-tests::conformance"];
 
 /// Returns the place of the binary `name` in the order of the timing tests: the longest go first, so that none is left over at the end.
 pub(crate) fn timing_place(name: &str) -> usize {

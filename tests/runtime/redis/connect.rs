@@ -351,7 +351,6 @@ async fn a_lease_shorter_than_gos_is_refused_while_a_go_server_lives() {
     assert_eq!(known.await, 3);
 }
 
-#[cfg(feature = "sqlite")]
 #[tokio::test]
 async fn a_task_on_redis_joins_no_transaction_of_sqlite() {
     use asynq_runtime::{broker::sqlite::TransactionError, rusqlite::Connection};

@@ -152,7 +152,7 @@ async fn waiting_tasks_are_found_by_type_and_arguments() {
 }
 
 #[tokio::test]
-#[should_panic(expected = "no such `record` is enqueued (asserted at asynq-runtime/tests/inventory/test_app.rs:")]
+#[should_panic(expected = "no such `record` is enqueued (asserted at tests/runtime/inventory/test_app.rs:")]
 async fn a_failed_assertion_says_where_it_stands() {
     let (app, _) = app().await;
     app.assert_enqueued::<record>(|job| job.text == "x").await;

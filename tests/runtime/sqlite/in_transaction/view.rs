@@ -207,7 +207,9 @@ async fn it_is_there_in_a_file_that_an_older_version_made() {
     theirs
         .execute_batch("PRAGMA journal_mode=WAL; PRAGMA application_id=0x6173796e; PRAGMA user_version=1000")
         .unwrap();
-    theirs.execute_batch(include_str!("../../../../src/broker/sqlite/sql/migrations/0001_tasks.sql")).unwrap();
+    theirs
+        .execute_batch(include_str!("../../../../asynq-runtime/src/broker/sqlite/sql/migrations/0001_tasks.sql"))
+        .unwrap();
     theirs.prepare_cached("SELECT count(*) FROM task").unwrap().query_row([], |row| row.get::<_, i64>(0)).unwrap();
 
     let broker = Arc::new(open(&file).await);

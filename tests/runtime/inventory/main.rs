@@ -1,6 +1,5 @@
 //! Programs that find their jobs by themselves: every `#[job]` of a binary is in its one inventory, so these tests are a binary
 //! of their own.
-#![cfg(feature = "sqlite")]
 #![allow(clippy::unwrap_used)] // an unexpected error is a failed test
 
 mod aggregation;
