@@ -43,7 +43,7 @@ if first_long <= #KEYS then
   if type(is_room) == 'table' then return drop_long(is_room) end
 end
 -- A container of a foreign type stops the script here, before a lock is taken that no task would have, or an id is in pending whose
--- hash does not come. A batch of plain tasks has one container, and stops at its first write.
+-- hash does not come. A batch in which each task runs now, with nothing more to it, has one container, and stops at its first write.
 if #KEYS > 5 + n or #ARGV > 7 + 3 * n then
   for i, wanted in ipairs({ 'list', 'zset', 'zset' }) do
     if not fits(KEYS[i], wanted) then return drop_long(redis.error_reply('WRONGTYPE ' .. KEYS[i] .. ' is not a ' .. wanted)) end
