@@ -108,8 +108,12 @@ impl Durability {
         match answer {
             Err(error) if matches!(error.kind(), BrokerErrorKind::Unexpected | BrokerErrorKind::Config) => {
                 let message = match self {
-                    Self::Replicas { .. } => "this server cannot wait for replicas (WAIT): leave durability out of the URL",
-                    _ => "this Redis cannot confirm that a task is on disk: durability=fsync needs Redis 7.2 and appendonly yes",
+                    Self::Replicas { .. } => {
+                        "this server cannot wait for replicas (WAIT): leave durability out of the URL"
+                    }
+                    _ => {
+                        "this Redis cannot confirm that a task is on disk: durability=fsync needs Redis 7.2 and appendonly yes"
+                    }
                 };
                 Err(BrokerError::with_source(BrokerErrorKind::Config, message, error))
             }
