@@ -62,7 +62,7 @@ enum Event {
     /// The broker answered a plan of an entry.
     Planned(Arc<Periodic>, Result<Planned, BrokerError>, RoundTrip),
     /// The broker answered a tick, and whether a duplicate is this scheduler's own, whose first answer was lost.
-    Ticked(Arc<Periodic>, Fire, Result<Ticked, BrokerError>, bool),
+    Ticked(Arc<Periodic>, Fire, Result<Ticked, BrokerError>, bool, RoundTrip),
     /// The broker answered a request for its time, with its state of an entry.
     Measured(Arc<Periodic>, DateTime<Utc>, Result<Option<EntryState>, BrokerError>, RoundTrip),
     /// The broker answered a request of the election.
@@ -341,9 +341,9 @@ impl Work {
                 self.planning = self.planning.saturating_sub(1);
                 self.planned(entry, state, &round_trip);
             }
-            Event::Ticked(entry, fire, ticked, is_lost_answer) => {
+            Event::Ticked(entry, fire, ticked, is_lost_answer, round_trip) => {
                 self.ticking = self.ticking.saturating_sub(1);
-                self.ticked(&entry, fire, ticked, is_lost_answer);
+                self.ticked(&entry, fire, ticked, is_lost_answer, &round_trip);
             }
             Event::Measured(entry, known, state, round_trip) => self.measured(entry, known, state, &round_trip),
             Event::Lead(answer) => {

@@ -62,11 +62,13 @@ impl Work {
                     let is_resend = self.plan.has_failed(entry.id());
                     self.keep_shape(&entry);
                     let send = async move {
+                        let before = Reading::now();
                         let ticked = broker.tick(&tick).await;
+                        let round_trip = RoundTrip { before, after: Reading::now() };
                         let is_lost_answer = is_resend
                             && matches!(ticked, Ok(Ticked::Duplicate))
                             && is_previous(&*broker, &entry, fire.at).await;
-                        Event::Ticked(entry, fire, ticked, is_lost_answer)
+                        Event::Ticked(entry, fire, ticked, is_lost_answer, round_trip)
                     };
                     self.ticking += 1;
                     self.calls.spawn(send.instrument(span));
@@ -102,6 +104,7 @@ impl Work {
         fire: Fire,
         ticked: Result<Ticked, BrokerError>,
         is_lost_answer: bool,
+        round_trip: &RoundTrip,
     ) {
         if matches!(ticked, Ok(Ticked::Behind)) && !self.is_planning_anew {
             self.on_lost_writes();
@@ -129,9 +132,8 @@ impl Work {
             }
             Ok(Ticked::Early(by)) => {
                 log!(debug, %at, skew = %self.clock.skew(), "{entry} is early by {by:?}");
-                let now = Reading::now();
                 let broker = TimeDelta::from_std(by).ok().and_then(|by| at.checked_sub_signed(by)).unwrap_or(at);
-                self.clock_is(entry.queue(), broker, &RoundTrip { before: now, after: now });
+                self.clock_is(entry.queue(), broker, round_trip);
                 Sent::Early
             }
             Ok(Ticked::Paused) => {

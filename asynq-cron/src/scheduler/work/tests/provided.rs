@@ -285,7 +285,7 @@ async fn a_tick_that_is_behind_does_not_have_planned_entries_planned_again() {
         take_next(&mut work).await;
     }
     let fire = Fire { at: Utc::now(), missed: 0 };
-    let behind = |entry: &Arc<Periodic>| Event::Ticked(Arc::clone(entry), fire, Ok(Ticked::Behind), false);
+    let behind = |entry: &Arc<Periodic>| Event::Ticked(Arc::clone(entry), fire, Ok(Ticked::Behind), false, at_once());
     // One entry has changed, and is planned for that reason alone.
     work.to_plan.insert((Instant::now(), entry.id().clone()));
     work.take(behind(&entry));
