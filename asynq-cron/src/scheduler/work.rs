@@ -324,7 +324,8 @@ impl Work {
             (known.waits, known.newer, known.missing) = (true, None, 0);
         }
         if leads {
-            log!(info, program = %self.settings.program, entries = self.known.len(), "this scheduler leads");
+            let entries = self.known.values().filter(|known| self.lists(known)).count();
+            log!(info, program = %self.settings.program, entries, "this scheduler leads");
         } else {
             log!(info, program = %self.settings.program, "this scheduler follows");
         }
@@ -332,6 +333,7 @@ impl Work {
         self.is_unconfirmed = leads && self.provider.is_some();
         self.timers.begin(leads, self.settings.ttl);
         self.plan = Plan::default();
+        self.to_plan.clear();
         self.plan_waiting();
     }
 

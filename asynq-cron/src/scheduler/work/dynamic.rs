@@ -49,26 +49,31 @@ impl Work {
                 self.asked_at = Some(now);
             }
         } else if self.asked_at.is_some_and(|at| now.saturating_duration_since(at) >= limit) {
-            // A call that blocks its thread goes on.
-            self.providing.abort_all();
-            let text = format!(
-                "the provider of periodic entries has not answered for {limit:?}: its call is given up, the known entries \
-                 stay, and it is asked again when its call has ended"
-            );
-            self.warn_once(WarningTopic::Provider, text);
+            self.give_up();
         }
+    }
+
+    /// Gives up the provider call, which has taken too long. One that blocks its thread goes on.
+    fn give_up(&mut self) {
+        self.providing.abort_all();
+        let limit = self.provider_limit();
+        let text = format!(
+            "the provider of periodic entries has not answered for {limit:?}: its call is given up, the known entries \
+             stay, and it is asked again when its call has ended"
+        );
+        self.warn_once(WarningTopic::Provider, text);
     }
 
     fn provider_limit(&self) -> Duration {
         self.settings.sync_every.max(PROVIDER_LIMIT)
     }
 
-    /// Handles the end of a provider call. The answer to a call that began before this scheduler led, or that was given up, is
+    /// Handles the end of a provider call. The answer to a call that began before this scheduler led, or that took too long, is
     /// discarded: the provider is asked again at once.
     pub(super) fn provider_ended(&mut self, ended: Result<Result<Vec<Periodic>, BoxError>, JoinError>) {
-        let asked_at = self.asked_at.take();
-        let is_too_old = |at: Instant| at.elapsed() >= self.provider_limit() || (self.leads && at < self.led_since);
-        if asked_at.is_none_or(is_too_old) {
+        let Some(at) = self.asked_at.take().filter(|at| !self.leads || *at >= self.led_since) else { return };
+        if at.elapsed() >= self.provider_limit() {
+            self.give_up();
             return;
         }
         match ended {
@@ -121,7 +126,7 @@ impl Work {
         for text in wrong {
             self.warn_once(WarningTopic::Provider, text);
         }
-        let mut differs = false;
+        let mut changed = HashSet::new();
         self.known.retain(|id, known| {
             let (origin, entry) = match (known.origin, answer.remove(id)) {
                 (Origin::Program, _) => return true,
@@ -133,9 +138,9 @@ impl Work {
             if origin == known.origin && (Arc::ptr_eq(&known.entry, &entry) || known.entry.is_same_plan(&entry)) {
                 return true;
             }
-            differs = true;
             // A changed entry is planned again.
             self.plan.remove(id);
+            changed.insert(id.clone());
             *known = Known::new(entry, origin);
             if known.is_gone() && self.leads {
                 log!(info, program = %self.settings.program, "schedule: - {}", known.entry.name());
@@ -145,7 +150,9 @@ impl Work {
         let new = answer.into_iter().filter_map(|(id, entry)| Some((id, Known::new(entry?, Origin::Provider))));
         let count = self.known.len();
         self.known.extend(new);
-        if differs || self.known.len() > count || is_first_as_leader {
+        // A changed entry does not wait for the pause after a refused plan: that plan was another.
+        self.to_plan.retain(|(_, id)| !changed.contains(id));
+        if !changed.is_empty() || self.known.len() > count || is_first_as_leader {
             self.timers.show = Instant::now();
             self.plan_waiting();
         }

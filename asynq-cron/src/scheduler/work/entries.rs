@@ -16,8 +16,8 @@ use super::{
 use crate::{Periodic, Schedule};
 
 impl Work {
-    /// Returns whether this scheduler has an entry on its list: one that leads lists all entries. Another program would have an entry
-    /// forgotten that no list has, while this one waits for the provider.
+    /// Returns whether this scheduler has an entry on its list: while it leads, each that is valid and not gone, also those that wait for
+    /// the provider. Another program would have an entry forgotten that no list has.
     pub(super) fn lists(&self, known: &Known) -> bool {
         self.leads && matches!(known.origin, Origin::Program | Origin::Provider)
     }
@@ -33,17 +33,21 @@ impl Work {
         self.known.values().filter(move |known| self.plans(known)).map(|known| &known.entry)
     }
 
-    /// Plans the entries that wait, each once it is listed.
+    /// Plans the entries that wait, each once it is listed. One whose plan the broker refused keeps its pause.
     pub(super) fn plan_waiting(&mut self) {
         let now = Instant::now();
+        // Of the times of an entry the earliest counts.
+        let planned = std::mem::take(&mut self.to_plan).into_iter().rev();
+        let at: HashMap<EntryId, Instant> = planned.map(|(at, id)| (id, at)).collect();
         let waiting = self.known.iter().filter(|(_, known)| known.waits && self.plans(known));
-        self.to_plan = waiting.map(|(id, _)| (now, id.clone())).collect();
+        self.to_plan = waiting.map(|(id, _)| (at.get(id).copied().unwrap_or(now), id.clone())).collect();
     }
 
     /// Plans all entries again, to read the broker's state of them.
     pub(super) fn plan_anew(&mut self) {
         self.known.values_mut().for_each(|known| known.waits = true);
         self.is_planning_anew = true;
+        self.to_plan.clear();
         self.plan_waiting();
     }
 

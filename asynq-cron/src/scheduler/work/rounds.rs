@@ -153,10 +153,11 @@ impl Work {
     }
 
     /// Forgets the next of the entries that are `gone`, unless the provider has returned them meanwhile: the broker may have taken long
-    /// over the others. Many are forgotten at once, because no entry is planned or listed until all are: one that the provider returns while
-    /// the broker forgets it is planned afterwards, as a new one. One that the broker does not forget now is forgotten after the next list.
+    /// over the others. An entry that it has returned and dropped again waits for the next list, because none was read since then. Many are
+    /// forgotten at once, because no entry is planned or listed until all are: one that the provider returns while the broker forgets it is
+    /// planned afterwards, as a new one. One that the broker does not forget now is forgotten after the next list.
     pub(super) fn forget_next(&mut self, mut gone: Vec<EntryId>) {
-        gone.retain(|id| self.known.get(id).is_some_and(Known::is_gone));
+        gone.retain(|id| self.known.get(id).is_some_and(|known| known.unlisted_since.is_some()));
         self.showing = !gone.is_empty();
         if !self.showing {
             return;

@@ -368,3 +368,64 @@ async fn an_entry_that_goes_while_it_is_not_valid_is_forgotten() {
     assert!(state.is_none(), "it is forgotten");
     running.shutdown().await.expect("it leaves");
 }
+
+#[tokio::test]
+async fn an_entry_that_came_back_and_went_while_others_were_forgotten_waits_for_the_next_list() {
+    let (mut work, entry, running) = work("@yearly").await;
+    provide(&mut work, &entry);
+    work.begin_round();
+    work.timers.measure += Duration::from_secs(3_600);
+    take_next(&mut work).await;
+    work.provided(Ok(Vec::new()));
+    // It was to be forgotten before it came back.
+    work.take(Event::Forgotten(HashSet::new(), vec![entry.id().clone()]));
+    assert!(work.calls.is_empty() && !work.showing);
+    assert_eq!(count_gone(&work), 1);
+    running.shutdown().await.expect("it leaves");
+}
+
+#[tokio::test]
+async fn an_answer_of_the_provider_that_comes_too_late_is_discarded_with_a_warning() {
+    let log = Log::keep();
+    let (mut work, entry, running) = work("@yearly").await;
+    work.asked_at = Instant::now().checked_sub(Duration::from_secs(30));
+    work.provider_ended(Ok(Ok(vec![Periodic::clone(&entry).key("late")])));
+    assert!(!work.has_answered);
+    assert_eq!(log.with("the provider of periodic entries has not answered for 30s").len(), 1);
+    running.shutdown().await.expect("it leaves");
+}
+
+#[tokio::test]
+async fn a_new_leader_counts_the_entries_that_it_lists() {
+    let log = Log::keep();
+    let (mut work, entry, running) = work("@yearly").await;
+    let keyed = |key: &str| Periodic::clone(&entry).key(key);
+    work.provided(Ok(vec![keyed("good"), keyed("bad")]));
+    work.provided(Ok(vec![keyed("good"), keyed("bad").jitter("5 parsecs")]));
+    work.begin_round();
+    let lines = log.with("this scheduler leads");
+    // The entry of the program is one of them.
+    assert!(lines.len() == 1 && lines[0].contains(" entries=2"), "{lines:?}");
+    running.shutdown().await.expect("it leaves");
+}
+
+#[tokio::test]
+async fn a_change_of_the_provider_ends_the_pause_of_the_changed_entry_alone() {
+    let (mut work, entry, running) = work("@yearly").await;
+    let keyed = |key: &str| Periodic::clone(&entry).key(key);
+    work.provided(Ok(vec![keyed("refused")]));
+    work.begin_round();
+    work.to_plan.clear();
+    let pause = (Instant::now() + RETRY_OTHER, keyed("refused").id().clone());
+    work.plan_at(pause.0, &pause.1);
+    work.provided(Ok(vec![keyed("refused"), keyed("new")]));
+    let times = |work: &Work, id: &EntryId| -> Vec<Instant> {
+        work.to_plan.iter().filter(|(_, waiting)| waiting == id).map(|(at, _)| *at).collect()
+    };
+    assert_eq!(times(&work, &pause.1), [pause.0]);
+    assert!(times(&work, keyed("new").id())[0] < pause.0);
+    work.provided(Ok(vec![keyed("refused").jitter(Duration::from_secs(60)), keyed("new")]));
+    let changed = times(&work, &pause.1);
+    assert!(changed.len() == 1 && changed[0] < pause.0, "{changed:?}");
+    running.shutdown().await.expect("it leaves");
+}
