@@ -352,3 +352,17 @@ async fn one_broken_key_hides_no_task_and_no_periodic_entry() {
     assert!(answer["entries"][0]["error"].is_string() && answer["entries"][0]["paused"].is_null(), "{answer}");
     assert!(answer["entries"][1]["error"].is_null() && answer["entries"][1]["paused"] == false, "{answer}");
 }
+
+#[tokio::test]
+async fn the_broker_page_does_without_a_list_of_schedulers_that_cannot_be_read() {
+    let t = Fixture::start().await;
+    let Some(go) = t.store.go() else { return };
+    go.put_text_at("asynq:schedulers");
+    let served = Served::start(dashboard(&t)).await;
+    let page = served.get("/broker").await;
+    assert!(page.status == 200 && page.body.contains("<dt>Periodic entries</dt><dd>unknown</dd>"), "{}", page.body);
+    let answer = served.get("/api/broker").await;
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    let answer = answer.json();
+    assert!(answer["entries"].is_null() && answer["kind"] == "redis", "{answer}");
+}

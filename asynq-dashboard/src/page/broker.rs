@@ -39,7 +39,7 @@ fn render(health: &Health, report: Option<&NodesReport>) -> Markup {
             div { dt { "Answers within" } dd { (fastest.map(micro).unwrap_or_default()) " " small { "slowest " (slowest.map(micro).unwrap_or_default()) } } }
             div { dt { "Queues" } dd { (count(health.queues as u64)) } }
             div { dt { "Servers" } dd { (count(health.servers as u64)) } }
-            div { dt { "Periodic entries" } dd { (count(health.entries as u64)) } }
+            div { dt { "Periodic entries" } dd { (health.entries.map_or_else(|| "unknown".to_owned(), |entries| count(entries as u64))) } }
             div { dt { "Lease" } dd { (span(health.lease)) } }
             div { dt { "Its time" } dd { (health.now.format("%H:%M:%S")) " UTC " small { (health.now.format("%Y-%m-%d")) } } }
         }

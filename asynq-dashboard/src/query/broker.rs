@@ -28,8 +28,8 @@ pub(crate) struct Health {
     pub(crate) queues: usize,
     /// Servers that live.
     pub(crate) servers: usize,
-    /// Periodic entries that schedulers list.
-    pub(crate) entries: usize,
+    /// Periodic entries that schedulers list; `None` while a part of the broker with a list does not answer.
+    pub(crate) entries: Option<usize>,
 }
 
 /// Measures the health of the broker.
@@ -56,6 +56,6 @@ pub(crate) async fn health(app: &AppState) -> Result<Health, Failure> {
         pings,
         queues: broker.queues().await?.len(),
         servers: broker.servers().await?.len(),
-        entries: app.schedule.entries().await?.len(),
+        entries: app.schedule.entries().await.ok().map(|entries| entries.len()),
     })
 }
