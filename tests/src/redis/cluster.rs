@@ -280,12 +280,15 @@ impl Servers for Lent<RedisCluster> {
     fn place(&self, key: &[u8], connections: &mut [Connection]) -> usize {
         // Redis is asked once for each tag. The thirds are those of every cluster.
         static PLACES: LazyLock<Mutex<HashMap<Vec<u8>, usize>>> = LazyLock::new(Mutex::default);
-        let ask = || {
+        let places = || PLACES.lock().unwrap_or_else(PoisonError::into_inner);
+        // The lock is not held while a server is asked: one that is stopped would hold up other tests.
+        let known = places().get(tag(key)).copied();
+        known.unwrap_or_else(|| {
             let slot: u16 = ::redis::cmd("CLUSTER").arg("KEYSLOT").arg(key).query(&mut connections[0]).unwrap();
-            THIRDS[1..].iter().position(|end| slot < *end).expect("a slot")
-        };
-        let mut places = PLACES.lock().unwrap_or_else(PoisonError::into_inner);
-        *places.entry(tag(key).to_vec()).or_insert_with(ask)
+            let place = THIRDS[1..].iter().position(|end| slot < *end).expect("a slot");
+            places().insert(tag(key).to_vec(), place);
+            place
+        })
     }
 }
 

@@ -54,8 +54,8 @@ impl<S: Pooled> Lent<S> {
         Self { servers: Some(servers), user }
     }
 
-    /// Starts servers whose own timers run once a second instead of ten times. A suite has a hundred servers, most of them idle
-    /// in the pool, and the timers of an idle one take two milliseconds of a processor each second.
+    /// Starts servers whose own timers run once a second instead of ten times: the timers of an idle one take two milliseconds of a
+    /// processor each second.
     fn start_calm() -> S {
         let servers = S::start();
         for mut connection in servers.all() {
