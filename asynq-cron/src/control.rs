@@ -37,7 +37,7 @@ impl Schedule {
     ///
     /// # Errors
     ///
-    /// The broker failed.
+    /// The broker failed, or a part of it that has a list is away.
     pub async fn entries(&self) -> Result<Vec<SchedulerEntry>, BrokerError> {
         self.client.broker().scheduler_entries().await.map(each_once)
     }

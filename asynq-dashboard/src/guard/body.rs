@@ -25,10 +25,9 @@ const LONGEST: Duration = Duration::from_secs(10);
 
 /// Reads the body of the request, of at most so many bytes.
 pub(super) async fn read(request: Request, most: usize) -> Result<Request, Failure> {
-    let too_large = || Failure::new(Kind::TooLarge, format!("the body is larger than {} KiB", most / 1024));
     let (parts, body) = request.into_parts();
     let bytes = match tokio::time::timeout(LONGEST, to_bytes(body, most)).await {
-        Ok(read) => read.map_err(|_| too_large())?,
+        Ok(read) => read.map_err(|_| too_large(most))?,
         Err(_) => return Err(Failure::new(Kind::Stalled, "the body did not come within 10 s")),
     };
     if !bytes.is_empty() {
@@ -41,6 +40,11 @@ pub(super) async fn read(request: Request, most: usize) -> Result<Request, Failu
         }
     }
     Ok(Request::from_parts(parts, Body::from(bytes)))
+}
+
+/// Returns the failure of a body of more than so many bytes.
+pub(super) fn too_large(most: usize) -> Failure {
+    Failure::new(Kind::TooLarge, format!("the body is larger than {} KiB", most / 1024))
 }
 
 fn is_json(kind: &str) -> bool {

@@ -24,7 +24,7 @@ pub(super) fn check(uri: &Uri, headers: &HeaderMap) -> Result<(), Failure> {
     }
     let length = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
     if length.is_some_and(|length| length > body::MOST as u64) {
-        return Err(Failure::new(Kind::TooLarge, "the body is larger than 1024 KiB"));
+        return Err(body::too_large(body::MOST));
     }
     Ok(())
 }

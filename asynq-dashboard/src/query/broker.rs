@@ -28,7 +28,7 @@ pub(crate) struct Health {
     pub(crate) queues: usize,
     /// Servers that live.
     pub(crate) servers: usize,
-    /// Periodic entries that schedulers list; `None` while a part of the broker with a list does not answer.
+    /// Periodic entries that schedulers list; `None` where a list of them cannot be read.
     pub(crate) entries: Option<usize>,
 }
 

@@ -215,6 +215,7 @@ pub struct RunToken(pub i64);
 
 impl RunToken {
     /// Returns when the call was made that took the task, by the broker's clock.
+    #[cfg(any(feature = "redis", feature = "sqlite"))]
     pub(crate) fn drawn_at(self) -> DateTime<Utc> {
         DateTime::from_timestamp_nanos(self.0)
     }
