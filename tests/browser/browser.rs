@@ -191,9 +191,20 @@ impl Browser {
 
     /// Replaces the text of a field.
     pub(crate) async fn fill(&self, css: &str, text: &str) {
-        let element = self.client.find(Locator::Css(css)).await.unwrap();
-        element.clear().await.unwrap();
-        element.send_keys(text).await.unwrap();
+        let begun = Instant::now();
+        loop {
+            let element = self.client.find(Locator::Css(css)).await.unwrap();
+            let filled = async {
+                element.clear().await?;
+                element.send_keys(text).await
+            };
+            match filled.await {
+                Ok(()) => return,
+                // The field is not laid out yet, as in a part of the page that has just been opened.
+                Err(error) if error.is_element_not_interactable() && begun.elapsed() < PATIENCE => {}
+                Err(error) => panic!("{css}: {error}"),
+            }
+        }
     }
 
     /// Waits until an expression is true.
