@@ -12,6 +12,8 @@ use asynq_tests::PATIENCE;
 use fantoccini::{
     Client, ClientBuilder, Locator,
     actions::{InputSource as _, KeyAction, KeyActions},
+    elements::Element,
+    error::CmdError,
     wd::WebDriverCompatibleCommand,
 };
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -150,19 +152,7 @@ impl Browser {
 
     /// Clicks as a person does: a hidden or covered element cannot be clicked.
     pub(crate) async fn click(&self, css: &str) {
-        let begun = Instant::now();
-        loop {
-            let found = self.client.wait().at_most(PATIENCE).for_element(Locator::Css(css)).await;
-            let element = found.unwrap_or_else(|error| panic!("{css}: {error}"));
-            match element.click().await {
-                Ok(()) => return,
-                // The page was redrawn between the search and the click, or is not laid out yet.
-                Err(error)
-                    if (error.is_stale_element_reference() || error.is_element_not_interactable())
-                        && begun.elapsed() < PATIENCE => {}
-                Err(error) => panic!("{css}: {error}"),
-            }
-        }
+        self.act(css, async |element| element.click().await).await;
     }
 
     /// Clicks as a mouse does that has clicked there `before` times just now.
@@ -191,17 +181,25 @@ impl Browser {
 
     /// Replaces the text of a field.
     pub(crate) async fn fill(&self, css: &str, text: &str) {
+        let replace = async |field: Element| {
+            field.clear().await?;
+            field.send_keys(text).await
+        };
+        self.act(css, replace).await;
+    }
+
+    /// Acts on an element once it is there and laid out.
+    async fn act(&self, css: &str, act: impl AsyncFn(Element) -> Result<(), CmdError>) {
         let begun = Instant::now();
         loop {
-            let element = self.client.find(Locator::Css(css)).await.unwrap();
-            let filled = async {
-                element.clear().await?;
-                element.send_keys(text).await
-            };
-            match filled.await {
+            let found = self.client.wait().at_most(PATIENCE).for_element(Locator::Css(css)).await;
+            let element = found.unwrap_or_else(|error| panic!("{css}: {error}"));
+            match act(element).await {
                 Ok(()) => return,
-                // The field is not laid out yet, as in a part of the page that has just been opened.
-                Err(error) if error.is_element_not_interactable() && begun.elapsed() < PATIENCE => {}
+                // The page was redrawn between the search and the act, or is not laid out yet.
+                Err(error)
+                    if (error.is_stale_element_reference() || error.is_element_not_interactable())
+                        && begun.elapsed() < PATIENCE => {}
                 Err(error) => panic!("{css}: {error}"),
             }
         }

@@ -71,12 +71,16 @@ pub(crate) fn bytes(n: u64) -> String {
 
 /// Returns a count such as `1 task` or `1,204 tasks`.
 pub(crate) fn tasks(n: u64) -> String {
-    if n == 1 { "1 task".into() } else { format!("{} tasks", thousands(n)) }
+    format!("{} {}", thousands(n), noun(n))
 }
 
 /// Returns a count of tasks of a kind, such as `1 archived task`.
 pub(crate) fn tasks_of(kind: &str, n: u64) -> String {
-    format!("{} {kind} {}", thousands(n), if n == 1 { "task" } else { "tasks" })
+    format!("{} {kind} {}", thousands(n), noun(n))
+}
+
+fn noun(n: u64) -> &'static str {
+    if n == 1 { "task" } else { "tasks" }
 }
 
 #[cfg(test)]

@@ -24,6 +24,17 @@ async fn take_next(work: &mut Work) {
     work.take(event);
 }
 
+/// Returns a leader that has listed the only entry of its provider, and forgets it after one look at the lists without it.
+async fn listed() -> (Work, Arc<Periodic>, Running) {
+    let (mut work, entry, running) = work("@yearly").await;
+    provide(&mut work, &entry);
+    work.begin_round();
+    work.timers.measure += Duration::from_secs(3_600);
+    work.settings.ttl = Duration::ZERO;
+    take_next(&mut work).await;
+    (work, entry, running)
+}
+
 /// Returns how many entries the broker lists.
 async fn count_listed(work: &Work) -> usize {
     work.broker.scheduler_entries().await.expect("the broker answers").len()
@@ -80,16 +91,10 @@ async fn a_list_and_a_withdrawal_follow_each_other() {
 
 #[tokio::test]
 async fn an_entry_that_the_provider_returns_before_it_is_forgotten_stays() {
-    let (mut work, entry, running) = work("@yearly").await;
+    let (mut work, entry, running) = listed().await;
     let (queue, id) = (entry.queue(), entry.id());
     work.broker.plan_entry(&entry.plan(Utc::now(), 1)).await.expect("it is planned");
     work.broker.pause_entry(queue, id, true).await.expect("it is paused");
-    provide(&mut work, &entry);
-    work.begin_round();
-    work.timers.measure += Duration::from_secs(3_600);
-    // Then one look at the lists is enough.
-    work.settings.ttl = Duration::ZERO;
-    take_next(&mut work).await;
     // The entry returns before the list without it is sent, valid or not.
     for returns in [provide, provide_invalid] {
         work.provided(Ok(Vec::new()));
@@ -123,14 +128,8 @@ async fn an_entry_that_the_provider_returns_before_it_is_forgotten_stays() {
 
 #[tokio::test]
 async fn an_entry_that_a_leader_could_not_forget_is_forgotten_after_the_next_list() {
-    let (mut work, entry, running) = work("@yearly").await;
+    let (mut work, entry, running) = listed().await;
     work.broker.plan_entry(&entry.plan(Utc::now(), 1)).await.expect("it is planned");
-    provide(&mut work, &entry);
-    work.begin_round();
-    work.timers.measure += Duration::from_secs(3_600);
-    // Then one look at the lists is enough.
-    work.settings.ttl = Duration::ZERO;
-    take_next(&mut work).await;
     work.provided(Ok(Vec::new()));
     let renew = work.timers.show;
     for failed in
@@ -350,14 +349,8 @@ async fn a_follower_without_entries_of_its_own_reads_no_lists() {
 
 #[tokio::test]
 async fn an_entry_that_goes_while_it_is_not_valid_is_forgotten() {
-    let (mut work, entry, running) = work("@yearly").await;
+    let (mut work, entry, running) = listed().await;
     work.broker.plan_entry(&entry.plan(Utc::now(), 1)).await.expect("it is planned");
-    provide(&mut work, &entry);
-    work.begin_round();
-    work.timers.measure += Duration::from_secs(3_600);
-    // Then one look at the lists is enough.
-    work.settings.ttl = Duration::ZERO;
-    take_next(&mut work).await;
     provide_invalid(&mut work, &entry);
     work.provided(Ok(Vec::new()));
     work.begin_round();
