@@ -2,6 +2,8 @@
 
 use asynq_runtime::{Client, broker::Node, inspector::InspectError};
 
+const NO_WRITES: &str = "the broker takes no writes, so that programs which run cannot report";
+
 /// Returns whether a node of a cluster answers nothing at all, unlike another node: a login that may ask nothing hides the facts of
 /// every node.
 pub(crate) fn is_away(node: &Node, all: &[Node]) -> bool {
@@ -11,7 +13,7 @@ pub(crate) fn is_away(node: &Node, all: &[Node]) -> bool {
 /// Returns why the lists may miss programs that run, if they may.
 pub(crate) fn reason(nodes: &[Node]) -> Option<&'static str> {
     if nodes.iter().any(|node| node.refuses_writes.is_some()) {
-        Some("Redis takes no writes, so that programs which run cannot report")
+        Some(NO_WRITES)
     } else if nodes.iter().any(|node| is_away(node, nodes)) {
         Some("a node of the cluster does not answer, and programs may have their reports there")
     } else {
@@ -21,9 +23,9 @@ pub(crate) fn reason(nodes: &[Node]) -> Option<&'static str> {
 
 /// Asks the broker for the [`reason`] why a list is empty.
 pub(crate) async fn reason_of(client: &Client) -> Result<Option<&'static str>, InspectError> {
-    // The facts about a file cost a look through the whole file, and its programs report by it or not at all.
+    // The facts about a file cost a look through the whole file.
     if client.broker().kind() != "redis" {
-        return Ok(None);
+        return Ok(client.broker().write_refusal().await?.map(|_| NO_WRITES));
     }
     Ok(reason(&client.inspector().nodes().await?))
 }

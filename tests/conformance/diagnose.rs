@@ -40,7 +40,9 @@ async fn a_broker_reports_its_kind_and_its_clock() {
     let t = Fixture::real_time().await;
     let nodes = t.broker().nodes().await.unwrap();
     assert!(!nodes.is_empty());
+    assert_eq!(t.broker().write_refusal().await.unwrap(), None);
     for node in nodes {
+        assert_eq!(node.refuses_writes, None);
         assert!(node.version.contains(|c: char| c.is_ascii_digit()), "{node:?}");
         assert!(!node.address.is_empty());
         assert!(!node.facts.is_empty());

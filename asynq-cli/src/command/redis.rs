@@ -10,10 +10,7 @@ use asynq_runtime::{
 };
 use serde_json::{Value, json};
 
-use crate::{
-    show::{Cell, Style, Table, about, bytes, clean, number},
-    unlisted,
-};
+use crate::show::{Cell, Style, Table, about, bytes, clean, number};
 
 /// One Redis or the masters of a cluster; empty for SQLite.
 #[derive(Debug, Default)]
@@ -32,11 +29,6 @@ impl Redis {
         // A login that may not read the slots still sees the nodes.
         let slots = inspector.slots(queues).await.unwrap_or_default();
         Ok(Self { nodes, slots })
-    }
-
-    /// Returns why the lists may miss programs that run, if they may.
-    pub(super) fn hides_programs(&self) -> Option<&'static str> {
-        unlisted::reason(&self.nodes)
     }
 
     /// Returns the fields `redis` and `slots` of `stats --json`.

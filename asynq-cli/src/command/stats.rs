@@ -21,8 +21,8 @@ pub(super) async fn run(session: &mut Session) -> Result<(), CliError> {
     let redis = Redis::of(&inspector, client.broker().kind(), &queues).await?;
     let mut value = statistics.to_json();
     (value["redis"], value["slots"]) = redis.to_json();
-    let written =
-        session.answer(&value, |style| text(&statistics, redis.hides_programs(), style) + &redis.to_text(style));
+    let hidden = if statistics.servers.is_empty() { unlisted::reason_of(&client).await? } else { None };
+    let written = session.answer(&value, |style| text(&statistics, hidden, style) + &redis.to_text(style));
     CliError::unless_reader_left(written, unreadable(session, &statistics.unreadable))
 }
 

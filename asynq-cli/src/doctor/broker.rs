@@ -262,6 +262,20 @@ fn slow_calls(node: &Node, evidence: &Evidence, findings: &mut Vec<Finding>) {
 }
 
 fn file(node: &Node, findings: &mut Vec<Finding>) {
+    if node.refuses_writes == Some(WriteRefusal::Locked) {
+        findings.push(of(
+            node,
+            Severity::Error,
+            "no-writes",
+            format!("it takes no writes: {}", node.fact("write_error").unwrap_or("the write lock is held")),
+            "nothing can be enqueued, no outcome is stored, and no server is listed as running, though workers live",
+            format!(
+                "end the program that holds the write lock, such as a forgotten sqlite3 shell or a transaction that was left open: \
+                 lsof {} shows the programs that have the file open",
+                shell::quote(&node.address)
+            ),
+        ));
+    }
     match node.fact("quick_check") {
         None | Some("ok") => {}
         Some(unknown) if unknown.starts_with("unknown") => {}

@@ -243,7 +243,7 @@ fn harmless_evidence_is_not_reported() {
 #[test]
 fn without_writes_nothing_is_concluded_from_the_list_of_servers() {
     type State = fn(&mut Node);
-    let states: [(&str, State); 3] = [
+    let states: [(&str, State); 4] = [
         ("replica", |node| {
             set(node, "role", "slave");
             node.refuses_writes = Some(WriteRefusal::Replica);
@@ -256,6 +256,7 @@ fn without_writes_nothing_is_concluded_from_the_list_of_servers() {
             set(node, "rdb_last_bgsave_status", "err");
             node.refuses_writes = Some(WriteRefusal::CannotSave);
         }),
+        ("no-writes", |node| node.refuses_writes = Some(WriteRefusal::Locked)),
     ];
     for (check, state) in states {
         for servers in 0..=1 {

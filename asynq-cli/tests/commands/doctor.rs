@@ -7,7 +7,9 @@ use asynq_runtime::{
     prelude::JobResult,
     task::{QueueWeight, ServerInfo},
 };
-use asynq_tests::{Calls, Need, RedisStore, Store as _, archive, default_queue, eventually, patient, task, task_id};
+use asynq_tests::{
+    Calls, Need, RedisStore, SqliteStore, Store as _, archive, default_queue, eventually, patient, task, task_id,
+};
 
 use crate::fixture::{CliFixture, on_both_brokers};
 
@@ -268,9 +270,27 @@ async fn a_redis_that_takes_no_writes_is_named_and_no_server_is_said_to_be_missi
         assert!(doctor.out.contains(&format!("error: {check}: redis://")), "{doctor}");
         assert!(!doctor.out.contains("no-consumer") && doctor.out.contains("servers not known"), "{doctor}");
         for answer in [stats, servers] {
-            assert!(answer.out.contains("no server is listed, but Redis takes no writes"), "{answer}");
+            assert!(answer.out.contains("no server is listed, but the broker takes no writes"), "{answer}");
         }
     }
+}
+
+#[tokio::test]
+async fn a_file_whose_lock_another_program_holds_is_named_and_no_server_is_said_to_be_missing() {
+    let cli = CliFixture::<SqliteStore>::start().await;
+    serve(&cli).await;
+    cli.t.seed_pending(&["t1"]).await;
+    let holder = cli.t.store.connection();
+    holder.execute_batch("BEGIN IMMEDIATE").unwrap();
+    cli.t.advance(Duration::from_secs(11));
+    let findings = found(&cli).await;
+    assert!(findings.len() == 1 && findings[0].starts_with("error no-writes "), "{findings:?}");
+    for command in ["server ls", "stats"] {
+        let answer = cli.run(command).await;
+        assert!(answer.out.contains("no server is listed, but the broker takes no writes"), "{answer}");
+    }
+    holder.execute_batch("ROLLBACK").unwrap();
+    assert_eq!(found(&cli).await, ["error no-consumer default"], "the server is late by itself");
 }
 
 #[tokio::test]

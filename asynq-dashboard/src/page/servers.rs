@@ -35,11 +35,10 @@ pub(super) const STUCK: &str = "its time is over and its thread has not returned
 /// Answers `/servers`.
 pub(crate) async fn get(State(app): State<AppState>) -> Result<Page, Failure> {
     let servers = app.inspector.servers().await?;
-    let broker = app.client.broker();
-    let now = broker.now();
-    // A Redis that takes no writes does not take the servers' reports either. A file cannot be in that state.
+    let now = app.client.broker().now();
+    // A broker that takes no writes does not take the servers' reports either.
     let (mut refuses_writes, mut waiting) = (false, false);
-    if servers.is_empty() && broker.kind() == "redis" {
+    if servers.is_empty() {
         let report = app.nodes.latest(PATIENCE).await;
         waiting = report.is_none();
         let list = report.and_then(|report| report.nodes.ok());
@@ -60,7 +59,7 @@ fn render(mount: &str, servers: &[ServerState], refuses_writes: bool, now: DateT
         }
         @if servers.is_empty() && refuses_writes {
             div.panel { (empty("No server is listed", &html! {
-                p { "Redis takes no writes, so that servers which run cannot report it. " code { "asynq doctor" } " says why." }
+                p { "The broker takes no writes, so that servers which run cannot report it. " code { "asynq doctor" } " says why." }
             })) }
         } @else if servers.is_empty() {
             div.panel { (empty("No server is running", &html! {
@@ -195,7 +194,7 @@ mod tests {
     fn an_empty_list_of_servers_has_a_hint() {
         let page = |refuses_writes| render("", &[], refuses_writes, DateTime::UNIX_EPOCH).into_string();
         assert!(page(false).contains("No server is running"));
-        assert!(page(true).contains("Redis takes no writes") && !page(true).contains("No server is running"));
+        assert!(page(true).contains("The broker takes no writes") && !page(true).contains("No server is running"));
     }
 
     #[test]

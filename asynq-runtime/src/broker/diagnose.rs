@@ -21,6 +21,15 @@ pub trait Diagnose {
     /// The broker failed.
     async fn nodes(&self) -> Result<Vec<Node>, BrokerError>;
 
+    /// Returns why a node takes no writes now, without the facts of [`nodes`](Self::nodes) that cost a long look.
+    ///
+    /// # Errors
+    ///
+    /// The broker failed.
+    async fn write_refusal(&self) -> Result<Option<WriteRefusal>, BrokerError> {
+        Ok(self.nodes().await?.into_iter().find_map(|node| node.refuses_writes))
+    }
+
     /// Returns the cluster slots of these queues, in their order; empty without a cluster, which is the default.
     ///
     /// # Errors
@@ -106,6 +115,9 @@ pub enum WriteRefusal {
     TooFewReplicas,
     /// A snapshot failed, or the append-only file cannot be written.
     CannotSave,
+    /// No server that lives can write to the SQLite file, mostly because another program holds the write lock; the fact `write_error`
+    /// says why.
+    Locked,
 }
 
 /// The place of a queue in a cluster: all of its keys are in one slot.

@@ -2,7 +2,7 @@
 
 use std::{fs, os::unix::net::UnixDatagram};
 
-use asynq_runtime::broker::{Inspect as _, Maintain as _, Quarantined, RetryOrder};
+use asynq_runtime::broker::{Diagnose as _, Inspect as _, Maintain as _, Quarantined, RetryOrder, WriteRefusal};
 use asynq_test_support::soon;
 
 use super::*;
@@ -71,6 +71,28 @@ async fn nothing_can_be_recovered_before_the_first_lease_passes_unless_another_p
     assert_eq!(quiet().await, Duration::ZERO);
     assert_eq!(broker.recover(&[queue()]).await.unwrap().tasks.len(), 1);
     assert_eq!(quiet().await, longest);
+}
+
+#[tokio::test]
+async fn a_write_lock_that_keeps_a_server_from_reporting_is_told_and_a_look_writes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, clock) = (folder.path().join("jobs.db"), clock());
+    let broker = SqliteBroker::open(&url(&file), with_clock(clock.clone())).await.unwrap();
+    join(&broker).await;
+    let refusal = async || broker.write_refusal().await.unwrap();
+    let holder = rusqlite::Connection::open(&file).unwrap();
+    holder.execute_batch("BEGIN IMMEDIATE").unwrap();
+    assert_eq!(refusal().await, None, "the lock may be held for a moment: the last beat is recent");
+    clock.advance(Duration::from_secs(11));
+    assert_eq!(refusal().await, Some(WriteRefusal::Locked));
+    let node = broker.nodes().await.unwrap().remove(0);
+    assert_eq!(node.refuses_writes, Some(WriteRefusal::Locked));
+    assert!(node.fact("write_error").is_some_and(|error| error.contains("held the write lock")), "{node:?}");
+    holder.execute_batch("ROLLBACK").unwrap();
+    let log = || fs::metadata(folder.path().join("jobs.db-wal")).unwrap().len();
+    let before = log();
+    assert_eq!(refusal().await, None, "a server may be late for another reason, such as a debugger");
+    assert!(log() <= before);
 }
 
 #[tokio::test]

@@ -22,7 +22,7 @@ const READER_CACHE: &str = "PRAGMA cache_size=-1024;";
 
 /// How often a busy handler asks again before it gives up: about 10 s.
 const BUSY_ROUNDS: i32 = 3_500;
-/// How often the busy handler of a checkpoint asks again, for which other threads and programs wait: about 0.2 s.
+/// How often the busy handler asks again where other threads, programs or people wait for the answer: about 0.2 s.
 const SOON_ROUNDS: i32 = 250;
 
 /// Opens a connection to `file` without a setting that changes the file, so that a foreign file stays as it is.
@@ -67,6 +67,13 @@ pub(super) fn open_watch(file: &Path) -> rusqlite::Result<Connection> {
     be_patient(&mut connection)?;
     connection.execute_batch("PRAGMA query_only=ON;")?;
     Ok(connection)
+}
+
+/// Takes the write lock of a file that was opened before, with a short wait, and releases it without a change.
+pub(super) fn try_write_lock(file: &Path) -> rusqlite::Result<()> {
+    let mut connection = Connection::open_with_flags(file, flags())?;
+    connection.busy_handler(Some(wait_for_others as fn(i32) -> bool))?;
+    connection.execute_batch("BEGIN IMMEDIATE; ROLLBACK")
 }
 
 /// Opens a writer for a file that was opened before, after the old connection met an input/output error.

@@ -1,15 +1,15 @@
 //! Looks at the file itself, and for contradictions within a queue (contract: `broker/diagnose.rs`).
 
-use std::fs;
+use std::{fs, sync::Arc};
 
 use rusqlite::params;
 
 use crate::{
-    broker::{BrokerError, BrokerErrorKind, Diagnose, Examination, Fact, Node, OddityKind},
+    broker::{BrokerError, BrokerErrorKind, Diagnose, Examination, Fact, Node, OddityKind, WriteRefusal},
     task::{QueueName, TaskState},
 };
 
-use super::{SqliteBroker, beside::beside, row::text, sql, tx::View};
+use super::{SqliteBroker, beside::beside, connection, listed, row::text, sql, tx::View};
 
 /// Most tasks of a state that are counted one by one.
 const COUNTED: i64 = 5_000_000;
@@ -33,8 +33,16 @@ impl Diagnose for SqliteBroker {
         }
         add_fact("file", "journal_mode", journal);
         add_fact("file", "durability", if common.normal { "normal" } else { "full" }.into());
+        if let Some(error) = self.write_error().await? {
+            add_fact("file", "write_error", error.to_string());
+            node.refuses_writes = Some(WriteRefusal::Locked);
+        }
         add_fact("integrity", "quick_check", self.quick_check().await?);
         Ok(vec![node])
+    }
+
+    async fn write_refusal(&self) -> Result<Option<WriteRefusal>, BrokerError> {
+        Ok(self.write_error().await?.map(|_| WriteRefusal::Locked))
     }
 
     async fn examine(&self, queue: &QueueName, limit: usize) -> Result<Examination, BrokerError> {
@@ -54,6 +62,22 @@ impl Diagnose for SqliteBroker {
 }
 
 impl SqliteBroker {
+    /// Returns why no server can report that it runs, if none can. Only where each server on the list is late and one of them lives, the
+    /// write lock is tried, without a write: a lock that is held for a moment makes no server late.
+    async fn write_error(&self) -> Result<Option<BrokerError>, BrokerError> {
+        let common = Arc::clone(&self.store.common);
+        let tried = self.store.read(move |view| {
+            let (Some(liveness), Some(file)) = (&common.liveness, &common.file) else { return Ok(None) };
+            if !listed::all_are_late(view, liveness)? {
+                return Ok(None);
+            }
+            // A file that has taken the place of ours must not be locked.
+            common.look_for_file();
+            Ok(if common.is_broken() { None } else { connection::try_write_lock(file).err() })
+        });
+        Ok(tried.await?.map(|error| self.store.common.explain(error)))
+    }
+
     /// Returns `ok`, the first damage, or the reason why there is no answer.
     async fn quick_check(&self) -> Result<String, BrokerError> {
         let answer = self.store.read(|view| view.find(&sql::diagnose::SOUND, [], |row| row.get::<_, String>(0))).await;

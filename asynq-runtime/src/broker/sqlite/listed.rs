@@ -2,7 +2,14 @@
 
 use std::path::PathBuf;
 
-use super::{liveness::Liveness, sql, tx::View};
+use super::{
+    liveness::{Liveness, LivenessStatus},
+    sql,
+    tx::View,
+};
+
+/// For how long a server counts as alive without a beat.
+pub(super) const BEAT_TIMEOUT_MS: i64 = 10_000;
 
 /// A server on the list.
 #[derive(Debug)]
@@ -24,6 +31,14 @@ pub(super) fn everyone(view: &View<'_>) -> rusqlite::Result<Vec<Listed>> {
     view.list(&sql::presence::EVERYONE, [], |row| {
         Ok(Listed { number: row.get(0)?, file: row.get(1)?, beat_at: row.get(2)? })
     })
+}
+
+/// Whether the last beat of every server on the list is old, although the process of one of them lives.
+pub(super) fn all_are_late(view: &View<'_>, liveness: &Liveness) -> rusqlite::Result<bool> {
+    let servers = everyone(view)?;
+    let latest_beat = servers.iter().map(|server| server.beat_at).max();
+    let is_late = latest_beat.is_some_and(|at| at <= view.now.saturating_sub(BEAT_TIMEOUT_MS));
+    Ok(is_late && servers.iter().any(|server| matches!(liveness.look(&server.file), LivenessStatus::Alive)))
 }
 
 /// Whether a server holds a task.

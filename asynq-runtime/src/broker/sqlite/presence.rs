@@ -14,15 +14,13 @@ use super::{
     SqliteBroker,
     command::{Priority, WriteCommand},
     error::translate_io,
+    listed::BEAT_TIMEOUT_MS,
     row::text,
     sql,
     store::Store,
     tx::Tx,
     wake::notifier::Listener,
 };
-
-/// For how long a server counts as alive without a beat.
-const BEAT_TIMEOUT_MS: i64 = 10_000;
 
 /// For how long a cancel request is kept; listeners read it within a tenth of a second.
 const SIGNALS_TTL_MS: i64 = 600_000;
