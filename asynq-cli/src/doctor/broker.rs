@@ -30,6 +30,7 @@ pub(super) fn check(evidence: &Evidence) -> Vec<Finding> {
         clock(node, &mut findings);
         slow_calls(node, evidence, &mut findings);
         file(node, &mut findings);
+        disk(node, &mut findings);
     }
     findings.extend(server_clocks(evidence));
     findings
@@ -259,6 +260,26 @@ fn slow_calls(node: &Node, evidence: &Evidence, findings: &mut Vec<Finding>) {
         "while one call runs, Redis answers no other client: every start and every end of a task waits",
         format!("{} SLOWLOG GET 20 shows them; mostly other programs use this Redis, or a host swaps", redis_cli(node)),
     ));
+}
+
+fn disk(node: &Node, findings: &mut Vec<Finding>) {
+    let (Some(free), Some(reserve)) = (node.number("disk_free_bytes"), node.number("disk_reserve_bytes")) else {
+        return;
+    };
+    let page = |name: &str| node.number(name).unwrap_or_default();
+    let room = free.saturating_add(page("free_pages").saturating_mul(page("page_size")));
+    // Ten reserves would be more than a small disk has.
+    let little = reserve.saturating_mul(10).min(node.number("disk_bytes").unwrap_or_default() / 10);
+    if room < reserve.max(little) {
+        findings.push(of(
+            node,
+            if room < reserve { Severity::Error } else { Severity::Warning },
+            "disk",
+            format!("{} MiB of its disk are free, and the last {} MiB take no new task", room >> 20, reserve >> 20),
+            "when only the last of the disk is free, nothing can be enqueued; tasks that wait are worked off",
+            "make room on the disk of the file, or delete what is not needed: asynq task delete-all --queue QUEUE --state completed",
+        ));
+    }
 }
 
 fn file(node: &Node, findings: &mut Vec<Finding>) {

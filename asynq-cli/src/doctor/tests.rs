@@ -114,6 +114,15 @@ fn set(node: &mut Node, name: &str, value: &str) {
     node.facts.push(Fact { section: "any".into(), name: name.into(), value: value.into() });
 }
 
+/// Says that the disk of the node's file has 10 GB, of which `free` bytes are free.
+fn set_disk(node: &mut Node, free: &str) {
+    let facts = [("disk_bytes", "10000000000"), ("disk_free_bytes", free), ("disk_reserve_bytes", "8388608")];
+    facts
+        .into_iter()
+        .chain([("page_size", "4096"), ("free_pages", "0")])
+        .for_each(|(name, value)| set(node, name, value));
+}
+
 /// Returns a group whose first task joined it so long ago.
 fn group(ago: TimeDelta) -> GroupStats {
     GroupStats::new(GroupName::from_wire("g"), 3, Some(now() - ago))
@@ -173,6 +182,8 @@ fn each_fault_is_reported_once_with_its_severity_and_subject() {
             e.nodes[0].slow_calls = Some(vec![slow(TimeDelta::hours(1), 12), slow(TimeDelta::hours(2), 40)]);
         }),
         ("error damaged-file redis://h:6379", |e| set(&mut e.nodes[0], "quick_check", "row 7 missing from index")),
+        ("error disk redis://h:6379", |e| set_disk(&mut e.nodes[0], "1000000")),
+        ("warning disk redis://h:6379", |e| set_disk(&mut e.nodes[0], "80000000")),
         ("warning large-log redis://h:6379", |e| set(&mut e.nodes[0], "wal_bytes", "300000000")),
         ("error no-consumer default", |e| e.servers.clear()),
         ("error no-consumer default", |e| e.servers[0].info.queues[0].queue = Some("other".into())),
@@ -231,6 +242,11 @@ fn harmless_evidence_is_not_reported() {
         }),
         ("a group whose tasks have just joined", |e| e.queues[0].oldest_group = Some(group(TimeDelta::minutes(59)))),
         ("a cluster that is whole", |e| set(&mut e.nodes[0], "cluster_state", "ok")),
+        ("a disk with room", |e| set_disk(&mut e.nodes[0], "90000000")),
+        ("a full disk under a file with free pages", |e| {
+            set_disk(&mut e.nodes[0], "0");
+            set(&mut e.nodes[0], "free_pages", "30000");
+        }),
         ("a node without a list of slow calls", |e| e.nodes[0].slow_calls = None),
     ];
     for (case, fault) in cases {

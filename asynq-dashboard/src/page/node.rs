@@ -59,7 +59,7 @@ pub(super) fn render(number: usize, node: &Node, now: DateTime<Utc>) -> Markup {
 /// Returns the most important facts of a node, as far as the node reports them.
 fn cards(node: &Node, now: DateTime<Utc>) -> Vec<Card> {
     let known: Vec<Option<Card>> = if node.fact("page_size").is_some() {
-        vec![file_size(node), log(node), free(node), durability(node), check(node)]
+        vec![file_size(node), log(node), free(node), disk(node), durability(node), check(node)]
     } else {
         vec![
             memory(node),
@@ -156,6 +156,19 @@ fn free(node: &Node) -> Option<Card> {
     let bytes = free.saturating_mul(node.number("page_size")?);
     let part = percent(free, node.number("pages").unwrap_or_default());
     Some(Card::new("Free pages", count(free)).note(format!("{}, {part}", size(bytes))))
+}
+
+fn disk(node: &Node) -> Option<Card> {
+    let (free, reserve) = (node.number("disk_free_bytes")?, node.number("disk_reserve_bytes")?);
+    let page = |name: &str| node.number(name).unwrap_or_default();
+    let unused = page("free_pages").saturating_mul(page("page_size"));
+    let is_short = free.saturating_add(unused) < reserve;
+    let note = if is_short {
+        "nothing can be enqueued".to_owned()
+    } else {
+        format!("the last {} take no new task", size(reserve))
+    };
+    Some(Card::new("Free on its disk", size(free)).note(note).alarm(is_short))
 }
 
 fn durability(node: &Node) -> Option<Card> {
@@ -267,6 +280,20 @@ mod tests {
             (&[("page_size", "4096"), ("bytes", "8192")], "File", "8 KiB", "", false),
             (&[("page_size", "4096"), ("wal_bytes", "0")], "Write-ahead log", "0 B", "", false),
             (&[("page_size", "4096"), ("pages", "8"), ("free_pages", "2")], "Free pages", "2", "8 KiB, 25 %", false),
+            (
+                &[("page_size", "1"), ("disk_free_bytes", "4096"), ("disk_reserve_bytes", "2048")],
+                "Free on its disk",
+                "4 KiB",
+                "the last 2 KiB take no new task",
+                false,
+            ),
+            (
+                &[("page_size", "1"), ("disk_free_bytes", "1024"), ("disk_reserve_bytes", "2048")],
+                "Free on its disk",
+                "1 KiB",
+                "nothing can be enqueued",
+                true,
+            ),
             (&[("page_size", "1"), ("durability", "full")], "Durability", "full", "survives a power cut", false),
             (&[("page_size", "1"), ("quick_check", "ok")], "Quick check", "ok", "", false),
             (&[("page_size", "1"), ("quick_check", "unknown: large")], "Quick check", "unknown", "large", false),

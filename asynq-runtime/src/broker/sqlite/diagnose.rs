@@ -9,7 +9,7 @@ use crate::{
     task::{QueueName, TaskState},
 };
 
-use super::{SqliteBroker, beside::beside, connection, listed, row::text, sql, tx::View};
+use super::{SqliteBroker, beside::beside, connection, disk_room::Disk, listed, row::text, sql, tx::View};
 
 /// Most tasks of a state that are counted one by one.
 const COUNTED: i64 = 5_000_000;
@@ -30,6 +30,11 @@ impl Diagnose for SqliteBroker {
         if let Some(file) = &common.file {
             let bytes = fs::metadata(beside(file, "-wal")).map_or(0, |log| log.len());
             add_fact("file", "wal_bytes", bytes.to_string());
+            if let Some(disk) = Disk::of(file) {
+                add_fact("file", "disk_bytes", disk.size.to_string());
+                add_fact("file", "disk_free_bytes", disk.free.to_string());
+                add_fact("file", "disk_reserve_bytes", disk.reserve().to_string());
+            }
         }
         add_fact("file", "journal_mode", journal);
         add_fact("file", "durability", if common.normal { "normal" } else { "full" }.into());

@@ -35,22 +35,31 @@ impl DiskRoom {
 
 partial_debug!(DiskRoom { .. });
 
+/// The disk that holds a file.
 #[derive(Debug, Clone, Copy)]
-struct Disk {
-    free: u64,
-    size: u64,
+pub(super) struct Disk {
+    /// Bytes that a program may still write.
+    pub(super) free: u64,
+    /// Bytes in all.
+    pub(super) size: u64,
 }
 
 impl Disk {
-    fn of(file: &Path) -> Option<Self> {
+    /// Asks the system; `None` where it does not say.
+    pub(super) fn of(file: &Path) -> Option<Self> {
         let found = rustix::fs::statvfs(file).ok()?;
         let bytes = |blocks: u64| blocks.saturating_mul(found.f_frsize);
         Some(Self { free: bytes(found.f_bavail), size: bytes(found.f_blocks) })
     }
 
-    /// Whether less than the reserve is left, or less than half of a small disk; `unused` bytes of the file count as free.
+    /// Bytes that are kept for writes which free room: the reserve, or half of a small disk.
+    pub(super) fn reserve(self) -> u64 {
+        RESERVE.min(self.size / 2)
+    }
+
+    /// Whether less than the reserve is left; `unused` bytes of the file count as free.
     fn is_short(self, unused: u64) -> bool {
-        self.free.saturating_add(unused) < RESERVE.min(self.size / 2)
+        self.free.saturating_add(unused) < self.reserve()
     }
 }
 
