@@ -1,5 +1,7 @@
 //! `doctor`: finds faults of a system, and reports their effects and repairs.
 
+use asynq_grammar::shell;
+use asynq_runtime::broker::Node;
 use clap::Args;
 use serde::Serialize;
 
@@ -29,7 +31,7 @@ impl Doctor {
         .await;
         bar.finish_and_clear();
         let (evidence, unread) = gathered?;
-        let complete = unread.is_empty() && evidence.queues.iter().all(|queue| queue.examination.complete);
+        let complete = unread.is_empty() && is_complete(&evidence);
         let mut findings = unread;
         findings.extend(diagnose(&evidence));
         findings.sort_by_key(|finding| finding.severity);
@@ -43,9 +45,19 @@ impl Doctor {
 #[derive(Debug, Serialize)]
 struct Report<'a> {
     broker: String,
-    /// Whether everything was examined; `false` if the limit ended the examination early.
+    /// Whether everything was examined; `false` if the limit ended the examination early, or a file was too large for its check.
     complete: bool,
     findings: &'a [Finding],
+}
+
+/// Returns whether nothing was left out for its size.
+fn is_complete(evidence: &Evidence) -> bool {
+    evidence.queues.iter().all(|queue| queue.examination.complete) && !evidence.nodes.iter().any(is_unchecked)
+}
+
+/// Returns whether the file was too large to be checked for damage.
+fn is_unchecked(node: &Node) -> bool {
+    node.fact("quick_check").is_some_and(|check| check.starts_with("unknown"))
 }
 
 fn text(report: &Report<'_>, evidence: &Evidence, style: Style) -> String {
@@ -79,7 +91,13 @@ fn text(report: &Report<'_>, evidence: &Evidence, style: Style) -> String {
         text.push_str(&wrapped("repair", &shown, Style { width: None, ..style }));
         text.push('\n');
     }
-    if !report.complete {
+    for node in evidence.nodes.iter().filter(|node| is_unchecked(node)) {
+        let file = shell::quote(&clean(&node.address));
+        text.push_str(&format!(
+            "The file was not checked for damage, as it is too large: sqlite3 {file} 'PRAGMA quick_check'\n"
+        ));
+    }
+    if evidence.queues.iter().any(|queue| !queue.examination.complete) {
         text.push_str("Not every task was looked at; --limit says how many are.\n");
     }
     text
@@ -109,6 +127,7 @@ fn wrapped(label: &str, value: &str, style: Style) -> String {
 
 #[cfg(test)]
 mod tests {
+    use asynq_runtime::broker::Fact;
     use chrono::Utc;
 
     use super::*;
@@ -125,15 +144,30 @@ mod tests {
             repair: repair.to_owned(),
         }];
         let report = Report { broker: "redis://h:6379".to_owned(), complete: true, findings: &findings };
-        let evidence = Evidence {
+        text(&report, &evidence(), Style { colours: false, width: Some(width) })
+    }
+
+    fn evidence() -> Evidence {
+        Evidence {
             now: Utc::now(),
             nodes: Vec::new(),
             servers: Vec::new(),
             servers_unread: false,
             queues: Vec::new(),
             entries: Vec::new(),
-        };
-        text(&report, &evidence, Style { colours: false, width: Some(width) })
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_too_large_to_be_checked_was_not_examined_completely() {
+        let mut node = Node::new("/a b.db", "3.50.2");
+        let value = "unknown: the file is too large to be read in a second".to_owned();
+        node.facts.push(Fact { section: "integrity".into(), name: "quick_check".into(), value });
+        let evidence = Evidence { nodes: vec![node], ..evidence() };
+        assert!(!is_complete(&evidence));
+        let report = Report { broker: "sqlite:///a b.db".to_owned(), complete: false, findings: &[] };
+        let text = text(&report, &evidence, Style { colours: false, width: None });
+        assert!(text.ends_with("as it is too large: sqlite3 '/a b.db' 'PRAGMA quick_check'\n"), "{text}");
     }
 
     #[test]
