@@ -3,7 +3,7 @@
 mod oddities;
 
 use asynq_grammar::shell;
-use asynq_runtime::{inspector::ArchiveRoom, task::QueueName};
+use asynq_runtime::{broker::ServerState, inspector::ArchiveRoom, task::QueueName};
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 
 use super::{
@@ -20,8 +20,7 @@ pub(super) fn check(evidence: &Evidence) -> Vec<Finding> {
     let mut findings = Vec::new();
     for queue in &evidence.queues {
         if evidence.has_all_servers() {
-            let is_served = evidence.servers.iter().any(|server| server.info.serves(&queue.stats.name));
-            consumers(queue, is_served, evidence.servers.is_empty(), &mut findings);
+            consumers(queue, Consumers::of(queue, &evidence.servers), &mut findings);
         }
         groups(queue, evidence.now, &mut findings);
         unknown_tasks(queue, &mut findings);
@@ -42,26 +41,58 @@ fn of(
     Finding { severity, check, subject: queue.stats.name.to_string(), found, means, repair }
 }
 
-fn consumers(queue: &QueueEvidence, is_served: bool, has_no_server: bool, findings: &mut Vec<Finding>) {
-    let stats = &queue.stats;
+/// The servers of a queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Consumers {
+    /// One takes its tasks.
+    There,
+    /// Those that serve the queue take no more tasks, and end the ones that they run.
+    Quiet,
+    /// No server serves the queue.
+    Others,
+    /// No server runs at all.
+    Nothing,
+}
+
+impl Consumers {
+    fn of(queue: &QueueEvidence, servers: &[ServerState]) -> Self {
+        let mut serving = servers.iter().filter(|server| server.info.serves(&queue.stats.name)).peekable();
+        if servers.is_empty() {
+            Self::Nothing
+        } else if serving.peek().is_none() {
+            Self::Others
+        } else if serving.all(|server| matches!(&*server.info.status, "stopped" | "closed")) {
+            Self::Quiet
+        } else {
+            Self::There
+        }
+    }
+}
+
+fn consumers(queue: &QueueEvidence, consumers: Consumers, findings: &mut Vec<Finding>) {
+    let (stats, is_served) = (&queue.stats, consumers == Consumers::There);
     let waiting = stats.pending + stats.scheduled + stats.retry + stats.aggregating;
-    if !is_served && waiting + stats.active > 0 {
+    // A quiet server ends the tasks that it runs.
+    let left = if consumers == Consumers::Quiet { 0 } else { stats.active };
+    if !is_served && waiting + left > 0 {
         let waits = match waiting {
             0 => None,
             1 => Some("1 task waits".to_owned()),
             _ => Some(format!("{waiting} tasks wait")),
         };
-        let ran = match stats.active {
+        let ran = match left {
             0 => None,
             1 => Some("1 task was running when its worker went".to_owned()),
-            active => Some(format!("{active} tasks were running when their worker went")),
+            left => Some(format!("{left} tasks were running when their worker went")),
         };
         let tasks = [waits, ran].into_iter().flatten().collect::<Vec<_>>().join(", ");
         let name = shell::quote(stats.name.as_str());
         // A worker that is started anew with this queue alone would leave its other queues.
         let start = if is_refused(&stats.name) {
             "our workers refuse a queue of this name: start one of Go".to_owned()
-        } else if has_no_server {
+        } else if consumers == Consumers::Quiet {
+            "its workers run and take no more tasks (`stopped`): start them anew".to_owned()
+        } else if consumers == Consumers::Nothing {
             format!(
                 "no worker runs: start one, which serves the queues of its jobs unless it is told others, as by {}",
                 serving(&stats.name)
@@ -76,7 +107,10 @@ fn consumers(queue: &QueueEvidence, is_served: bool, has_no_server: bool, findin
             queue,
             Severity::Error,
             "no-consumer",
-            format!("{tasks} and no server serves the queue"),
+            match consumers {
+                Consumers::Quiet => format!("{tasks} and every server of the queue is quiet"),
+                _ => format!("{tasks} and no server serves the queue"),
+            },
             "they wait until a worker for this queue starts",
             match waiting {
                 // A running task cannot be moved.

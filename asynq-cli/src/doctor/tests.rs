@@ -187,6 +187,7 @@ fn each_fault_is_reported_once_with_its_severity_and_subject() {
         ("warning large-log redis://h:6379", |e| set(&mut e.nodes[0], "wal_bytes", "300000000")),
         ("error no-consumer default", |e| e.servers.clear()),
         ("error no-consumer default", |e| e.servers[0].info.queues[0].queue = Some("other".into())),
+        ("error no-consumer default", |e| e.servers[0].info.status = "stopped".into()),
         ("error no-consumer default", |e| {
             e.servers.clear();
             (e.queues[0].stats.pending, e.queues[0].stats.active) = (0, 1);
@@ -233,6 +234,14 @@ fn harmless_evidence_is_not_reported() {
         ("a slow call of last week", |e| e.nodes[0].slow_calls = Some(vec![slow(TimeDelta::days(7), 500)])),
         ("a file too large to be checked", |e| set(&mut e.nodes[0], "quick_check", "unknown: too large")),
         ("a run that has just reached its deadline", |e| e.servers[0].workers = vec![run(TimeDelta::seconds(-9))]),
+        ("a quiet server that ends its last task", |e| {
+            e.servers[0].info.status = "stopped".into();
+            (e.queues[0].stats.pending, e.queues[0].stats.active) = (0, 1);
+        }),
+        ("a quiet server beside one that is not", |e| {
+            e.servers.push(e.servers[0].clone());
+            e.servers[0].info.status = "closed".into();
+        }),
         ("an empty queue that nobody serves", |e| {
             e.servers.clear();
             e.queues[0].stats.pending = 0;

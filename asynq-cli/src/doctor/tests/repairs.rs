@@ -54,6 +54,11 @@ fn no_repair_of_one_queue_takes_a_worker_from_the_others() {
     evidence.servers.clear();
     let repair = &diagnose(&evidence)[0].repair;
     assert!(repair.starts_with("no worker runs: start one, which serves the queues of its jobs unless"), "{repair}");
+    let mut evidence = sound();
+    evidence.servers[0].info.status = "stopped".into();
+    let Finding { found, repair, .. } = &diagnose(&evidence)[0];
+    assert_eq!(found, "1 task waits and every server of the queue is quiet");
+    assert!(repair.starts_with("its workers run and take no more tasks") && !repair.contains("--queues"), "{repair}");
 }
 
 #[test]
