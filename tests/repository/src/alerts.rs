@@ -39,6 +39,21 @@ fn an_alert_about_the_growth_of_a_counter_sees_its_first_event() {
     assert!(alerts(&page).count() > 10, "the rules are found");
 }
 
+/// A program that lacks a periodic job does not show its gauge, and a comparison with a series that is gone does not fire.
+#[test]
+fn an_alert_about_the_gauge_of_one_job_sees_that_the_job_is_gone() {
+    let page = read("docs/operations.md");
+    let of_one = |rule: &str| rule.split_once("{type=\"").map(|(before, _)| before.to_owned());
+    let blind = alerts(&page).filter_map(|(name, rule)| {
+        let before = of_one(rule)?;
+        let metric = before.rsplit(['(', ' ']).next().unwrap_or_default();
+        let is_blind = !metric.ends_with("_total") && !rule.contains(&format!("absent({metric}{{type=\""));
+        is_blind.then(|| format!("{name}: {metric} without `or absent(..)`"))
+    });
+    none(blind.collect(), "each alert fires where no program has the job");
+    assert!(alerts(&page).any(|(_, rule)| of_one(rule).is_some()), "such a rule is found");
+}
+
 /// A rate over a window is above 0 until the window has passed the last event.
 #[test]
 fn an_alert_about_a_rate_needs_more_than_one_event() {
