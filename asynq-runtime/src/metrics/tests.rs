@@ -164,6 +164,25 @@ fn every_metric_is_described_once_to_each_recorder_and_named_for_its_kind() {
 }
 
 #[test]
+fn the_guide_explains_each_kind_of_error_beside_its_alert() {
+    const GUIDE: &str = include_str!("../../../docs/operations.md");
+    let row = GUIDE.lines().find(|line| line.starts_with("| AsynqBrokerErrors | ")).expect("the alert is explained");
+    for kind in [
+        BrokerErrorKind::Unavailable,
+        BrokerErrorKind::Timeout,
+        BrokerErrorKind::Full,
+        BrokerErrorKind::Unconfirmed,
+        BrokerErrorKind::Denied,
+        BrokerErrorKind::Config,
+        BrokerErrorKind::Corrupt,
+        BrokerErrorKind::Closed,
+        BrokerErrorKind::Unexpected,
+    ] {
+        assert!(row.contains(&format!("`{}`", kind_name(kind))), "{kind:?}");
+    }
+}
+
+#[test]
 fn ticks_are_counted_by_outcome_and_the_last_one_has_its_time() {
     let at = chrono::DateTime::from_timestamp(1_800_000_000, 0).expect("a time");
     let text = recorded(|| {
