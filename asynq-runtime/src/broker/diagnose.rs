@@ -209,8 +209,8 @@ pub struct Oddity {
 }
 
 impl Oddity {
-    /// Most examples that are kept per kind.
-    pub const EXAMPLES: usize = 10;
+    /// Most examples that are kept per kind: as many as one command can name.
+    pub const EXAMPLES: usize = 1_000;
 }
 
 /// A kind of inconsistency in a queue.
@@ -279,15 +279,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn oddities_are_counted_by_kind_and_ten_examples_kept() {
+    fn oddities_are_counted_by_kind_and_a_thousand_examples_kept() {
         let mut found = Examination::default();
-        for n in 0..12 {
+        for n in 0..1_002 {
             found.add(OddityKind::LockWithoutTask, n.to_string());
         }
         found.add(OddityKind::ActiveWithoutLease, "a");
         assert_eq!(found.oddities.len(), 2);
         assert_eq!(found.oddities[0].kind, OddityKind::ActiveWithoutLease, "in the order of the kinds");
-        assert_eq!((found.count(OddityKind::LockWithoutTask), found.oddities[1].examples.len()), (12, 10));
+        assert_eq!((found.count(OddityKind::LockWithoutTask), found.oddities[1].examples.len()), (1_002, 1_000));
         assert_eq!(found.count(OddityKind::ForeignKey), 0);
     }
 

@@ -14,6 +14,9 @@ use crate::doctor::{Finding, Severity, evidence::QueueEvidence};
 /// A worker requeues tasks of jobs that it does not have, and archives them after a day.
 const WORKER_OF_OURS: &str = "run a worker of ours that has every job of the queue, as others requeue its tasks";
 
+/// Most examples that the finding shows; its repair names all that were kept.
+const SHOWN: usize = 10;
+
 /// Returns the finding for the inconsistencies of one kind.
 pub(super) fn finding(queue: &QueueEvidence, oddity: &Oddity) -> Finding {
     let Oddity { kind, count, examples } = oddity;
@@ -105,8 +108,9 @@ pub(super) fn finding(queue: &QueueEvidence, oddity: &Oddity) -> Finding {
             ("unknown", Severity::Warning, other.as_str(), "a newer broker found it", "update this tool".to_owned())
         }
     };
-    let (more, examples) = (if *count > examples.len() as u64 { ", …" } else { "" }, examples.join(", "));
-    of(queue, severity, check, format!("{count} {description}: {examples}{more}"), means, repair)
+    let shown: Vec<&str> = examples.iter().take(SHOWN).map(String::as_str).collect();
+    let more = if *count > shown.len() as u64 { ", …" } else { "" };
+    of(queue, severity, check, format!("{count} {description}: {}{more}", shown.join(", ")), means, repair)
 }
 
 /// Returns the repair of tasks that are not where their state says. It goes by the state of each example, because a task that is over

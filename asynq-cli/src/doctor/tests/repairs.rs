@@ -190,6 +190,20 @@ fn a_misplaced_task_that_is_over_is_not_run_again_by_its_repair() {
     }
 }
 
+#[test]
+fn the_repair_of_lost_tasks_names_all_that_were_kept_and_the_finding_the_first_ten() {
+    let mut evidence = sound();
+    let queue = &mut evidence.queues[0];
+    let examples: Vec<String> = (0..25).map(|n| format!("t{n}")).collect();
+    queue.states = examples.iter().map(|id| (id.clone(), TaskState::Pending)).collect();
+    let all = examples.join(" ");
+    queue.examination.oddities = vec![Oddity { kind: OddityKind::TaskWithoutPlace, count: 25, examples }];
+    let Finding { found, repair, .. } = &diagnose(&evidence)[0];
+    assert!(found.ends_with("t8, t9, …"), "{found}");
+    assert!(repair.ends_with(&format!("asynq task run --queue=default -- {all}")), "{repair}");
+    is_understood(repair);
+}
+
 /// Where there is no `sqlite3`, the command ends with an error, too.
 #[test]
 fn the_repair_of_a_damaged_file_fails_or_makes_a_file_with_its_rows() {
