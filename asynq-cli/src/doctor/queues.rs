@@ -1,4 +1,4 @@
-//! Checks of the queues: missing servers, tasks that wait too long, settings that contradict each other.
+//! Checks of the queues: missing servers, pauses, tasks that wait too long, settings that contradict each other.
 
 mod oddities;
 
@@ -22,6 +22,7 @@ pub(super) fn check(evidence: &Evidence) -> Vec<Finding> {
         if evidence.has_all_servers() {
             consumers(queue, Consumers::of(queue, &evidence.servers), &mut findings);
         }
+        paused(queue, &mut findings);
         groups(queue, evidence.now, &mut findings);
         unknown_tasks(queue, &mut findings);
         archive(queue, ArchiveRoom::limit_of(&evidence.servers, &queue.stats.name), &mut findings);
@@ -126,6 +127,24 @@ fn consumers(queue: &QueueEvidence, consumers: Consumers, findings: &mut Vec<Fin
             format!("a task that could run waits for {} s; {} are pending", stats.latency.as_secs(), stats.pending),
             "tasks come faster than they are run, or greater queues go before this one",
             "start more workers, raise --concurrency, or give the queue a greater weight".to_owned(),
+        ));
+    }
+}
+
+fn paused(queue: &QueueEvidence, findings: &mut Vec<Finding>) {
+    let stats = &queue.stats;
+    if stats.paused && stats.latency.as_secs() >= LONG_WAIT {
+        findings.push(of(
+            queue,
+            Severity::Warning,
+            "paused",
+            format!(
+                "the queue is paused, and its next task waits for {} s; {} are pending",
+                stats.latency.as_secs(),
+                stats.pending
+            ),
+            "no server takes its tasks until it is resumed, through restarts",
+            format!("where the pause is not meant: asynq queue resume -- {}", shell::quote(stats.name.as_str())),
         ));
     }
 }

@@ -1,6 +1,7 @@
-//! Checks of periodic entries: whether their ticks are fired.
+//! Checks of periodic entries: whether their ticks are fired, and whether they are paused.
 
 use asynq_cron::CronSpec;
+use asynq_grammar::shell;
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::{Evidence, Finding, Severity};
@@ -14,13 +15,25 @@ const AHEAD: TimeDelta = TimeDelta::seconds(5);
 const MOST: usize = 1_000;
 
 pub(super) fn check(evidence: &Evidence) -> Vec<Finding> {
-    evidence.entries.iter().filter_map(|entry| late(entry, evidence.now)).collect()
+    evidence.entries.iter().filter_map(|entry| paused(entry).or_else(|| late(entry, evidence.now))).collect()
 }
 
-/// Returns a finding for an entry that is listed, is not paused, and has times that passed without a tick, or a last tick in the
+/// Returns a finding for an entry that is paused: its ticks count as decided, so that no metric shows that they enqueue nothing.
+fn paused(entry: &Entry) -> Option<Finding> {
+    entry.paused.then(|| Finding {
+        severity: Severity::Warning,
+        check: "paused",
+        subject: entry.listed.task_type.clone(),
+        found: format!("the entry is paused, by `{}`", entry.listed.spec),
+        means: "its ticks enqueue nothing until it is resumed, through restarts",
+        repair: format!("where the pause is not meant: asynq cron resume -- {}", shell::quote(&entry.listed.id)),
+    })
+}
+
+/// Returns a finding for an entry that is listed and has times that passed without a tick, or a last tick in the
 /// future, until which no time of it is fired.
 fn late(entry: &Entry, now: DateTime<Utc>) -> Option<Finding> {
-    let last = entry.last.filter(|_| !entry.paused)?;
+    let last = entry.last?;
     let listed = &entry.listed;
     if last - now > AHEAD {
         return Some(Finding {

@@ -84,7 +84,6 @@ fn an_entry_that_is_listed_and_not_fired_is_reported() {
     );
     is_documented(&diagnose(&Evidence { entries: vec![entry("@hourly", TimeDelta::days(1))], ..sound() })[0]);
     assert!(findings_of(entry("* * * * * *", TimeDelta::days(30)))[0].1.starts_with("1000 of its times or more"));
-    assert_eq!(findings_of(Entry { paused: true, ..entry("* * * * *", TimeDelta::days(1)) }), []);
     assert_eq!(findings_of(Entry { last: None, ..entry("* * * * *", TimeDelta::days(1)) }), [], "it is Go's");
     assert_eq!(findings_of(entry("nonsense", TimeDelta::days(1))), []);
     // The leader has passed over a tick that `missed = "skip"` leaves out.
@@ -193,6 +192,12 @@ fn each_fault_is_reported_once_with_its_severity_and_subject() {
             (e.queues[0].stats.pending, e.queues[0].stats.active) = (0, 1);
         }),
         ("warning long-wait default", |e| e.queues[0].stats.latency = Duration::from_secs(400)),
+        ("warning paused default", |e| {
+            (e.queues[0].stats.paused, e.queues[0].stats.latency) = (true, Duration::from_secs(4_000));
+        }),
+        ("warning paused report", |e| {
+            e.entries[0] = Entry { paused: true, ..entry("* * * * *", TimeDelta::days(1)) };
+        }),
         ("warning group-waits default", |e| e.queues[0].oldest_group = Some(group(TimeDelta::hours(2)))),
         ("error no-handler default", |e| {
             e.queues[0].unknown.insert(("mail".into(), UnknownPart::Type), UnknownCounts { waiting: 3, archived: 0 });
@@ -246,8 +251,8 @@ fn harmless_evidence_is_not_reported() {
             e.servers.clear();
             e.queues[0].stats.pending = 0;
         }),
-        ("a paused queue whose tasks wait", |e| {
-            (e.queues[0].stats.paused, e.queues[0].stats.latency) = (true, Duration::from_secs(4_000));
+        ("a queue that was paused a moment ago", |e| {
+            (e.queues[0].stats.paused, e.queues[0].stats.latency) = (true, Duration::from_secs(299));
         }),
         ("a group whose tasks have just joined", |e| e.queues[0].oldest_group = Some(group(TimeDelta::minutes(59)))),
         ("a cluster that is whole", |e| set(&mut e.nodes[0], "cluster_state", "ok")),
