@@ -62,7 +62,7 @@ declare! {
     AGGREGATIONS, "asynq_aggregations_total", Counter, ["outcome"],
         "Sets of tasks of groups, by what became of them: done, failed or unknown.";
     LEADER, "asynq_leader", Gauge, [],
-        "Schedulers of this program that lead; one in the whole fleet does.";
+        "Schedulers of this program that lead: one of all its copies does, unless it has no election.";
     TICKS, "asynq_ticks_total", Counter, ["type", "outcome"],
         "Ticks of periodic jobs: enqueued, duplicate, skipped, refused, paused, missed or invalid.";
     TICK_LATENESS, "asynq_tick_lateness_seconds", Histogram, ["type"],
