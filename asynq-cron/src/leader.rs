@@ -167,10 +167,7 @@ impl Campaign {
                 }
             },
             // The last answer counts until its time is over.
-            Answer::Lead(_, Err(error)) => {
-                log!(debug, "the lead is not known: {error}");
-                (now + PAUSE, Request::Lead)
-            }
+            Answer::Lead(_, Err(_)) => (now + PAUSE, Request::Lead),
             Answer::Resigned(resigned) => {
                 if let Err(error) = resigned {
                     log!(debug, "the lead was not released; it expires by itself: {error}");

@@ -41,14 +41,15 @@ impl Probe {
         if let Some(answer) = last.filter(|answer| answer.holds(Instant::now())) {
             return answer.is_ready;
         }
-        let is_ready = match timeout(PATIENCE, self.broker.ping()).await {
-            Ok(Ok(())) => true,
-            Ok(Err(error)) => {
-                log!(debug, "not ready: {error}");
-                false
-            }
-            Err(_) => false,
+        let failure = match timeout(PATIENCE, self.broker.ping()).await {
+            Ok(Ok(())) => None,
+            Ok(Err(error)) => Some(error.to_string()),
+            Err(_) => Some(format!("no answer within {PATIENCE:?}")),
         };
+        let is_ready = failure.is_none();
+        if let Some(failure) = failure.filter(|_| last.is_none_or(|before| before.is_ready)) {
+            log!(warn, "not ready: {failure}");
+        }
         *last = Some(Answer { is_ready, at: Instant::now() });
         is_ready
     }
@@ -57,5 +58,28 @@ impl Probe {
 impl Answer {
     fn holds(&self, now: Instant) -> bool {
         now.saturating_duration_since(self.at) < if self.is_ready { GOOD_FOR } else { AWAY_FOR }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use asynq_runtime::broker::redis::{RedisBroker, RedisOptions};
+    use asynq_test_support::{Log, Persistence, RedisServer};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn the_cause_of_a_failure_is_in_the_log_once() {
+        let (log, mut redis) = (Log::keep(), RedisServer::start(Persistence::None));
+        let broker = RedisBroker::connect(&redis.url(), RedisOptions::default()).await.unwrap();
+        let probe = Probe::new(Arc::new(broker));
+        redis.kill();
+        for _ in 0..2 {
+            assert!(!probe.is_ready().await);
+            if let Some(answer) = &mut *probe.last.lock().await {
+                answer.at -= AWAY_FOR;
+            }
+        }
+        assert_eq!(log.with("not ready: ").len(), 1, "{log:?}");
     }
 }

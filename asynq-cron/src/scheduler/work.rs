@@ -83,6 +83,7 @@ enum Event {
 /// The subject of a warning. An entry that works does not end the warnings about another: a part of the broker may be away.
 #[derive(Debug, PartialEq, Eq, Hash)]
 enum WarningTopic {
+    Lead,
     Ticks(EntryId),
     Plans(EntryId),
     Provider,
@@ -349,8 +350,14 @@ impl Work {
             }
             Event::Measured(entry, known, state, round_trip) => self.measured(entry, known, state, &round_trip),
             Event::Lead(answer) => {
-                if let Answer::Lead(_, Err(error)) = &answer {
-                    metrics::broker_failed(COMPONENT, error.kind());
+                match &answer {
+                    Answer::Lead(_, Err(error)) => {
+                        metrics::broker_failed(COMPONENT, error.kind());
+                        let text = format!("the lead is not known, and without it no tick is sent: {error}");
+                        self.warn_once(WarningTopic::Lead, text);
+                    }
+                    Answer::Lead(_, Ok(_)) => self.on_success(&WarningTopic::Lead),
+                    Answer::Resigned(_) | Answer::MayBeFree(_) => {}
                 }
                 self.campaign.answered(answer, Instant::now());
             }

@@ -88,8 +88,16 @@ impl Collector {
 
 impl CachedScrape {
     async fn read(&mut self, broker: &dyn Broker, began: Instant) -> Collected {
-        let Some(Ok(names)) = within(began + FOR_NUMBERS, broker.queues()).await else {
-            return Collected { took: began.elapsed(), ..Collected::default() };
+        let names = match within(began + FOR_NUMBERS, broker.queues()).await {
+            Some(Ok(names)) => names,
+            failed => {
+                if self.last.as_ref().is_none_or(|(_, before)| before.is_up) {
+                    let error = failed.and_then(Result::err).map(|error| error.to_string());
+                    let cause = error.unwrap_or_else(|| format!("no answer within {FOR_NUMBERS:?}"));
+                    log!(warn, "the queues cannot be read for the metrics: {cause}");
+                }
+                return Collected { took: began.elapsed(), ..Collected::default() };
+            }
         };
         let known: HashSet<&QueueName> = names.iter().collect();
         self.queues.retain(|name, queue| known.contains(name) && queue.read + OLDEST > began);
@@ -180,7 +188,25 @@ async fn within<T>(until: Instant, call: impl Future<Output = T>) -> Option<T> {
 mod tests {
     use std::{cell::Cell, future::ready};
 
+    use asynq_runtime::broker::redis::{RedisBroker, RedisOptions};
+    use asynq_test_support::{Log, Persistence, RedisServer};
+
     use super::*;
+
+    #[tokio::test]
+    async fn the_cause_of_a_broker_that_is_down_is_in_the_log_once() {
+        let (log, mut redis) = (Log::keep(), RedisServer::start(Persistence::None));
+        let broker = RedisBroker::connect(&redis.url(), RedisOptions::default()).await.unwrap();
+        let collector = Collector::new(Arc::new(broker));
+        redis.kill();
+        for _ in 0..2 {
+            assert!(!collector.collect().await.is_up);
+            if let Some((at, _)) = &mut collector.cache.lock().await.last {
+                *at -= FRESH;
+            }
+        }
+        assert_eq!(log.with("the queues cannot be read for the metrics: ").len(), 1, "{log:?}");
+    }
 
     #[tokio::test]
     async fn nothing_is_asked_once_the_time_is_over() {

@@ -4,7 +4,7 @@ mod provided;
 
 use asynq_runtime::{
     JobResult, PreparedTask, RawTask,
-    broker::{BrokerErrorKind, Page, PlanChange},
+    broker::{BrokerErrorKind, Lead, Page, PlanChange},
     job::BoxFuture,
     server::{Running, Server, Service},
 };
@@ -93,6 +93,21 @@ async fn a_line_that_panics_does_not_end_the_schedule() {
     work.begin_round();
     assert!(work.leads && work.showing);
     assert_eq!(log.with("this scheduler leads").len(), 1);
+    running.shutdown().await.expect("it leaves");
+}
+
+#[tokio::test]
+async fn a_lead_that_the_broker_does_not_tell_is_in_the_log_once() {
+    let log = Log::keep();
+    let (mut work, _, running) = work("@yearly").await;
+    let mut answered = |lead| work.take(Event::Lead(Answer::Lead(Instant::now(), lead)));
+    let away = || Err(BrokerError::new(BrokerErrorKind::Unavailable, "away"));
+    answered(away());
+    answered(away());
+    assert_eq!(log.with("the lead is not known, and without it no tick is sent: away").len(), 1);
+    answered(Ok(Lead::Ours { wanted: false }));
+    answered(away());
+    assert_eq!(log.with("the lead is not known").len(), 2);
     running.shutdown().await.expect("it leaves");
 }
 
