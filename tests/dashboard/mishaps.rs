@@ -216,6 +216,46 @@ async fn arguments_of_other_programs_are_shown_found_and_edited_by_their_shape()
     assert!(page.contains("bob") && !page.contains("DE01") && !page.contains("0815"), "{page}");
 }
 
+/// The dashboard may be in a worker, whose runs would end with it.
+#[tokio::test]
+async fn the_page_of_a_task_whose_arguments_no_stack_can_hold_says_that_they_cannot_be_read() {
+    use asynq_runtime::{Registry, prelude::*};
+
+    mod nested {
+        use asynq_runtime::prelude::*;
+        use serde::{Deserialize, Serialize};
+
+        #[derive(Serialize, Deserialize)]
+        pub(super) enum Expression {
+            Leaf,
+            Not(Box<Expression>),
+        }
+
+        #[job(name = "mishap:eval")]
+        pub(super) async fn eval(expression: Expression) -> JobResult {
+            let _ = expression;
+            Ok(())
+        }
+    }
+
+    let t = Fixture::start().await;
+    let client = client(&t);
+    let registry = Registry::only::<(nested::eval,)>().unwrap();
+    let fingerprint = registry.get("mishap:eval").unwrap().fingerprint().value;
+    let leaf = [&[1][..], &fingerprint.to_le_bytes(), &[0]].concat();
+    let endless = [&leaf[..5], &vec![1; 900_000], &[0]].concat();
+    for (id, payload) in [("leaf", leaf), ("endless", endless)] {
+        client.enqueue(RawTask::new("mishap:eval", payload).task_id(id)).await.unwrap();
+    }
+    let served = Served::start(dashboard(&t).registry(registry)).await;
+    assert!(served.get("/queues/default/tasks/leaf").await.body.contains("Leaf"));
+    let page = served.get("/queues/default/tasks/endless").await;
+    assert!(page.status == 200 && page.body.contains("cannot be read with this program"), "{}", page.body);
+    let edit = json!({ "arguments": { "Not": "Leaf" } });
+    let (status, answer) = post(&served, "/queues/default/tasks/endless/edit", edit).await;
+    assert!(status < 500, "{status}: {answer}");
+}
+
 /// A page of large tasks carries the beginning of each; the task's own page has the whole.
 #[tokio::test]
 async fn a_listing_shows_the_beginning_of_large_arguments_and_the_tasks_page_all_of_them() {

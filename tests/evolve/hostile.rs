@@ -47,7 +47,7 @@ async fn a_shape_of_any_kind_loses_no_task_on<S: Store>() {
         ("{\"v\":7}", "of version 7"),
         ("{\"v\":1,\"root\":{\"type\":3}}", "lacks one of its types"),
         ("{\"v\":1,\"root\":{\"seq\":{\"tuple\":[]}}}", "bytes more than its shape"),
-        ("{\"v\":1,\"root\":{\"type\":0},\"types\":[{\"newtype\":{\"type\":0}}]}", "nested too deeply"),
+        ("{\"v\":1,\"root\":{\"type\":0},\"types\":[{\"newtype\":{\"type\":0}}]}", "nested deeper than"),
         (
             "{\"v\":1,\"root\":{\"tuple\":[{\"is\":\"u64\"},{\"is\":\"u64\"},{\"is\":\"f64\"}]}}",
             "does not have the shape that it claims",

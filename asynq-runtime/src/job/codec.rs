@@ -18,7 +18,7 @@ use serde::{Serialize, de::DeserializeOwned};
 pub(crate) use self::checkpoint::{decode_checkpoint, encode_checkpoint};
 pub(super) use self::read_back::changes_in_json;
 use self::reason::reason;
-use super::{Codec, Job, PayloadError, fingerprint::Fingerprint, upgrade::Earlier};
+use super::{Codec, Job, PayloadError, bounded, fingerprint::Fingerprint, shape::of_type::Reads, upgrade::Earlier};
 
 /// First byte of a postcard payload.
 const POSTCARD: u8 = 0x01;
@@ -110,7 +110,7 @@ fn decode_postcard<J: Job>(found: u32, arguments: &[u8]) -> Result<J, PayloadErr
             })
         });
     }
-    take_whole(arguments).map_err(|error| match (error.to_string(), error) {
+    take_whole(arguments, &fingerprint.reads).map_err(|error| match (error.to_string(), error) {
         // Another version of the type may take the value.
         (reason, Unreadable::Refused) => PayloadError::Unfit { job: J::NAME, reason },
         (reason, _) => PayloadError::Undecodable { job: J::NAME, reason },
@@ -124,13 +124,20 @@ enum Unreadable {
     TooLong(usize),
     #[error("a value that its type does not take")]
     Refused,
+    #[error("{0}")]
+    Endless(&'static str),
     #[error(transparent)]
     Damaged(postcard::Error),
 }
 
-/// Reads a postcard value that takes all of these bytes.
-fn take_whole<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Unreadable> {
-    match postcard::take_from_bytes(bytes) {
+/// Reads a postcard value that takes all of these bytes. Only a type whose values may be endless pays for the bounds.
+fn take_whole<T: DeserializeOwned>(bytes: &[u8], reads: &Reads) -> Result<T, Unreadable> {
+    let read = if reads.needs_bounds {
+        bounded::take_from_bytes(bytes).map_err(Unreadable::Endless)?
+    } else {
+        postcard::take_from_bytes(bytes)
+    };
+    match read {
         Ok((value, [])) => Ok(value),
         Ok((_, rest)) => Err(Unreadable::TooLong(rest.len())),
         Err(postcard::Error::SerdeDeCustom) => Err(Unreadable::Refused),
@@ -206,13 +213,16 @@ where
     if codec == Codec::Json {
         return serde_json::from_slice(result.unwrap_or(b"null")).map_err(|e| reason(&e));
     }
-    let Some(result) = result else { return take_whole(&[]).map_err(|error| error.to_string()) };
-    let Some((found, value)) = split_behind(RESULT, result) else { return Err(not_a_result(result)) };
     let fingerprint = Fingerprint::of_value::<T>();
+    let Some(result) = result else {
+        return take_whole(&[], &fingerprint.reads).map_err(|error| error.to_string());
+    };
+    let Some((found, value)) = split_behind(RESULT, result) else { return Err(not_a_result(result)) };
     let of_another_type = || format!("it was not written as this program's type: {}", fingerprint.shape);
-    let value = take_whole(value).map_err(|error| match &fingerprint.self_describing {
-        Some(kind) => needs_json(kind, " on the job"),
-        None => format!("{error}; {}", of_another_type()),
+    let value = take_whole(value, &fingerprint.reads).map_err(|error| match (&fingerprint.self_describing, error) {
+        (Some(kind), _) => needs_json(kind, " on the job"),
+        (None, Unreadable::Endless(why)) => why.to_owned(),
+        (None, error) => format!("{error}; {}", of_another_type()),
     })?;
     // The kinds do not show that two fields have changed places; that the value would change once more does.
     let is_read_alike = || read_back::write_readable(&[], &value, &fingerprint.reads).is_ok();

@@ -25,6 +25,7 @@ mod archived;
 mod argument_shape;
 mod backoff;
 mod blocking;
+mod bounded;
 mod builder;
 mod cancel;
 mod checkpoint;

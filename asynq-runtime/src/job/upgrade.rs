@@ -5,7 +5,7 @@ use std::fmt;
 use serde::de::DeserializeOwned;
 
 use super::{
-    Fingerprint, Job, PayloadError,
+    Fingerprint, Job, PayloadError, bounded,
     shape::{self, FromValue, ShapeDocument, Value},
 };
 
@@ -106,8 +106,8 @@ impl<'p> Earlier<'p> {
                         Err(error) => return Some(Err(unreadable(error.to_string()))),
                     },
                     // The shape of `T` is known in part.
-                    Err(reason) => match postcard::take_from_bytes(arguments) {
-                        Ok((old, [])) => old,
+                    Err(reason) => match bounded::take_from_bytes(arguments) {
+                        Ok(Ok((old, []))) => old,
                         _ => return Some(Err(unreadable(reason))),
                     },
                 }

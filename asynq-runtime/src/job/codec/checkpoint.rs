@@ -26,7 +26,7 @@ pub(crate) fn decode_checkpoint<T: DeserializeOwned + 'static>(bytes: &[u8]) -> 
         let (expected, shape) = (fingerprint.value, &fingerprint.shape);
         return Err(format!("it has shape {found:08x}, but this program takes shape {expected:08x}: {shape}"));
     }
-    take_whole(value).map_err(|error| error.to_string())
+    take_whole(value, &fingerprint.reads).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

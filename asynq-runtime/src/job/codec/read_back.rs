@@ -1,12 +1,13 @@
 //! Reads arguments back before they are sent, where their shape does not say how they are read.
 //!
 //! The shape of a type is known in part if one of its types refuses every sample or has variants with aliases. And a type may
-//! be written under another name than it is read (`#[serde(try_from)]`), or two types have one name. Only such jobs pay for the
-//! reading.
+//! be written under another name than it is read (`#[serde(try_from)]`), or two types have one name. And a value may be nested deeper
+//! than it is read. Only such jobs pay for the reading.
 
-use serde::{Serialize, de::DeserializeOwned};
+use serde::{Serialize, de::DeserializeOwned, ser::Error as _};
 
 use super::{
+    Unreadable,
     checked::{self, Refusal, Written},
     kinds,
     reason::reason,
@@ -29,7 +30,16 @@ pub(super) fn write_readable<T: Serialize + DeserializeOwned>(
         checked::write(&[], read, None).is_ok_and(|again| again.bytes == written) || kinds::are_equal(value, read, true)
     };
     let is_same = |read: T| kinds::are_equal(value, &read, false) && (is_known || has_same_values(&read));
-    if (is_known && reads.is_whole) || take_whole(written).is_ok_and(is_same) {
+    let is_read_alike = is_known && reads.is_whole;
+    if is_read_alike && !reads.needs_bounds {
+        return Ok(bytes);
+    }
+    let read = match take_whole::<T>(written, reads) {
+        // Its worker would not read it either.
+        Err(Unreadable::Endless(why)) => return Err(Refusal::custom(why)),
+        read => read.ok(),
+    };
+    if is_read_alike || read.is_some_and(is_same) {
         return Ok(bytes);
     }
     Err(suspect.unwrap_or_else(Refusal::another_value))

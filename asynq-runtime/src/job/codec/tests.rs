@@ -2,7 +2,7 @@ use serde::Deserialize;
 
 use super::*;
 use crate::job::{
-    JobContext, JobResult,
+    JobContext, JobResult, shape,
     test_jobs::{Below, jobs},
 };
 
@@ -291,4 +291,75 @@ fn the_error_of_a_result_that_only_json_can_carry_gives_the_way_out() {
     let bytes = encode_result("sum", Codec::Postcard, &serde_json::json!({"cents": 7})).unwrap();
     let error = decode_result::<serde_json::Value>(Codec::Postcard, Some(&bytes)).unwrap_err();
     assert!(error.contains("`Value`") && error.contains("write `codec = \"json\"` on the job"), "{error}");
+}
+
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+enum Deep {
+    Leaf,
+    Not(Box<Deep>),
+}
+
+jobs! {
+    Eval "eval" { expression: Deep } [];
+    Units "units" { units: Vec<()> } [];
+}
+
+fn eval(levels: usize) -> Eval {
+    Eval { expression: (0..levels).fold(Deep::Leaf, |inner, _| Deep::Not(Box::new(inner))) }
+}
+
+fn nested(levels: usize) -> Vec<u8> {
+    [vec![1; levels], vec![0]].concat()
+}
+
+/// A stack overflow would end the worker, and each one after it.
+#[test]
+fn what_is_nested_too_deeply_is_neither_read_nor_sent() {
+    let (fingerprint, deepest) = (Fingerprint::of::<Eval>(), nested(127));
+    let payload = |value: &[u8]| [&header(POSTCARD, fingerprint.value)[..], value].concat();
+    assert_eq!(encode_arguments(&eval(127)).unwrap(), payload(&deepest));
+    assert_eq!(decode_arguments::<Eval>(&payload(&deepest)).unwrap(), eval(127));
+    assert!(shape::decode(&fingerprint.document, &deepest).is_ok(), "a program of another version reads as much");
+
+    let error = encode_arguments(&eval(128)).unwrap_err().to_string();
+    assert!(error.contains("the arguments of `eval`") && error.contains("deeper than 128 levels"), "{error}");
+    for levels in [128, 200, 1_000_000] {
+        let value = nested(levels);
+        assert!(shape::decode(&fingerprint.document, &value).is_err());
+        let error = decode_arguments::<Eval>(&payload(&value)).unwrap_err();
+        assert!(matches!(error, PayloadError::Undecodable { .. }), "{error}");
+        assert!(error.to_string().contains("deeper than 128 levels"), "{error}");
+    }
+}
+
+#[test]
+fn checkpoints_results_and_earlier_arguments_that_are_nested_too_deeply_are_not_read() {
+    let number = Fingerprint::of_value::<Deep>().value;
+    for value in [nested(200), nested(1_000_000)] {
+        let checkpoint = [&header(POSTCARD, number)[..], &value].concat();
+        let result = [&header(RESULT, 0)[..], &value].concat();
+        assert_eq!(decode_checkpoint::<Deep>(&checkpoint).unwrap_err(), bounded::TOO_DEEP);
+        assert_eq!(decode_result::<Deep>(Codec::Postcard, Some(&result)).unwrap_err(), bounded::TOO_DEEP);
+        let earlier = Earlier::postcard(Fingerprint::of_earlier::<Mail, Deep>().value, &value);
+        let upgraded = earlier.through(|_: Deep| mail());
+        assert!(matches!(upgraded, Some(Err(PayloadError::Unresolved { .. }))), "{upgraded:?}");
+    }
+    let error = encode_checkpoint("import", Codec::Postcard, &eval(200).expression).unwrap_err().to_string();
+    assert!(error.contains("deeper than 128 levels"), "{error}");
+}
+
+/// No await and no timeout would end the count.
+#[test]
+fn elements_without_bytes_are_counted_up_to_a_bound() {
+    let units = |n| Units { units: vec![(); n] };
+    let sent = encode_arguments(&units(9_000)).unwrap();
+    assert_eq!(decode_arguments::<Units>(&sent).unwrap(), units(9_000));
+    let error = encode_arguments(&units(20_000)).unwrap_err().to_string();
+    assert!(error.contains("more parts than the payload has bytes"), "{error}");
+    // 20,000 and 2^64 - 1.
+    for count in [&[0xa0, 0x9c, 0x01][..], &[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01]] {
+        let payload = [&header(POSTCARD, value::<Units>())[..], count].concat();
+        let error = decode_arguments::<Units>(&payload).unwrap_err();
+        assert!(matches!(error, PayloadError::Undecodable { .. }), "{error}");
+    }
 }

@@ -2,18 +2,10 @@
 //!
 //! Shape and payload are data from outside, so depth and size of the value are bounded.
 
-use std::cell::Cell;
-
 use serde::de::{self, DeserializeSeed, EnumAccess, Error as _, MapAccess, SeqAccess, VariantAccess, Visitor};
 
 use super::{Field, Form, HIDDEN, Leaf, Node, ShapeDocument, Value, Variant, value::Name};
-
-/// Deeper than this no value is read.
-const DEEPEST: usize = 128;
-/// Most parts of a value per byte of the payload: a number in a newtype in a struct is three parts in one byte.
-const PARTS_PER_BYTE: usize = 4;
-/// Most parts of a value beyond that: units and empty structs take no byte.
-const MOST_EMPTY: usize = 10_000;
+use crate::job::bounded::Bounds;
 
 /// Reads `payload`, without format byte and fingerprint, as a value of this shape.
 ///
@@ -38,22 +30,18 @@ pub(in crate::job) fn decode_for_people<'s>(
 }
 
 fn read<'s>(shape: &'s ShapeDocument, payload: &[u8], hidden: Option<&[&str]>) -> Result<Value<'s>, String> {
-    let limits = Limits {
-        types: &shape.types,
-        hidden,
-        left: Cell::new(payload.len().saturating_mul(PARTS_PER_BYTE).saturating_add(MOST_EMPTY)),
-        why: Cell::default(),
-    };
+    let limits = Limits { types: &shape.types, hidden, bounds: Bounds::of(payload) };
     let at = At { node: &shape.root, shape: &limits, depth: 0 };
-    let why = &limits.why;
     let mut postcard = postcard::Deserializer::from_bytes(payload);
     let read = at.deserialize(&mut postcard);
     let rest = postcard.finalize().map_or(0, <[u8]>::len);
     match (read, rest) {
         (Ok(value), 0) => Ok(value),
         (Ok(_), rest) => Err(format!("the payload has {rest} bytes more than its shape")),
-        (Err(_), _) if why.get().is_some() => Err(why.get().unwrap_or_default().to_owned()),
-        (Err(error), _) => Err(format!("the payload does not have the shape that it claims: {error}")),
+        (Err(error), _) => Err(limits
+            .bounds
+            .why()
+            .map_or_else(|| format!("the payload does not have the shape that it claims: {error}"), str::to_owned)),
     }
 }
 
@@ -62,10 +50,7 @@ struct Limits<'l, 's> {
     types: &'s [Form],
     /// For people: the names of fields that are hidden beside the secrets of the shape.
     hidden: Option<&'l [&'l str]>,
-    /// How many parts the value may still have.
-    left: Cell<usize>,
-    /// Why reading stopped, if not by an error of postcard, which carries no text.
-    why: Cell<Option<&'static str>>,
+    bounds: Bounds,
 }
 
 /// One place of the shape.
@@ -82,8 +67,7 @@ impl<'s> At<'_, 's> {
     }
 
     fn stop<T, E: de::Error>(self, why: &'static str) -> Result<T, E> {
-        self.shape.why.set(Some(why));
-        Err(E::custom(why))
+        self.shape.bounds.stop(why)
     }
 
     /// Reads the content of a named type or a variant.
@@ -102,13 +86,7 @@ impl<'de, 's> DeserializeSeed<'de> for At<'_, 's> {
     type Value = Value<'s>;
 
     fn deserialize<D: de::Deserializer<'de>>(self, deserializer: D) -> Result<Value<'s>, D::Error> {
-        let Some(left) = self.shape.left.get().checked_sub(1) else {
-            return self.stop("the value has more parts than the payload has bytes");
-        };
-        self.shape.left.set(left);
-        if self.depth > DEEPEST {
-            return self.stop("the value is nested too deeply");
-        }
+        self.shape.bounds.part::<D::Error>(self.depth)?;
         match self.node {
             Node::Is(leaf) => leaf.read(deserializer),
             Node::Option(inner) => deserializer.deserialize_option(Inside(self.at(inner))),
@@ -117,11 +95,12 @@ impl<'de, 's> DeserializeSeed<'de> for At<'_, 's> {
             Node::Tuple(nodes) => deserializer.deserialize_tuple(nodes.len(), Elements { at: self, nodes }),
             Node::Array(inner, n) => deserializer.deserialize_tuple(*n, Inside(self.at(inner))),
             Node::Type(index) => match self.shape.types.get(*index) {
-                Some(form) => Self { depth: self.depth + 1, ..self }.form(form, deserializer),
+                Some(form) => self.form(form, deserializer),
                 None => self.stop("the kept shape is malformed: it lacks one of its types"),
             },
             Node::Secret(inner) => {
-                let value = self.at(inner).deserialize(deserializer)?;
+                // Its type reads it without a level of its own.
+                let value = Self { node: inner, ..self }.deserialize(deserializer)?;
                 Ok(if self.shape.hidden.is_some() { Value::Str(HIDDEN.to_owned()) } else { value })
             }
             Node::Any(_) | Node::Unseen => self.stop("its shape is known in part only"),

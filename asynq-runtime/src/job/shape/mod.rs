@@ -239,6 +239,53 @@ impl ShapeDocument {
         }
     }
 
+    /// Returns whether a value of this shape may be nested without end, or have any number of parts that take no byte; `true` if that is
+    /// not known.
+    pub(super) fn is_unbounded(&self) -> bool {
+        self.may_be_endless(&self.root, &mut vec![Look::Never; self.types.len()])
+    }
+
+    fn may_be_endless(&self, node: &Node, looks: &mut [Look]) -> bool {
+        match node {
+            Node::Is(_) => false,
+            Node::Any(_) | Node::Unseen => true,
+            Node::Option(inner) | Node::Array(inner, _) | Node::Secret(inner) => self.may_be_endless(inner, looks),
+            Node::Seq(inner) => self.may_be_endless(inner, looks) || self.takes_no_byte(inner),
+            Node::Map(key, value) => {
+                self.may_be_endless(key, looks)
+                    || self.may_be_endless(value, looks)
+                    || (self.takes_no_byte(key) && self.takes_no_byte(value))
+            }
+            Node::Tuple(nodes) => nodes.iter().any(|node| self.may_be_endless(node, looks)),
+            &Node::Type(number) => match (looks.get(number).copied(), self.types.get(number)) {
+                (Some(Look::Done), _) => false,
+                (Some(Look::Never), Some(form)) => {
+                    looks[number] = Look::Begun;
+                    let is_endless =
+                        inside(form).is_none_or(|nodes| nodes.into_iter().any(|node| self.may_be_endless(node, looks)));
+                    looks[number] = Look::Done;
+                    is_endless
+                }
+                // The type is inside itself.
+                _ => true,
+            },
+        }
+    }
+
+    /// Returns whether a value of a node that is not endless takes no byte.
+    fn takes_no_byte(&self, node: &Node) -> bool {
+        match node {
+            Node::Is(_) | Node::Option(_) | Node::Seq(_) | Node::Map(..) | Node::Any(_) | Node::Unseen => false,
+            Node::Secret(inner) => self.takes_no_byte(inner),
+            Node::Array(inner, n) => *n == 0 || self.takes_no_byte(inner),
+            Node::Tuple(nodes) => nodes.iter().all(|node| self.takes_no_byte(node)),
+            &Node::Type(number) => match self.types.get(number) {
+                Some(Form::Enum(_)) | None => false,
+                Some(form) => inside(form).is_some_and(|nodes| nodes.into_iter().all(|node| self.takes_no_byte(node))),
+            },
+        }
+    }
+
     /// Returns whether payloads of both have the same shape.
     pub(super) fn is_same_shape(&self, other: &Self) -> bool {
         self.joined(other).is_some()
@@ -261,6 +308,28 @@ impl Node {
             _ => false,
         }
     }
+}
+
+/// How far a walk through a shape has got with one of the types.
+#[derive(Debug, Clone, Copy)]
+enum Look {
+    Never,
+    Begun,
+    Done,
+}
+
+/// Returns all places of a form; `None` if one of its variants is not known.
+fn inside(form: &Form) -> Option<Vec<&Node>> {
+    Some(match form {
+        Form::Unit => Vec::new(),
+        Form::Newtype(inner) => vec![inner],
+        Form::Tuple(nodes) => nodes.iter().collect(),
+        Form::Struct(fields) => fields.iter().map(|field| &field.node).collect(),
+        Form::Enum(variants) => {
+            let forms = variants.iter().map(|variant| inside(variant.form.as_ref()?));
+            forms.collect::<Option<Vec<_>>>()?.concat()
+        }
+    })
 }
 
 /// Returns the places of a form that have no name.

@@ -74,13 +74,15 @@ fn a_document_that_is_too_long_is_neither_stored_nor_read() {
 #[test]
 fn shapes_that_ask_for_endless_values_end() {
     let deep = ShapeDocument::new(Node::Type(0), vec![Form::Newtype(Node::Type(0))]);
-    assert!(decode(&deep, b"").unwrap_err().contains("too deeply"));
+    assert!(decode(&deep, b"").unwrap_err().contains("deeper than 128 levels"));
     let units = ShapeDocument::new(Node::Seq(Box::new(Node::Tuple(vec![]))), vec![]);
     assert_eq!(decode(&units, &[3]), Ok(Value::Seq(vec![Value::Seq(vec![]); 3])));
     let endless = [0xff, 0xff, 0xff, 0xff, 0x7f];
     assert!(decode(&units, &endless).unwrap_err().contains("more parts"));
     let array = ShapeDocument::new(Node::Array(Box::new(Node::Tuple(vec![])), usize::MAX), vec![]);
     assert!(decode(&array, b"").is_err());
+    let many = vec![serde_json::json!([]); 20_000];
+    assert!(encode(&units, &many.into()).unwrap_err().contains("more parts"), "no worker would read them");
 }
 
 fn sample() -> serde_json::Value {

@@ -5,10 +5,8 @@
 use serde::Serialize;
 use serde_json::Value as Json;
 
-use super::{Field, Form, HIDDEN, Leaf, Node, ShapeDocument, Variant};
-
-/// Deeper than this no value is written.
-const DEEPEST: usize = 128;
+use super::{Field, Form, HIDDEN, Leaf, Node, ShapeDocument, Variant, decode};
+use crate::job::bounded::{DEEPEST, TOO_DEEP};
 
 /// Returns `arguments` as a payload of this shape, without format byte and fingerprint.
 ///
@@ -16,7 +14,9 @@ const DEEPEST: usize = 128;
 ///
 /// The arguments do not fit; the text says where and what to write, and holds no value.
 pub(crate) fn encode(shape: &ShapeDocument, arguments: &Json) -> Result<Vec<u8>, String> {
-    arguments_of(Writer::new(shape, false), shape, arguments)
+    let written = arguments_of(Writer::new(shape, false), shape, arguments)?;
+    // A worker does not read more parts than this.
+    decode(shape, &written).map(|_| written)
 }
 
 /// Returns made-up `arguments` as [`encode`] does, but takes a null that says two things.
@@ -95,7 +95,7 @@ impl<'s> Writer<'s> {
 
     fn node(&mut self, node: &Node, json: &Json) -> Written {
         if self.depth > DEEPEST {
-            return Err(wrong("the value is nested too deeply"));
+            return Err(wrong(TOO_DEEP));
         }
         self.depth += 1;
         let written = self.at_node(node, json);

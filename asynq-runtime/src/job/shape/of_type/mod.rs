@@ -98,11 +98,13 @@ fn passes<T: DeserializeOwned>(human_readable: bool) -> TypeShape {
         }
     }
     let mut reads = std::mem::take(&mut recorder.reads);
-    reads.is_whole = complete;
     let names = alias::read_names::<T>(&mut recorder);
+    let document = recorder.arena.to_document(recorder.root(), &names);
+    reads.is_whole = complete;
+    reads.needs_bounds = !complete || document.is_unbounded();
     TypeShape {
         shape: recorder.arena.to_text(recorder.root()),
-        document: recorder.arena.to_document(recorder.root(), &names),
+        document,
         complete,
         fields: recorder.arena.fields(recorder.root()),
         empty: recorder.arena.is_empty(recorder.root()),

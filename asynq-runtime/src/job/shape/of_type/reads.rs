@@ -15,6 +15,8 @@ pub(crate) struct Reads {
     pub(crate) has_maps: bool,
     /// Whether the whole type is known, so that a part which is not here is not read.
     pub(crate) is_whole: bool,
+    /// Whether a payload may nest the type without end or give it parts that take no byte, or the type is known in part.
+    pub(crate) needs_bounds: bool,
 }
 
 impl Reads {

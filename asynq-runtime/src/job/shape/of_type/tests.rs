@@ -141,6 +141,20 @@ fn a_type_inside_itself_comes_to_an_end() {
     }
 }
 
+/// All other types are read without the bounds, which cost time.
+#[test]
+fn only_a_type_whose_values_may_be_endless_needs_bounds() {
+    fn needs<T: DeserializeOwned>() -> bool {
+        shape_of::<T>(false).reads.needs_bounds
+    }
+
+    assert!(needs::<Tree>() && needs::<Expr>() && needs::<NoLeafFirst>() && needs::<Nest>() && needs::<(u8, Pong)>());
+    assert!(needs::<Vec<()>>() && needs::<Option<Vec<[Unit; 20]>>>() && needs::<BTreeMap<(), Unit>>());
+    assert!(needs::<Endless>(), "it is known in part");
+    assert!(!needs::<Mail>() && !needs::<Event>() && !needs::<Wide>() && !needs::<Parsed>());
+    assert!(!needs::<Vec<Option<()>>>() && !needs::<[Unit; 20]>() && !needs::<BTreeMap<u8, ()>>());
+}
+
 #[derive(Deserialize)]
 struct Wide {
     a: [(Event, Event); 8],
