@@ -2,13 +2,19 @@
 
 use std::{
     collections::VecDeque,
+    fmt,
     io::{self, IsTerminal as _, Write},
     mem,
 };
 
-use asynq_runtime::app::wants_colours;
+use asynq_runtime::app::{harmless_fields, wants_colours};
 use parking_lot::Mutex;
-use tracing_subscriber::{EnvFilter, filter::LevelFilter};
+use tracing_subscriber::{
+    EnvFilter,
+    field::{RecordFields, VisitOutput as _},
+    filter::LevelFilter,
+    fmt::format,
+};
 
 /// The most lines that are held back; the oldest are dropped for newer ones.
 const MOST_LINES: usize = 200;
@@ -27,7 +33,18 @@ pub(crate) fn start() {
     // The subscriber would tell of a line that cannot be written on standard error, and panic in its caller.
     let lines = tracing_subscriber::fmt().log_internal_errors(false).with_env_filter(filter);
     // An error means that there is a subscriber already.
-    let _ = lines.with_writer(|| Writer).with_ansi(colours).try_init();
+    let _ = lines.with_writer(|| Writer).with_ansi(colours).fmt_fields(Fields).try_init();
+}
+
+/// The fields of lines of text, without characters that act on a terminal.
+struct Fields;
+
+impl<'w> format::FormatFields<'w> for Fields {
+    fn format_fields<R: RecordFields>(&self, writer: format::Writer<'w>, fields: R) -> fmt::Result {
+        let mut line = format::DefaultVisitor::new(writer, true);
+        harmless_fields(&mut line, |visit| fields.record(visit));
+        line.finish()
+    }
 }
 
 /// Holds log lines back, if standard error is a terminal, until the returned value is dropped.
@@ -98,7 +115,37 @@ impl Write for Writer {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+
+    #[derive(Clone, Default)]
+    struct Written(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Written {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_field_of_a_line_neither_acts_on_a_terminal_nor_begins_a_line_of_its_own() {
+        let written = Written::default();
+        let writer = written.clone();
+        let lines = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).fmt_fields(Fields);
+        tracing::subscriber::with_default(lines.finish(), || {
+            let id = "x\nforged\u{1b}[2J\u{9b}m\u{202e}\r";
+            tracing::warn!(%id, r#type = id, n = 7, "two\nlines");
+        });
+        let text = String::from_utf8(written.0.lock().clone()).unwrap();
+        let type_field = r#"type="x\nforged\u{1b}[2J\u{9b}m\u{202e}\r""#;
+        let expected = format!("two\nlines id=x forged\u{fffd}[2J\u{fffd}m\u{fffd}  {type_field} n=7\n");
+        assert!(text.ends_with(&expected), "{text:?}");
+    }
 
     #[test]
     fn the_newest_lines_are_held_back_and_written_later() {

@@ -1,7 +1,7 @@
 //! Runs a worker of ten lines.
 
 use asynq_runtime::{RawTask, task::TaskState};
-use asynq_tests::eventually;
+use asynq_tests::{Build as _, eventually, task};
 
 use crate::stage::{Stage, Worker, complaints, on_both_brokers, tasks, until};
 
@@ -59,6 +59,21 @@ on_both_brokers! {
         let worker = Worker::start(command);
         worker.wait_for(&["job{id=u1 type=of:tomorrow queue=critical "]);
         worker.terminate();
+    }
+
+    async fn a_hostile_name_neither_acts_on_the_terminal_nor_begins_a_line_of_the_log(stage: &Stage) {
+        const EVIL: &str = "x\nforged\u{1b}]0;pwned\u{7}\u{9b}2J\u{202e}";
+        let mut evil = task(EVIL).in_queue("critical");
+        evil.message.r#type = EVIL.into();
+        let stored = stage.client().await.broker().enqueue(vec![evil]).await;
+        assert!(stored[0].is_ok(), "{stored:?}");
+        let worker = Worker::start(stage.program(PROGRAM));
+        worker.wait_for(&["a task cannot run here"]);
+        let lines = worker.terminate();
+        let name = "x forged\u{fffd}]0;pwned\u{fffd}\u{fffd}2J\u{fffd}";
+        assert!(lines.iter().any(|line| line.contains(&format!("job{{id={name} type={name} "))), "{lines:#?}");
+        let is_harmless = |line: &String| !line.starts_with("forged") && !line.chars().any(char::is_control);
+        assert!(lines.iter().all(is_harmless), "{lines:#?}");
     }
 
     async fn an_equal_task_is_refused_while_the_first_waits(stage: &Stage) {

@@ -1,13 +1,18 @@
 //! Writes log lines to standard error.
 
-use std::io::IsTerminal as _;
+use std::{fmt, io::IsTerminal as _};
 
 use tracing_subscriber::{
     EnvFilter,
+    field::{RecordFields, VisitOutput as _},
     filter::{Directive, LevelFilter},
+    fmt::format::{DefaultVisitor, FormatFields, Writer},
 };
 
-use super::env::{LogFormat, wants_colours};
+use super::{
+    env::{LogFormat, wants_colours},
+    terminal::harmless_fields,
+};
 use crate::server::RUN_TARGET;
 
 /// Starts to write the events that `RUST_LOG` lets through, or those of the level `default` where it is empty. A program that has
@@ -27,8 +32,19 @@ pub(super) fn start(format: LogFormat, default: LevelFilter) {
         LogFormat::Text => {
             let colours = std::io::stderr().is_terminal()
                 && wants_colours(std::env::var_os("NO_COLOR"), std::env::var_os("TERM"));
-            lines.with_ansi(colours).try_init()
+            lines.with_ansi(colours).fmt_fields(Fields).try_init()
         }
         LogFormat::Json => lines.json().flatten_event(true).try_init(),
     };
+}
+
+/// The fields of lines of text, without characters that act on a terminal.
+struct Fields;
+
+impl<'w> FormatFields<'w> for Fields {
+    fn format_fields<R: RecordFields>(&self, writer: Writer<'w>, fields: R) -> fmt::Result {
+        let mut line = DefaultVisitor::new(writer, true);
+        harmless_fields(&mut line, |visit| fields.record(visit));
+        line.finish()
+    }
 }

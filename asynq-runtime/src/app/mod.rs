@@ -307,7 +307,7 @@ partial_debug!(App { queues, states, .. });
 #[doc(hidden)]
 pub use self::{
     env::wants_colours,
-    terminal::{escaped, is_hostile},
+    terminal::{escaped, harmless_fields, is_hostile},
 };
 #[cfg(feature = "main")]
 #[doc(hidden)]
