@@ -74,7 +74,7 @@ async fn a_lock_that_cannot_be_read_is_not_a_duplicate() {
     broker.enqueue(vec![new]).await.remove(0).unwrap();
 }
 
-/// A foreign program wrote the name of its own key into the task. In a cluster such a key may be on another node.
+/// The login of a worker may be narrower than its queue.
 #[tokio::test]
 async fn a_lock_that_is_out_of_reach_keeps_no_task_in_the_archive() {
     let server = Server::start(&[]);
@@ -82,10 +82,36 @@ async fn a_lock_that_is_out_of_reach_keeps_no_task_in_the_archive() {
     put(&broker, &["a"]).await;
     let run = take(&broker, &member("me"), 1).await.remove(0);
     assert_eq!(settle(&broker, &run, archive()).await, Settled::Ok);
-    let () = redis.hset("asynq:{default}:t:a", "unique_key", "of another program").await.unwrap();
-    set(&mut redis, &["ACL", "SETUSER", "default", "resetkeys", "~asynq:*"]).await;
+    let () = redis.hset("asynq:{default}:t:a", "unique_key", "asynq:{default}:unique:k").await.unwrap();
+    set(&mut redis, &["ACL", "SETUSER", "default", "resetkeys", "~asynq:{default}:[^u]*"]).await;
     assert_eq!(broker.trim_archive(&queue(), HOUR, 0, 100).await.unwrap(), 1);
     assert!(!redis.exists::<_, bool>("asynq:{default}:t:a").await.unwrap());
+}
+
+/// A client that may write into one queue alone chooses ids, and writes any key into the hash of its task.
+#[tokio::test]
+async fn a_task_frees_no_lock_of_another_queue() {
+    let server = Server::start(&[]);
+    let (mut redis, broker) = (server.foreign().await, server.broker().await);
+    let lock = "asynq:{other}:unique:email:k";
+    put(&broker, &["trimmed", "replaced"]).await;
+    let runs = take(&broker, &member("me"), 2).await;
+    assert_eq!(ids(&runs), ["trimmed", "replaced"]);
+    for id in ids(&runs) {
+        let () = redis.hset(format!("asynq:{{default}}:t:{id}"), "unique_key", lock).await.unwrap();
+    }
+
+    let () = redis.set(lock, "trimmed").await.unwrap();
+    assert_eq!(settle(&broker, &runs[0], archive()).await, Settled::Ok);
+    assert_eq!(broker.trim_archive(&queue(), HOUR, 0, 100).await.unwrap(), 1);
+    assert!(redis.exists::<_, bool>(lock).await.unwrap(), "the trim left it");
+
+    let () = redis.set(lock, "replaced").await.unwrap();
+    // The mark that a later enqueue leaves.
+    let () = redis.hset("asynq:{default}:t:replaced", "x", &b"\x38\x01\x60\x00"[..]).await.unwrap();
+    assert_eq!(settle(&broker, &runs[1], retry(HOUR)).await, Settled::Ok);
+    assert!(!redis.exists::<_, bool>("asynq:{default}:t:replaced").await.unwrap(), "it counts as replaced");
+    assert!(redis.exists::<_, bool>(lock).await.unwrap(), "the outcome left it");
 }
 
 /// The commands by which scripts look at tasks and places, and the one that writes a task.
