@@ -4,13 +4,41 @@
 /// `…pass=` or `…password=`, in any case. Messages that quote user input need it, because a URL may be in the wrong place. An id such as
 /// `welcome:ann@example.com` is kept.
 pub fn without_passwords(text: &str) -> String {
-    let mut clean = String::with_capacity(text.len());
-    for run in text.split_inclusive(char::is_whitespace) {
+    let (mut clean, mut rest) = (String::with_capacity(text.len()), text);
+    while !rest.is_empty() {
+        let (run, behind) = rest.split_at(end_of_run(rest));
         // The password of a URL may have quotes in it.
-        let run = if run.contains("://") { of_url(run) } else { run.to_owned() };
-        run.split_inclusive(is_end).for_each(|word| clean.push_str(&of_parameters(word)));
+        if run.contains("://") {
+            clean.push_str(&of_parameters(&of_url(run), true));
+        } else {
+            run.split_inclusive(is_end).for_each(|word| clean.push_str(&of_parameters(word, false)));
+        }
+        rest = behind;
     }
     clean
+}
+
+/// Returns the length of the first word with the white space behind it. A URL that is quoted goes on to its at sign or its quote, because a
+/// password may have blanks in it.
+fn end_of_run(text: &str) -> usize {
+    let mut words = text.split_inclusive(char::is_whitespace);
+    let first = words.next().unwrap_or_default();
+    let quote = first.chars().next().filter(|&c| is_quote(c));
+    let (Some(quote), Some((_, behind))) = (quote, first.split_once("://")) else { return first.len() };
+    let ends = |word: &str| {
+        let quoted = word.trim_end_matches(|c: char| c.is_whitespace() || ",.:;)".contains(c));
+        word.contains('@') || quoted.ends_with(quote)
+    };
+    let mut end = first.len();
+    let mut is_over = ends(behind);
+    for word in words {
+        if is_over {
+            break;
+        }
+        end += word.len();
+        is_over = ends(word);
+    }
+    end
 }
 
 /// Returns the text of a usage error as [`without_passwords`] does, also without the part between a colon and an at sign in any
@@ -21,7 +49,11 @@ pub fn usage_without_passwords(text: &str) -> String {
 
 /// Returns whether a word ends here.
 fn is_end(c: char) -> bool {
-    c.is_whitespace() || matches!(c, '\'' | '"' | '`')
+    c.is_whitespace() || is_quote(c)
+}
+
+fn is_quote(c: char) -> bool {
+    matches!(c, '\'' | '"' | '`')
 }
 
 /// Hides the password before the last at sign.
@@ -37,8 +69,9 @@ fn of_url(text: &str) -> String {
     text
 }
 
-/// Hides the values of parameters that hold passwords, in whatever case their names are.
-fn of_parameters(word: &str) -> String {
+/// Hides the values of parameters that hold passwords, in whatever case their names are. A value in a URL may have quotes in it; the
+/// quote that ends the URL stays.
+fn of_parameters(word: &str, is_url: bool) -> String {
     let mut word = word.to_owned();
     let mut from = 0;
     while let Some(found) = ["pass=", "password="]
@@ -46,7 +79,9 @@ fn of_parameters(word: &str) -> String {
         .filter_map(|key| word[from..].to_ascii_lowercase().find(key).map(|at| from + at + key.len()))
         .min()
     {
-        let end = word[found..].find(|c: char| c == '&' || is_end(c)).map_or(word.len(), |end| found + end);
+        let last = if is_url { word.trim_end_matches(is_end).len() } else { word.len() };
+        let ends = |c: char| c == '&' || (!is_url && is_end(c));
+        let end = word[found..].find(ends).map_or(last, |end| found + end);
         word.replace_range(found..end, "***");
         from = found + 3;
     }
@@ -70,6 +105,11 @@ mod tests {
             ("redis+unix:///s?user=u&pass=secret&db=1", "redis+unix:///s?user=u&pass=***&db=1"),
             ("x?sentinel_pass=a&password=b'", "x?sentinel_pass=***&password=***'"),
             ("--queues: \"redis://u:p@h\"", "--queues: \"redis://u:***@h\""),
+            ("'redis://jobs:correct horse battery@h:6379' found", "'redis://jobs:***@h:6379' found"),
+            ("'unix:///s?user=u&pass=it's-mine' found", "'unix:///s?user=u&pass=***' found"),
+            ("`unix:///s?pass=it's mine&db=1`: found", "`unix:///s?pass=***&db=1`: found"),
+            ("`redis://h:6379/0`: ask ann@example.com", "`redis://h:6379/0`: ask ann@example.com"),
+            ("at redis://h:6379, ask ann@example.com", "at redis://h:6379, ask ann@example.com"),
             ("pass= password=", "pass=*** password=***"),
             ("x?Password=a&passWord=b&REDIS_PASS=c", "x?Password=***&passWord=***&REDIS_PASS=***"),
             // Other text is kept.

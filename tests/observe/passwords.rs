@@ -139,21 +139,30 @@ fn no_program_of_main_prints_a_password() {
 
 #[test]
 fn a_url_in_the_wrong_place_is_not_repeated() {
-    let url = format!("redis://jobs:{ENCODED}@127.0.0.1:1/0");
+    is_not_repeated(&format!("redis://jobs:{ENCODED}@127.0.0.1:1/0"));
+    is_not_repeated("redis://jobs:correct kanarek's@127.0.0.1:1/0");
+    for url in ["redis+unix:///r.sock?user=jobs&pass=it's-kanarek", "redis+unix:///r.sock?pass=correct kanarek's"] {
+        let output = program(PROGRAM).args(["stats", url]).output().unwrap();
+        assert!(!output.status.success());
+        is_clean(url, &all_of(&output));
+    }
+}
+
+fn is_not_repeated(url: &str) {
     // Without the invalid weight, the argument would be the name of a queue.
     let with_weight = format!("{url}=x");
     for args in [
-        &["--ulr", &url][..],
-        &["stats", &url],
+        &["--ulr", url][..],
+        &["stats", url],
         &["worker", "--queues", &with_weight],
-        &["--concurrency", &url],
-        &["--log-format", &url],
-        &["--shutdown-timeout", &url],
-        &["--only", &url],
-        &["enqueue", &url],
-        &["enqueue", "hello", &url],
-        &["enqueue", "hello", r#""ann""#, "--at", &url],
-        &[&url],
+        &["--concurrency", url],
+        &["--log-format", url],
+        &["--shutdown-timeout", url],
+        &["--only", url],
+        &["enqueue", url],
+        &["enqueue", "hello", url],
+        &["enqueue", "hello", r#""ann""#, "--at", url],
+        &[url],
     ] {
         let output = program(PROGRAM).args(args).output().unwrap();
         assert!(!output.status.success(), "{args:?}");

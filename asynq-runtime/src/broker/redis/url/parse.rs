@@ -38,6 +38,11 @@ impl Target {
         let Some((scheme, rest)) = url.split_once("://") else {
             return Err(config("a Redis URL begins with redis:// or redis+unix://"));
         };
+        if url.contains(char::is_whitespace) {
+            return Err(config(
+                "a Redis URL has no blanks and no line breaks; write %20 for a blank, also in a password",
+            ));
+        }
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let query = Query::read(query)?;
         match scheme {

@@ -143,6 +143,8 @@ fn the_error_of_an_invalid_url_has_the_reason_and_hides_the_password() {
         ("redis://:can?canary@h", "in a password, ? is written as %3F"),
         ("redis://:canary@h/-1", "database"),
         ("redis://canary@h", "no password"),
+        ("redis://:correct canary@h", "write %20 for a blank"),
+        ("redis+unix:///s?pass=correct\tcanary", "write %20 for a blank"),
         ("redis://:canary%zz@h", "in a password, % is written as %25"),
         ("redis://:canary@h?canary=1", "parameter"),
         ("redis://:canary@h?lease=soon", "lease"),
