@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use asynq_runtime::{
-    broker::{Inspect, Maintain, Page, Produce, TaskBrief},
-    task::TaskState,
+    broker::{Inspect, Maintain, Page, Presence, Produce, Schedules, TaskBrief},
+    task::{ServerInfo, TaskState},
 };
 
 use super::{
@@ -64,4 +64,30 @@ async fn a_page_is_read_on_a_connection_that_no_worker_uses() {
     let _: i64 = redis::cmd("CLIENT").arg("KILL").arg("ID").arg(looking[0]).query_async(&mut redis).await.unwrap();
     answered(broker.extend(&[runs[0].key.clone()]).await);
     assert!(connections(&mut redis).await.is_superset(&before), "the worker's connections are as they were");
+}
+
+#[tokio::test]
+async fn servers_and_the_history_of_an_entry_are_read_on_a_connection_that_no_worker_uses() {
+    let server = Server::start(&[]);
+    let broker = server.broker().await;
+    let mut redis = server.foreign().await;
+    let before = connections(&mut redis).await;
+    assert_eq!(broker.servers().await.unwrap(), []);
+    let with_looking = connections(&mut redis).await;
+    let looking: Vec<i64> = with_looking.difference(&before).copied().collect();
+    assert_eq!(looking.len(), 1, "the list of names opens it: {before:?}, {with_looking:?}");
+
+    // The connection's last command tells which calls it carries.
+    let last = async |redis: &mut redis::aio::MultiplexedConnection| {
+        let list: redis::RedisResult<String> =
+            redis::cmd("CLIENT").arg("LIST").arg("ID").arg(looking[0]).query_async(redis).await;
+        let list = list.unwrap();
+        list.split(' ').find_map(|field| field.strip_prefix("cmd=")).unwrap_or_default().to_owned()
+    };
+    broker.join(&member("s").name, &ServerInfo::default()).await.unwrap();
+    broker.servers().await.unwrap();
+    assert_eq!(last(&mut redis).await, "pttl", "what each server runs");
+    assert_eq!(broker.enqueue_history("entry", Page::default()).await.unwrap(), []);
+    assert_eq!(last(&mut redis).await, "zrevrange");
+    assert_eq!(connections(&mut redis).await, with_looking, "and all share it");
 }

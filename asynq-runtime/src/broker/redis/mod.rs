@@ -114,8 +114,8 @@ pub struct RedisBroker {
     lease: Duration,
     clock: Arc<BrokerClock>,
     router: Router,
-    /// Carries the reads of inspectors. A long page delays only other reads, and its time-out does not close the worker's
-    /// connection.
+    /// Carries the reads of inspectors, but for the names of queues, groups and the entries of schedulers: servers and schedulers
+    /// ask for these as well. A long page delays only other reads, and its time-out does not close the worker's connection.
     looking: OnceLock<Router>,
     wake: OnceLock<Wake>,
     producer: Producer,

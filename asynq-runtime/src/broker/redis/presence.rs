@@ -58,7 +58,7 @@ impl Presence for RedisBroker {
     }
 
     async fn servers(&self) -> Result<Vec<ServerState>, BrokerError> {
-        let live = self.router.send_one(LIVE.on(&[SERVERS]).arg(self.clock.argument())).await?;
+        let live = self.looking().send_one(LIVE.on(&[SERVERS]).arg(self.clock.argument())).await?;
         let listed = reply::array(live)?.into_iter().filter_map(reply::text).collect::<Vec<_>>();
         let (listed, _) = listed.as_chunks::<2>();
         if listed.is_empty() {
@@ -72,7 +72,7 @@ impl Presence for RedisBroker {
             calls.push(Call::plain("PTTL").arg(name));
         }
         let before = self.clock.now();
-        let mut answers = self.router.send(calls).await?.into_iter();
+        let mut answers = self.looking().send(calls).await?.into_iter();
         let read_at = before + (self.clock.now() - before) / 2;
         let mut servers = Vec::with_capacity(listed.len());
         for [_, listed_until] in listed {

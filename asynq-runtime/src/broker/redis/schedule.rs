@@ -136,7 +136,7 @@ impl Schedules for RedisBroker {
             return Ok(Vec::new());
         };
         let call = Call::plain("ZREVRANGE").arg(scheduler_history(entry)).arg(index(page.offset())).arg(index(last));
-        let events = reply::array(self.router.send_one(call).await?)?.into_iter().filter_map(reply::bytes);
+        let events = reply::array(self.looking().send_one(call).await?)?.into_iter().filter_map(reply::bytes);
         Ok(events.filter_map(|event| SchedulerEnqueueEvent::decode(event.as_slice()).ok()).collect())
     }
 }
