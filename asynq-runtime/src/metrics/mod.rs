@@ -87,8 +87,9 @@ pub(crate) fn aggregated(outcome: &'static str) {
 /// Shows the metrics that change rarely, and what is under way, to a recorder that was installed meanwhile.
 pub(crate) fn refresh() {
     names::describe_once();
-    for counter in [names::FENCED, names::LEASES_LOST] {
-        metrics::counter!(counter).increment(0);
+    // An alert sees the growth of a counter from its first event on if it began at zero.
+    for Described { name, .. } in described().iter().filter(|metric| metric.is_shown_at_zero()) {
+        metrics::counter!(*name).increment(0);
     }
     total::show_all();
     job::show_all();

@@ -18,6 +18,13 @@ pub struct Described {
     pub help: &'static str,
 }
 
+impl Described {
+    /// Returns whether the metric is a counter without labels: its one series is known before the first event.
+    pub(super) fn is_shown_at_zero(&self) -> bool {
+        self.kind == Kind::Counter && self.labels.is_empty()
+    }
+}
+
 /// The kind of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]

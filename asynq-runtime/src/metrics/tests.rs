@@ -151,6 +151,10 @@ fn every_metric_is_described_once_to_each_recorder_and_named_for_its_kind() {
     has(&text, "asynq_outcomes_fenced_total 2");
     has(&text, "asynq_leases_lost_total 1");
     has(&text, "asynq_archive_dropped_total{queue=\"mails\"} 4000");
+    let first = recorded(refresh);
+    for metric in described().iter().filter(|metric| metric.kind == Kind::Counter && metric.labels.is_empty()) {
+        has(&first, &format!("{} 0", metric.name));
+    }
     let mut names: Vec<&str> = described().iter().map(|metric| metric.name).collect();
     names.sort_unstable();
     names.dedup();
