@@ -6,7 +6,7 @@ use asynq_tests::{Build as _, archive, retry, task};
 use serde_json::{Value, json};
 
 use super::Fixture;
-use crate::dashboard::stage::{ODD, Served, dashboard, furnish};
+use crate::dashboard::stage::{ODD, Served, client, dashboard, furnish};
 
 fn ids(answer: &Value) -> Vec<String> {
     let tasks = answer["tasks"].as_array().unwrap_or_else(|| panic!("no tasks: {answer}"));
@@ -110,6 +110,9 @@ async fn search_finds_by_id_type_arguments_error_state_and_time_and_goes_on() {
     // In a hex dump of 16 bytes a line the text is in two lines.
     let bytes = [&b"\xff\x01\x02\x03\x04\x05\x06\x07\x08\x09"[..], b"Consumer-12345"].concat();
     fixture.enqueue(task("bytes").in_queue("low").grouped("g").with_payload(bytes)).await;
+    // A task that a person archives has no other time.
+    fixture.enqueue(task("put-away").in_queue("low")).await;
+    client(&fixture).inspector().archive("low", "put-away").await.unwrap();
     let served = Served::start(dashboard(&fixture)).await;
     // A task that was found by its id may come a second time.
     let all = async |query: &str| {
@@ -130,12 +133,15 @@ async fn search_finds_by_id_type_arguments_error_state_and_time_and_goes_on() {
         ("q=consumer-12345", vec!["low/bytes"]),
         ("q=00000000", vec![]),
         ("q=n01&queue=low", vec![]),
-        ("q=email:send&state=archived", vec!["default/failed"]),
+        ("q=email:send&state=archived", vec!["default/failed", "low/put-away"]),
         ("type=email:send&state=scheduled", vec!["low/elsewhere"]),
         ("type=email:sen", vec![]),
         ("type=%20email:send%20&state=scheduled", vec!["low/elsewhere"]),
         ("since=2030-01-02T04:00:00Z", vec!["low/elsewhere"]),
-        ("since=2030-01-02T03:00:00Z&until=2030-01-02T04:00:00Z&state=archived", vec!["default/failed"]),
+        (
+            "since=2030-01-02T03:00:00Z&until=2030-01-02T04:00:00Z&state=archived",
+            vec!["default/failed", "low/put-away"],
+        ),
     ] {
         let mut found = all(query).await;
         found.dedup();

@@ -76,7 +76,7 @@ fn render(app: &AppState, query: &Query, found: Option<&SearchResult>, reader: &
         }
         @match found {
             None => div.panel { (empty("What do you look for?", &html! {
-                p { "The time is when a task is due, failed or completed. Every part that you fill in must fit." }
+                p { "The time is when a task is due or failed, or was completed or archived. Every part that you fill in must fit." }
             })) },
             Some(found) => section.panel.flush aria-label="Results" {
                 @if found.tasks.is_empty() {

@@ -66,7 +66,7 @@ pub(crate) struct Query {
     pub(crate) group: String,
     /// Only tasks of this type.
     pub(crate) r#type: String,
-    /// Only tasks with a time (due, failed, completed) from this one on, RFC 3339.
+    /// Only tasks with a time (due, failed, completed, archived) from this one on, RFC 3339.
     pub(crate) since: String,
     /// Only tasks with a time up to this one, RFC 3339.
     pub(crate) until: String,

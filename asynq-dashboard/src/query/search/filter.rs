@@ -61,7 +61,7 @@ impl Filter {
         if self.since.is_none() && self.until.is_none() {
             return true;
         }
-        let times = [task.next_process_at, task.last_failed_at, task.completed_at];
+        let times = [task.next_process_at, task.last_failed_at, task.completed_at, task.archived_at];
         times
             .into_iter()
             .flatten()
