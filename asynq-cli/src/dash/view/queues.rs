@@ -13,7 +13,7 @@ use super::{
     super::model::TABS,
     parts::{REST, bar, cells, colour, count, is_narrow, list},
 };
-use crate::show::{about, clean};
+use crate::show::{about, clean, error_rate};
 
 /// Cells of a bar, which a narrow list leaves out.
 const BAR: u16 = 24;
@@ -60,7 +60,7 @@ pub(super) fn draw(
             Line::from(waits).right_aligned(),
             count(queue.processed),
             if queue.failed > 0 { failed.fg(Color::Red) } else { failed },
-            Line::from(error_rate(queue)).right_aligned(),
+            Line::from(error_rate(queue.processed, queue.failed)).right_aligned(),
         ])
     });
     // A number that is wider than its column loses its first digits, so that a list without room leaves whole columns out.
@@ -86,13 +86,6 @@ pub(super) fn draw(
 fn broken(queue: &UnreadableQueue) -> Line<'static> {
     let name = clean(queue.name.as_str());
     Line::from(format!("queue {name} cannot be read: {}", clean(&queue.error))).fg(Color::Red)
-}
-
-fn error_rate(queue: &QueueStats) -> String {
-    match queue.processed {
-        0 => "-".to_owned(),
-        processed => format!("{:.1} %", queue.failed as f64 * 100.0 / processed as f64),
-    }
 }
 
 #[cfg(test)]
