@@ -11,7 +11,7 @@ use super::{BrokerError, TaskEnd};
 use crate::task::{GroupName, QueueName, TaskId, TaskInfo, TaskState};
 
 /// How often a broker without notifications is asked for its queues.
-const LOOK_FOR_QUEUES: Duration = Duration::from_millis(500);
+pub(super) const LOOK_FOR_QUEUES: Duration = Duration::from_millis(500);
 
 /// Reads queues and tasks. Only [`pause`](Self::pause) and [`resume`](Self::resume) change anything.
 #[async_trait::async_trait]

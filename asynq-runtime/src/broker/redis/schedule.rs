@@ -73,7 +73,7 @@ impl Schedules for RedisBroker {
     }
 
     async fn wait_for_lead(&self, program: &str, limit: Duration) -> Result<(), BrokerError> {
-        self.wait_for_free_lead(program, lead::lateness(), limit).await
+        self.wait_for_free_lead(program, limit).await
     }
 
     async fn show_entries(

@@ -1,5 +1,4 @@
-//! Waits for tasks to run, for tasks that become due, and for a free lead: each wait ends with the next write that
-//! matters.
+//! Waits for tasks to run and for tasks that become due: each wait ends with the next write that matters.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -10,13 +9,12 @@ use chrono::{DateTime, TimeDelta, Utc};
 use tokio::time::sleep;
 
 use super::{
-    super::{BrokerError, FAR, Presence as _, Quarantined, far},
+    super::{BrokerError, Presence as _, Quarantined, far},
     RedisBroker,
     jitter::jitter,
-    keys::{self, Keys},
+    keys::Keys,
     last_look::{Finding, Look},
     quarantine::TRUSTED_FOR,
-    reply,
     seen::{Kind, Question, Topic},
     wake::TrackedReads,
 };
@@ -28,8 +26,6 @@ const TOGETHER: Duration = Duration::from_millis(5);
 const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
 /// Poll interval of a given clock, which a test may set.
 const MANUAL_CLOCK_POLL: Duration = Duration::from_millis(2);
-/// Poll interval of the names of queues where Redis sends no notifications.
-const LOOK_FOR_QUEUES: Duration = Duration::from_millis(500);
 /// Most changed queues to dequeue from without a look at their lengths; more suggest that the connection was lost.
 const FEW: usize = 8;
 /// The time after which queues that could not be read are read again. Until then a wait goes on for the other queues.
@@ -67,13 +63,13 @@ impl Readiness {
 
 impl<'q> WatchedQueue<'q> {
     fn of(queues: &'q [QueueName], places: &[usize]) -> Vec<Self> {
-        let queue_reads = |&place: &usize| {
+        let watched = |&place: &usize| {
             let queue = &queues[place];
             let keys = Keys::new(queue);
             let pending = Question::new(Kind::Length, keys.pending());
             WatchedQueue { queue, pending, paused: Question::new(Kind::Exists, keys.paused()) }
         };
-        places.iter().map(queue_reads).collect()
+        places.iter().map(watched).collect()
     }
 
     /// Returns the questions to ask. Of a queue that is known to be paused, only the pause is asked.
@@ -126,15 +122,14 @@ impl RedisBroker {
             look.refresh(&reads);
             look.forget(&look.due(0));
             let watched = WatchedQueue::of(queues, look.stale());
-            let questions: Vec<&Question> =
-                watched.iter().flat_map(|queue_reads| queue_reads.questions(&reads)).collect();
+            let questions: Vec<&Question> = watched.iter().flat_map(|queue| queue.questions(&reads)).collect();
             let report = reads.ask(questions).await?;
             let overtaken = self.answers_of_evicted(report.answers);
             let answer = |question: &Question| reads.answer(question).or_else(|| overtaken.get(question).copied());
             let readiness = self.readiness(&watched, answer, quarantined);
             let open = places_of(&look, &readiness, Readiness::Something);
             let spared = places_of(&look, &readiness, Readiness::Spared);
-            let is_unreadable = |queue_reads: &WatchedQueue<'_>| queue_reads.is_among(&report.failed);
+            let is_unreadable = |queue: &WatchedQueue<'_>| queue.is_among(&report.failed);
             let unreadable = places_where(&look, watched.iter().map(is_unreadable));
             look.note(readiness.into_iter().map(Readiness::finding));
             if !open.is_empty() {
@@ -185,10 +180,10 @@ impl RedisBroker {
         reads: &TrackedReads<'_>,
     ) -> Vec<QueueName> {
         let taken = WatchedQueue::of(queues, places);
-        reads.forget(taken.iter().map(|queue_reads| &queue_reads.pending));
+        reads.forget(taken.iter().map(|watched| &watched.pending));
         look.forget(places);
         self.looks.work.keep(look, reads);
-        taken.into_iter().map(|queue_reads| queue_reads.queue.clone()).collect()
+        taken.into_iter().map(|watched| watched.queue.clone()).collect()
     }
 
     /// See [`Consume::ready`](crate::broker::Consume::ready); `None` if no connection remembers answers, or Redis
@@ -208,8 +203,7 @@ impl RedisBroker {
                 look.forget(&look.due(0));
             }
             let watched = WatchedQueue::of(queues, look.stale());
-            let questions: Vec<&Question> =
-                watched.iter().flat_map(|queue_reads| queue_reads.questions(&reads)).collect();
+            let questions: Vec<&Question> = watched.iter().flat_map(|queue| queue.questions(&reads)).collect();
             let Ok(report) = reads.ask(questions).await else { return Ok(None) };
             // The answer of one node does not bring the announcements of the others.
             let is_behind = report.count == 0 || !reads.is_own();
@@ -245,9 +239,8 @@ impl RedisBroker {
         answer: impl Fn(&Question) -> Option<Option<i64>>,
         quarantined: Quarantined,
     ) -> Vec<Readiness> {
-        let look = |queue_reads: &WatchedQueue<'_>| {
-            queue_reads.look(&answer, |pending| self.is_spared(queue_reads.queue, pending, quarantined))
-        };
+        let look =
+            |queue: &WatchedQueue<'_>| queue.look(&answer, |pending| self.is_spared(queue.queue, pending, quarantined));
         watched.iter().map(look).collect()
     }
 
@@ -271,27 +264,27 @@ impl RedisBroker {
             let heads: Vec<[Question; 3]> = look.stale().iter().map(|&place| heads_of(&queues[place])).collect();
             let report = reads.ask(heads.iter().flatten()).await?;
             let is_unreadable = |heads: &[Question; 3]| heads.iter().any(|head| report.failed.contains(head));
-            let is_unreadable: Vec<bool> = heads.iter().map(is_unreadable).collect();
-            let unreadable = places_where(&look, is_unreadable.iter().copied());
+            let unreadable_heads: Vec<bool> = heads.iter().map(is_unreadable).collect();
+            let unreadable = places_where(&look, unreadable_heads.iter().copied());
             // The other queues are waited for, unless there are none.
             let failure = report.failure.clone().filter(|_| unreadable.len() == queues.len());
             failure.map_or(Ok(()), Err)?;
             let since = last_look.replace(Instant::now());
             let dues = dues(&heads, report.answers, |question| reads.answer(question));
-            let dues = dues.into_iter().zip(is_unreadable);
+            let dues = dues.into_iter().zip(unreadable_heads);
             look.note(dues.map(|(due, is_unreadable)| Finding::From(due.filter(|_| !is_unreadable))));
             look.forget(&unreadable);
-            let is_due = look.due(self.clock.now().timestamp_millis());
-            if !is_due.is_empty() {
+            let due = look.due(self.clock.now().timestamp_millis());
+            if !due.is_empty() {
                 // Every forwarder wakes at this moment. The jitter lets later ones see that the first has moved the
                 // tasks.
                 let delay = jitter(self.servers_alive());
                 if has_let_others_go || delay.is_zero() {
-                    let heads: Vec<[Question; 3]> = is_due.iter().map(|&place| heads_of(&queues[place])).collect();
+                    let heads: Vec<[Question; 3]> = due.iter().map(|&place| heads_of(&queues[place])).collect();
                     reads.forget(heads.iter().flatten());
-                    look.forget(&is_due);
+                    look.forget(&due);
                     self.looks.due.keep(look, &reads);
-                    return Ok(is_due.into_iter().map(|place| queues[place].clone()).collect());
+                    return Ok(due.into_iter().map(|place| queues[place].clone()).collect());
                 }
                 has_let_others_go = true;
                 sleep(delay).await;
@@ -320,57 +313,6 @@ impl RedisBroker {
                 }
             }
         }
-    }
-
-    /// See [`Schedules::wait_for_lead`](crate::broker::Schedules::wait_for_lead). `late` is the time after the end of
-    /// the lead to wait before a look, so that not all waiting schedulers ask at once.
-    pub(super) async fn wait_for_free_lead(
-        &self,
-        program: &str,
-        late: Duration,
-        limit: Duration,
-    ) -> Result<(), BrokerError> {
-        let end = end(limit);
-        let lead = Question::new(Kind::TimeToLive, keys::leader(program));
-        let mut reads = self.reads(Topic::Names);
-        loop {
-            reads.forget([&lead]);
-            if let Some(error) = reads.ask([&lead]).await?.failure {
-                return Err(error);
-            }
-            // -2: there is no leader. -1: the key has no end, so its holder leads until the key is deleted.
-            let lasts = match reads.answer(&lead) {
-                Some(Some(-2)) => return Ok(()),
-                Some(Some(ms)) => u64::try_from(ms).map_or(FAR, Duration::from_millis).saturating_add(late),
-                Some(None) => return Err(reply::unexpected("no time to live")),
-                // The lead has changed since it was read.
-                None => continue,
-            };
-            // A renewal of the lead is announced, too: then the wait looks again.
-            let until = Instant::now().checked_add(lasts.min(left(end))).unwrap_or(end);
-            while reads.answer(&lead).is_some() {
-                if !reads.changed(left(until)).await? {
-                    return Ok(());
-                }
-            }
-        }
-    }
-
-    /// See [`Inspect::wait_for_queues`](crate::broker::Inspect::wait_for_queues).
-    pub(super) async fn wait_for_other_queues(&self, limit: Duration) -> Result<(), BrokerError> {
-        let end = end(limit);
-        let names = Question::new(Kind::Members, keys::QUEUES.to_owned());
-        let mut reads = self.reads(Topic::Names);
-        if reads.answer(&names).is_none() {
-            // Changes are announced from here on. The caller has to look for earlier ones itself.
-            reads.ask([&names]).await?.failure.map_or(Ok(()), Err)?;
-            if !reads.is_tracked() {
-                sleep(LOOK_FOR_QUEUES.min(left(end))).await;
-            }
-            return Ok(());
-        }
-        while reads.answer(&names).is_some() && reads.changed(left(end)).await? {}
-        Ok(())
     }
 
     /// Sleeps until the broker's clock shows `at`; for ever if there is no such time.
@@ -434,7 +376,7 @@ fn until_read_again(at: &mut Option<Instant>) -> Duration {
     left(*at.get_or_insert_with(|| Instant::now() + READ_AGAIN))
 }
 
-/// Returns the end of a wait, which lasts no longer than [`FAR`].
+/// Returns the end of a wait, which lasts no longer than [`FAR`](super::super::FAR).
 pub(super) fn end(limit: Duration) -> Instant {
     far(Instant::now(), limit)
 }

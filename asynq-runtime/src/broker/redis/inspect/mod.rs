@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, Days, TimeDelta, Utc};
 use redis::Value;
+use tokio::time::sleep;
 
 use self::{
     failures::{MOST_FAILURES, newest_first},
@@ -16,12 +17,14 @@ use self::{
 use super::{
     super::{
         Broker as _, BrokerError, BrokerErrorKind, DayStats, Failure, Inspect, LockInfo, LockPage, Page, QueueStats,
-        TaskBrief, TaskEnd,
+        TaskBrief, TaskEnd, inspect::LOOK_FOR_QUEUES,
     },
     RedisBroker,
     keys::{Keys, QUEUES},
     reply,
     script::{Call, MEMORY},
+    seen::{Kind, Question, Topic},
+    waits::{end, left},
 };
 use crate::task::{GroupName, QueueName, TaskId, TaskInfo, TaskMessage, TaskState};
 
@@ -45,7 +48,19 @@ impl Inspect for RedisBroker {
     }
 
     async fn wait_for_queues(&self, limit: Duration) -> Result<(), BrokerError> {
-        self.wait_for_other_queues(limit).await
+        let end = end(limit);
+        let names = Question::new(Kind::Members, QUEUES.to_owned());
+        let mut reads = self.reads(Topic::Names);
+        if reads.answer(&names).is_none() {
+            // Changes are announced from here on. The caller has to look for earlier ones itself.
+            reads.ask([&names]).await?.failure.map_or(Ok(()), Err)?;
+            if !reads.is_tracked() {
+                sleep(LOOK_FOR_QUEUES.min(left(end))).await;
+            }
+            return Ok(());
+        }
+        while reads.answer(&names).is_some() && reads.changed(left(end)).await? {}
+        Ok(())
     }
 
     async fn queue_stats(&self, queue: &QueueName) -> Result<QueueStats, BrokerError> {

@@ -4,16 +4,18 @@
 //! Each key is changed by a command of its own, because the two lie on different nodes of a Cluster. Nothing depends on
 //! changing both together.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::broker::{
-    BrokerError, Candidate, Lead,
+    BrokerError, Candidate, FAR, Lead,
     redis::{
         RedisBroker,
         keys::{leader, leader_want},
         reply,
         script::{Call, DROP_SEEN, LEAD},
+        seen::{Kind, Question, Topic},
         span::milliseconds,
+        waits::{end, left},
     },
 };
 
@@ -50,6 +52,34 @@ impl RedisBroker {
     pub(super) async fn give_lead_up(&self, candidate: &Candidate) -> Result<(), BrokerError> {
         self.router.send_one(DROP_SEEN.on(&[leader(&candidate.program)]).arg(value(candidate))).await.map(|_| ())
     }
+
+    /// Waits until the lead may be free, and after its end for [`lateness`], so that not all waiting schedulers ask at once.
+    pub(super) async fn wait_for_free_lead(&self, program: &str, limit: Duration) -> Result<(), BrokerError> {
+        let (end, late) = (end(limit), lateness());
+        let lead = Question::new(Kind::TimeToLive, leader(program));
+        let mut reads = self.reads(Topic::Names);
+        loop {
+            reads.forget([&lead]);
+            if let Some(error) = reads.ask([&lead]).await?.failure {
+                return Err(error);
+            }
+            // -2: there is no leader. -1: the key has no end, so its holder leads until the key is deleted.
+            let lasts = match reads.answer(&lead) {
+                Some(Some(-2)) => return Ok(()),
+                Some(Some(ms)) => u64::try_from(ms).map_or(FAR, Duration::from_millis).saturating_add(late),
+                Some(None) => return Err(reply::unexpected("no time to live")),
+                // The lead has changed since it was read.
+                None => continue,
+            };
+            // A renewal of the lead is announced, too: then the wait looks again.
+            let until = Instant::now().checked_add(lasts.min(left(end))).unwrap_or(end);
+            while reads.answer(&lead).is_some() {
+                if !reads.changed(left(until)).await? {
+                    return Ok(());
+                }
+            }
+        }
+    }
 }
 
 /// Returns the value of the key while the candidate leads.
@@ -64,7 +94,7 @@ fn revision_of(holder: &str) -> u64 {
 }
 
 /// Returns how long after the end of a lead to ask for it: 50 to 250 ms, drawn anew each time.
-pub(super) fn lateness() -> Duration {
+fn lateness() -> Duration {
     let [drawn, ..] = uuid::Uuid::new_v4().into_bytes();
     Duration::from_millis(50 + u64::from(drawn) * 200 / 255)
 }
