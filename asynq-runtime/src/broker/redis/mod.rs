@@ -93,7 +93,7 @@ use self::{
     router::Router,
     script::Call,
     unanswered::UnansweredDequeues,
-    url::Target,
+    url::{Target, UrlOptions},
     wake::Wake,
 };
 use super::{Broker, BrokerError, BrokerErrorKind, Presence as _, ServerName, StoredShapes};
@@ -185,6 +185,27 @@ impl RedisOptions {
     pub fn with_clock(clock: impl Clock) -> Self {
         Self { clock: Some(Arc::new(clock)), ..Self::default() }
     }
+
+    /// Returns these options with those that a URL states in their place, if all of them can be used.
+    fn overridden_by(self, stated: &UrlOptions) -> Result<Self, BrokerError> {
+        let options = Self {
+            call_timeout: stated.timeout.unwrap_or(self.call_timeout),
+            connect_timeout: stated.connect_timeout.unwrap_or(self.connect_timeout),
+            lease: stated.lease.unwrap_or(self.lease),
+            allow_eviction: stated.allow_eviction.unwrap_or(self.allow_eviction),
+            durability: stated.durability.unwrap_or(self.durability),
+            ..self
+        };
+        let Self { call_timeout, connect_timeout, lease, .. } = &options;
+        let is_valid_lease = (2..=3600).contains(&lease.as_secs()) && lease.subsec_nanos() == 0;
+        if call_timeout.is_zero() || connect_timeout.is_zero() || !is_valid_lease {
+            return Err(BrokerError::new(
+                BrokerErrorKind::Config,
+                "call_timeout and connect_timeout must be more than zero and lease whole seconds, 2 s to 1 h",
+            ));
+        }
+        Ok(options)
+    }
 }
 
 impl RedisBroker {
@@ -222,23 +243,8 @@ impl RedisBroker {
 
     async fn connect_through(io: Io, url: &str, options: RedisOptions) -> Result<Self, BrokerError> {
         let target = Target::parse(url)?;
+        let options = options.overridden_by(target.options())?;
         let RedisOptions { clock, call_timeout, connect_timeout, lease, allow_eviction, durability } = options;
-        let stated = target.options();
-        let call_timeout = stated.timeout.unwrap_or(call_timeout);
-        let connect_timeout = stated.connect_timeout.unwrap_or(connect_timeout);
-        let lease = stated.lease.unwrap_or(lease);
-        let allow_eviction = stated.allow_eviction.unwrap_or(allow_eviction);
-        let durability = stated.durability.unwrap_or(durability);
-        if call_timeout.is_zero()
-            || connect_timeout.is_zero()
-            || !(2..=3600).contains(&lease.as_secs())
-            || lease.subsec_nanos() > 0
-        {
-            return Err(BrokerError::new(
-                BrokerErrorKind::Config,
-                "call_timeout and connect_timeout must be more than zero and lease whole seconds, 2 s to 1 h",
-            ));
-        }
         let clock = Arc::new(BrokerClock::new(clock));
         let role = Role {
             target: target.clone(),
@@ -282,21 +288,20 @@ impl RedisBroker {
         let fetching = DedicatedConnection::beside(&router, &role, Purpose::Calls, 1);
         let waiting = DedicatedConnection::beside(&router, &role, Purpose::Tracking, 1);
         let producer = Producer::start(&io, produces, role.clone(), durability);
-        let (wake, unanswered, sweeps) = (OnceLock::new(), UnansweredDequeues::default(), Sweeps::default());
         Ok(Self {
             role,
             lease,
             clock,
             router,
             looking: OnceLock::new(),
-            wake,
+            wake: OnceLock::new(),
             producer,
             fetching,
             waiting,
-            unanswered,
+            unanswered: UnansweredDequeues::default(),
             room: DequeueRoom::new(call_timeout),
             passed: PassedQuarantine::default(),
-            sweeps,
+            sweeps: Sweeps::default(),
             looks: LastLooks::default(),
             evictions: Evictions::default(),
             searches: Mutex::default(),
