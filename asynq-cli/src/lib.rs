@@ -13,6 +13,7 @@
 //! - `dash`: the full-screen view.
 //! - `doctor`: the faults that a system can have, derived purely from gathered evidence.
 //! - `entries`: periodic entries as schedulers list them.
+//! - `error`: why a command did not do its work, and the exit code that says so.
 //! - `log`: log lines, which the full-screen view keeps from its screen.
 //! - `reading`: the tasks of one state, page by page up to a limit.
 //! - `show`: tables for people, JSON for programs, and payloads that can do no harm to a terminal.

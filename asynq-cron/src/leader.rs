@@ -119,7 +119,7 @@ impl Campaign {
     }
 
     /// Changes the revision with which this scheduler asks for the lead. One that leads, or may, keeps its own, by which the broker knows it.
-    pub(crate) fn stand_as(&mut self, revision: u64) {
+    pub(crate) fn set_revision(&mut self, revision: u64) {
         if !self.is_in_doubt && self.leadership == Leadership::Follows && matches!(self.next, Some((_, Request::Lead)))
         {
             self.candidate.revision = revision;
@@ -251,32 +251,32 @@ mod tests {
         let at = start + ttl / 6;
         assert_eq!(campaign.due(at), None);
         campaign.begin(at);
-        campaign.stand_as(0);
+        campaign.set_revision(0);
         assert_eq!((campaign.due(at), campaign.candidate.revision), (Some(Request::Lead), 0));
-        campaign.stand_as(2);
+        campaign.set_revision(2);
         assert_eq!(campaign.candidate.revision, 0, "it has been asked with this one");
 
         let error = || BrokerError::new(asynq_runtime::broker::BrokerErrorKind::Unavailable, "away");
         campaign.answered(Answer::Lead(at, Err(error())), at);
-        campaign.stand_as(2);
+        campaign.set_revision(2);
         assert_eq!(
             (campaign.candidate.revision, campaign.due(at + PAUSE)),
             (0, Some(Request::Lead)),
             "it may lead with this one"
         );
         campaign.answered(Answer::Lead(at, Ok(Lead::Ours { wanted: false })), at);
-        campaign.stand_as(2);
+        campaign.set_revision(2);
         campaign.begin(at);
         assert_eq!((campaign.candidate.revision, campaign.due(at)), (0, None), "it leads with this one");
 
         campaign.answered(Answer::Lead(at, Ok(Lead::Ours { wanted: true })), at);
-        campaign.stand_as(2);
+        campaign.set_revision(2);
         assert_eq!((campaign.due(at), campaign.candidate.revision), (Some(Request::Resign), 0), "and resigns with it");
         campaign.answered(Answer::Resigned(Err(error())), at);
-        campaign.stand_as(2);
+        campaign.set_revision(2);
         assert_eq!(campaign.candidate.revision, 0, "it may still lead with this one");
         campaign.answered(Answer::Resigned(Ok(())), at);
-        campaign.stand_as(2);
+        campaign.set_revision(2);
         assert_eq!((campaign.due(at + ttl / 3), campaign.candidate.revision), (Some(Request::Lead), 2));
     }
 

@@ -299,7 +299,7 @@ impl Work {
     /// takes a lead that is free, and leaves it to any scheduler that does.
     fn ask_for_the_lead(&mut self, now: Instant) {
         let is_ready = self.provider.is_none() || self.has_answered;
-        self.campaign.stand_as(if is_ready { self.settings.revision } else { 0 });
+        self.campaign.set_revision(if is_ready { self.settings.revision } else { 0 });
         let Some(request) = self.campaign.due(now) else { return };
         let (broker, candidate, ttl) = (Arc::clone(&self.broker), self.campaign.candidate.clone(), self.campaign.ttl);
         self.calls.spawn(async move {
@@ -390,10 +390,10 @@ impl Work {
         let went_back = is_behind(self.clock) && before.is_none_or(is_behind);
         // Each master of a cluster may have a clock of its own: its answers alternate with those of the others.
         let has_moved = |skew: TimeDelta| (clock.skew() - skew).num_seconds().abs() > 5;
-        let is_news =
+        let has_changed =
             has_moved(self.clock.skew()) && has_moved(before.map_or(TimeDelta::zero(), |before| before.skew()));
         self.clock = clock;
-        if is_news {
+        if has_changed {
             let off = -self.clock.skew().num_seconds();
             log!(warn, "this machine's clock is {off} s off the broker's; the broker's is used");
         }

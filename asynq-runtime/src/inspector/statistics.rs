@@ -1,5 +1,5 @@
 //! The numbers of queues, running tasks and servers in one value, for a status page, a monitor, or go-workers'
-//! statistics.
+//! statistics, and the JSON forms of a queue, a server and a task, which the command line and the dashboard write as well.
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde::{Serialize, Serializer};

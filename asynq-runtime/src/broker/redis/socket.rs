@@ -318,7 +318,7 @@ impl Drop for Driver {
 }
 
 impl OpenConnection {
-    /// Spawns the driver of `redis` on the current runtime. A call is given up after so much `silence`.
+    /// Spawns the driver of `redis` on the current runtime. A call is given up after `idle_timeout` without a byte.
     pub(super) fn start(
         redis: MultiplexedConnection,
         driver: impl Future<Output = ()> + Send + 'static,

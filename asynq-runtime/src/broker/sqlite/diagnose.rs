@@ -9,7 +9,16 @@ use crate::{
     task::{QueueName, TaskState},
 };
 
-use super::{SqliteBroker, beside::beside, connection, disk_room::Disk, listed, row::text, sql, tx::View};
+use super::{
+    SqliteBroker,
+    beside::beside,
+    connection,
+    disk_room::Disk,
+    listed,
+    row::{limit_of, text},
+    sql,
+    tx::View,
+};
 
 /// Most tasks of a state that are counted one by one.
 const COUNTED: i64 = 5_000_000;
@@ -51,7 +60,7 @@ impl Diagnose for SqliteBroker {
     }
 
     async fn examine(&self, queue: &QueueName, limit: usize) -> Result<Examination, BrokerError> {
-        let limit = i64::try_from(limit.max(1)).unwrap_or(i64::MAX);
+        let limit = limit_of(limit.max(1));
         let mut found = Examination { complete: true, ..Examination::default() };
         // Each state has a read of its own: a reader has a second, and a large state must not hide the others.
         for state in TaskState::ALL {

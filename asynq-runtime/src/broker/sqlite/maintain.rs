@@ -1,9 +1,9 @@
 //! Keeps queues healthy, in slices (contract: `broker/maintain.rs`).
 
 mod lapses;
+mod ready_queues;
 mod recover;
 mod trim;
-mod worth;
 
 use std::{sync::Arc, time::Duration};
 
@@ -60,7 +60,7 @@ impl Maintain for SqliteBroker {
         let mut notifier = self.store.common.notifier.due();
         loop {
             let look = queues.to_vec();
-            let dues = self.store.read(move |view| worth::dues(view, &look)).await?;
+            let dues = self.store.read(move |view| ready_queues::dues(view, &look)).await?;
             let next = dues.iter().map(|(_, due)| *due).min();
             if !self.notified_before(&mut notifier, next, deadline).await {
                 let now = self.store.common.now();
@@ -149,12 +149,12 @@ impl Maintain for SqliteBroker {
 
     async fn worth_cleaning(&self, policies: &[ArchivePolicy]) -> Result<Vec<QueueName>, BrokerError> {
         let policies = policies.to_vec();
-        self.store.read(move |view| worth::cleaning(view, &policies)).await
+        self.store.read(move |view| ready_queues::cleaning(view, &policies)).await
     }
 
     async fn worth_sweeping(&self, queues: &[QueueName]) -> Result<Vec<QueueName>, BrokerError> {
         let queues = queues.to_vec();
-        self.store.read(move |view| worth::sweeping(view, &queues)).await
+        self.store.read(move |view| ready_queues::sweeping(view, &queues)).await
     }
 
     async fn delete_expired(&self, queue: &QueueName, limit: usize) -> Result<usize, BrokerError> {
@@ -178,7 +178,7 @@ fn first_day(now: i64) -> i64 {
 }
 
 fn next_due(view: &View<'_>, queues: &[QueueName]) -> rusqlite::Result<Option<i64>> {
-    Ok(worth::dues(view, queues)?.into_iter().map(|(_, due)| due).min())
+    Ok(ready_queues::dues(view, queues)?.into_iter().map(|(_, due)| due).min())
 }
 
 /// Returns the command that forwards due tasks, and the queues for a look before.

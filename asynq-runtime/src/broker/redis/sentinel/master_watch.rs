@@ -69,12 +69,12 @@ impl MasterWatch {
     /// Waits until the sentinels name another master than `server`, which they were [asked](Self::ask) for.
     pub(in super::super) async fn replaced(&mut self, server: &Address) {
         // A name from before the question counts, too, where nothing newer comes.
-        let mut news = timeout(LAG, self.named.changed()).await.unwrap_or(Ok(()));
-        while news.is_ok() {
+        let mut change = timeout(LAG, self.named.changed()).await.unwrap_or(Ok(()));
+        while change.is_ok() {
             if self.named.borrow_and_update().as_ref().is_some_and(|master| master != server) {
                 return;
             }
-            news = self.named.changed().await;
+            change = self.named.changed().await;
         }
         // The watch ends with the broker.
         std::future::pending::<()>().await;

@@ -9,7 +9,7 @@ use crate::{
 
 use super::{
     super::{
-        row::{TaskRow, instant},
+        row::{TaskRow, instant, limit_of},
         sql,
         tx::{FAILURES, View},
     },
@@ -26,7 +26,7 @@ pub(super) fn page(
     most: Option<usize>,
 ) -> rusqlite::Result<Vec<TaskBrief>> {
     let Some(q) = view.queue(queue)? else { return Ok(Vec::new()) };
-    let (size, offset) = (number(page.size), number(page.offset()));
+    let (size, offset) = (limit_of(page.size), limit_of(page.offset()));
     let read = reader(view, queue, most);
     let rows = match (group, state) {
         (Some(group), _) => page_of_group(view, q, group, (size, offset), read)?,
@@ -163,10 +163,6 @@ pub(super) fn failures(view: &View<'_>, queue: &QueueName, id: &TaskId) -> rusql
 pub(super) fn one(view: &View<'_>, queue: &QueueName, id: &TaskId) -> rusqlite::Result<Option<TaskInfo>> {
     let row = view.find(&sql::inspect::TASK, [queue.as_str(), id.as_str()], |row| TaskRow::read(view, row))?;
     Ok(row.and_then(|row| row.into_info(queue, view.now)))
-}
-
-fn number(n: usize) -> i64 {
-    i64::try_from(n).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]

@@ -23,15 +23,15 @@ pub(super) fn dues(view: &View<'_>, queues: &[QueueName]) -> rusqlite::Result<Ve
 pub(super) fn cleaning(view: &View<'_>, policies: &[ArchivePolicy]) -> rusqlite::Result<Vec<QueueName>> {
     let tasks = BusyQueues::with_tasks(view, policies.len())?;
     let sets = BusyQueues::with_sets(view, policies.len())?;
-    let mut worth = Vec::new();
+    let mut ready = Vec::new();
     for ArchivePolicy { queue, max_age, max_size } in policies {
         if tasks.may_include(queue) && trim::is_anything(view, queue, *max_age, *max_size)?
             || sets.may_include(queue) && groups::is_over(view, queue)?
         {
-            worth.push(queue.clone());
+            ready.push(queue.clone());
         }
     }
-    Ok(worth)
+    Ok(ready)
 }
 
 /// Returns those of `queues` that have tasks, or counters of days long past. The first queue, if there is one, is always among them,
@@ -41,9 +41,9 @@ pub(super) fn sweeping(view: &View<'_>, queues: &[QueueName]) -> rusqlite::Resul
     let old =
         view.list(&sql::count::WITH_OLD_DAYS, [first_day(view.now)], |row| Ok(QueueName::from_wire(&text(row, 0)?)))?;
     let with_old_days: HashSet<QueueName> = old.into_iter().collect();
-    let is_worth = |queue: &&QueueName| busy.may_include(queue) || with_old_days.contains(*queue);
+    let is_ready = |queue: &&QueueName| busy.may_include(queue) || with_old_days.contains(*queue);
     let (first, rest) = queues.split_at(queues.len().min(1));
-    Ok(first.iter().chain(rest.iter().filter(is_worth)).cloned().collect())
+    Ok(first.iter().chain(rest.iter().filter(is_ready)).cloned().collect())
 }
 
 #[cfg(test)]
