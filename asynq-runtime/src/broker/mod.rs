@@ -132,8 +132,9 @@ pub trait Broker:
         Duration::ZERO
     }
 
-    /// Returns the broker's time as well as this process knows it. The value is for display and for messages, and tells whether
-    /// the deadline or the expiry of a task that is about to start has passed; every other decision is the broker's own.
+    /// Returns the broker's time as well as this process knows it. The value is for display and for messages. A client makes the
+    /// deadline and the expiry of a task from it, and a server compares both with it before the task starts; every other decision is
+    /// the broker's own.
     fn now(&self) -> DateTime<Utc>;
 
     /// Waits until this broker cannot be used again for as long as the program runs, because its file was deleted for example,

@@ -4,16 +4,20 @@ use std::{
     io::{Read as _, Write as _},
     net::{TcpListener, TcpStream},
     os::unix::net::UnixStream,
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
     thread,
     time::{Instant, SystemTime, UNIX_EPOCH},
 };
 
 use asynq_runtime::{
-    broker::{Member, Presence, redis::RedisBroker},
+    broker::{Broker, Member, Presence, redis::RedisBroker},
     task::{QueueWeight, ServerInfo, WorkerInfo},
 };
 use asynq_test_support::eventually;
-use chrono::TimeDelta;
+use chrono::{TimeDelta, Utc};
 use prost::Message as _;
 use redis::aio::MultiplexedConnection;
 
@@ -33,8 +37,11 @@ fn is_about(ahead: Option<TimeDelta>, seconds: i64) -> bool {
 async fn a_server_of_ours_reports_the_clock_offset_of_its_host() {
     let server = Server::start(&[]);
     let right = server.broker().await;
-    let ahead = RedisBroker::connect(&ahead_of(&server, -100), patient()).await.unwrap();
-    let behind = RedisBroker::connect(&ahead_of(&server, 100), patient()).await.unwrap();
+    let through = async |seconds| {
+        let url = ahead_of(&server, Arc::new(AtomicI64::new(seconds)));
+        RedisBroker::connect(&url, patient()).await.unwrap()
+    };
+    let (ahead, behind) = (through(-100).await, through(100).await);
 
     let servers = eventually("a look soon after all have joined", async || {
         let began = Instant::now();
@@ -54,6 +61,18 @@ async fn a_server_of_ours_reports_the_clock_offset_of_its_host() {
         assert_eq!(*host, expected);
         assert!(is_about(*ahead, seconds), "{host}: {ahead:?}");
     }
+}
+
+/// The client of such a program makes the expiry of a task from this time.
+#[tokio::test]
+async fn a_program_without_servers_follows_the_clock_of_redis_when_that_is_set() {
+    let server = Server::start(&[]);
+    let seconds = Arc::new(AtomicI64::new(100));
+    let broker = RedisBroker::connect(&ahead_of(&server, Arc::clone(&seconds)), patient()).await.unwrap();
+    let is_ahead_by = |seconds| is_about(Some(broker.now() - Utc::now()), seconds);
+    assert!(is_ahead_by(100), "{}", broker.now());
+    seconds.store(0, Ordering::Relaxed);
+    eventually("the connection has asked for the time", async || is_ahead_by(0).then_some(())).await;
 }
 
 #[tokio::test]
@@ -222,27 +241,27 @@ fn named(host: &str) -> ServerInfo {
 
 /// Returns the URL of a proxy before the server that adds `seconds` to every answer to `TIME`: so Redis looks from a host whose
 /// clock is as much behind.
-fn ahead_of(server: &Server, seconds: i64) -> String {
+fn ahead_of(server: &Server, seconds: Arc<AtomicI64>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("redis://{}", listener.local_addr().unwrap());
     let socket = server.socket();
     thread::spawn(move || {
         for client in listener.incoming().flatten() {
             let Ok(redis) = UnixStream::connect(&socket) else { return };
-            pass(client, redis, seconds);
+            pass(client, redis, Arc::clone(&seconds));
         }
     });
     url
 }
 
-fn pass(client: TcpStream, redis: UnixStream, seconds: i64) {
+fn pass(client: TcpStream, redis: UnixStream, seconds: Arc<AtomicI64>) {
     let (mut from_client, mut to_redis) = (client.try_clone().unwrap(), redis.try_clone().unwrap());
     let (mut to_client, mut from_redis) = (client, redis);
     thread::spawn(move || std::io::copy(&mut from_client, &mut to_redis));
     thread::spawn(move || {
         let mut buffer = vec![0; 65536];
         while let Ok(n @ 1..) = from_redis.read(&mut buffer) {
-            turn_clocks(&mut buffer[..n], seconds);
+            turn_clocks(&mut buffer[..n], seconds.load(Ordering::Relaxed));
             if to_client.write_all(&buffer[..n]).is_err() {
                 return;
             }

@@ -71,6 +71,12 @@ impl BrokerClock {
         self.given.is_some()
     }
 
+    /// Returns whether Redis's time was learnt less than `age` ago; a given clock is always fresh, because it learns nothing.
+    pub(super) fn is_fresh(&self, age: Duration) -> bool {
+        let is_recent = |measured: Measured| since_boot().saturating_sub(measured.at) < age;
+        self.is_given() || self.measured.lock().is_some_and(is_recent)
+    }
+
     /// Draws a run token that this broker never drew before.
     pub(super) fn token(&self) -> RunToken {
         self.tokens.draw(self.now())
@@ -143,6 +149,8 @@ fn nanos(at: DateTime<Utc>) -> i64 {
 
 #[cfg(test)]
 mod tests {
+    use asynq_test_support::PATIENCE;
+
     use super::*;
 
     /// The seconds by which Redis's time is ahead of this machine's.
@@ -154,6 +162,7 @@ mod tests {
     fn the_clock_of_redis_is_learnt_from_the_middle_of_the_call() {
         let clock = BrokerClock::new(None);
         assert_eq!(clock.host_ahead(), None);
+        assert!(!clock.is_fresh(PATIENCE));
         let (now, second) = (Utc::now(), Duration::from_secs(1));
         let before = since_boot();
         clock.learn(before, now + TimeDelta::seconds(100), before + 2 * second);
@@ -163,9 +172,10 @@ mod tests {
 
         clock.learn(before, now, before);
         assert!(ahead(&clock).abs() < 1.0, "a quick answer counts");
+        assert!(clock.is_fresh(PATIENCE) && !clock.is_fresh(Duration::ZERO));
         let given = BrokerClock::new(Some(Arc::new(crate::clock::SystemClock)));
         given.learn(before, now, before);
-        assert_eq!(given.host_ahead(), None);
+        assert!(given.host_ahead().is_none() && given.is_fresh(Duration::ZERO));
     }
 
     #[test]

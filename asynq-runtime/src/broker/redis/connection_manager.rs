@@ -1,6 +1,9 @@
 //! Opens a connection, greets Redis on it, and does both again whenever it is lost.
 
-use std::{sync::Arc, time::Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use redis::{
     AsyncConnectionConfig, Pipeline, ProtocolVersion, PushInfo, RedisResult, Value, aio::MultiplexedConnection,
@@ -13,7 +16,7 @@ use tokio::{
 use super::{
     super::{BrokerError, BrokerErrorKind},
     back_off::{self, Life},
-    clock::since_boot,
+    clock::{BrokerClock, since_boot},
     connection_state::{State, report_lost},
     identity::{Identity, info_field},
     name_watch::ask_role,
@@ -23,6 +26,10 @@ use super::{
     url::{Address, Endpoints, authenticated},
 };
 use crate::panics::Caught;
+
+/// How often a program without a server that beats asks for Redis's time: that clock may be set, and this machine's stands still while
+/// a hypervisor moves the machine.
+const TIME_EVERY: Duration = Duration::from_secs(10);
 
 /// Opens all connections of one role.
 pub(super) struct ConnectionManager {
@@ -78,6 +85,7 @@ impl ConnectionManager {
                 log!(info, left = %server, "this server is not the one to ask any more: connecting anew");
                 report_lost(&self.lost, generation);
             }
+            () = follow_time(&self.role.clock, &connection) => {}
         }
         self.state.send_replace(State::Opening);
         if let Some(listener) = &self.role.on_event {
@@ -249,6 +257,24 @@ impl ConnectionManager {
     }
 }
 
+/// Asks for Redis's time again and again, unless a beat or another connection has learnt it meanwhile.
+async fn follow_time(clock: &BrokerClock, connection: &OpenConnection) {
+    let mut question = redis::pipe();
+    question.cmd("TIME");
+    loop {
+        sleep(TIME_EVERY).await;
+        if clock.is_fresh(TIME_EVERY) {
+            continue;
+        }
+        let before = since_boot();
+        // Whether the connection is lost is noticed by its calls and its driver.
+        let Ok(values) = connection.exchange(&question).await else { continue };
+        if let Some(time) = values.first().and_then(reply::time) {
+            clock.learn(before, time, since_boot());
+        }
+    }
+}
+
 pub(super) fn late() -> BrokerError {
     BrokerError::new(BrokerErrorKind::Timeout, "Redis did not let us connect in time")
 }
@@ -294,12 +320,9 @@ fn check_mode(info: &str) -> Result<(), BrokerError> {
 
 #[cfg(test)]
 mod tests {
-    use std::{
-        sync::{
-            atomic::{AtomicBool, Ordering},
-            mpsc,
-        },
-        time::Duration,
+    use std::sync::{
+        atomic::{AtomicBool, Ordering},
+        mpsc,
     };
 
     use asynq_test_support::{PATIENCE, eventually};

@@ -104,7 +104,8 @@ pub(super) fn role_to(url: &str) -> Role {
 
 /// Returns whether `bytes` are the greeting of a connection.
 pub(super) fn is_greeting(bytes: &[u8]) -> bool {
-    holds(bytes, "TIME")
+    // A connection that lasts asks for `TIME` alone.
+    holds(bytes, "TIME") && holds(bytes, "INFO")
 }
 
 /// Returns whether `word` is among `bytes`.

@@ -27,7 +27,7 @@ pub(super) struct Role {
     pub(super) timeout: Duration,
     /// Longest attempt to connect.
     pub(super) connect_timeout: Duration,
-    /// Learns Redis's time whenever a connection is made.
+    /// Learns Redis's time when a connection is made, and while it lasts.
     pub(super) clock: Arc<BrokerClock>,
     /// Sent on each new connection; a refusal counts as a failure to connect.
     pub(super) greeting: Vec<Cmd>,
