@@ -150,6 +150,9 @@ impl Work {
         let new = answer.into_iter().filter_map(|(id, entry)| Some((id, Known::new(entry?, Origin::Provider))));
         let count = self.known.len();
         self.known.extend(new);
+        // The clocks of queues that came and went would leave no room for those of new ones.
+        let queues: HashSet<_> = self.known.values().map(|known| known.entry.queue()).collect();
+        self.clocks.retain(|queue, _| queues.contains(queue));
         // A changed entry does not wait for the pause after a refused plan: that plan was another.
         self.to_plan.retain(|(_, id)| !changed.contains(id));
         if !changed.is_empty() || self.known.len() > count || is_first_as_leader {

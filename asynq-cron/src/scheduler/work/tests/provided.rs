@@ -403,6 +403,21 @@ async fn a_new_leader_counts_the_entries_that_it_lists() {
 }
 
 #[tokio::test]
+async fn the_clock_of_a_queue_is_forgotten_with_the_entries_of_the_queue() {
+    let (mut work, _, running) = work("@yearly").await;
+    for tenant in ["a", "b", "c"] {
+        let spec = CronSpec::parse("@yearly").expect("a spec");
+        let entry = Periodic::new(spec, RawTask::new("report", "").queue(tenant)).expect("an entry").foreign();
+        let entry = Arc::new(entry.key(tenant));
+        provide(&mut work, &entry);
+        let now = Utc::now();
+        work.take(Event::Measured(Arc::clone(&entry), now, Ok(Some(state(now, now))), at_once()));
+        assert!(work.clocks.len() == 1 && work.clocks.contains_key(entry.queue()), "{tenant}");
+    }
+    running.shutdown().await.expect("it leaves");
+}
+
+#[tokio::test]
 async fn a_change_of_the_provider_ends_the_pause_of_the_changed_entry_alone() {
     let (mut work, entry, running) = work("@yearly").await;
     let keyed = |key: &str| Periodic::clone(&entry).key(key);
