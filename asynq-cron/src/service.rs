@@ -29,8 +29,8 @@ const LONGEST: Duration = Duration::from_secs(365 * 86_400);
 /// No program needs to call this for its `#[periodic]` jobs. Every server schedules them, of `main!()` or of `Server::builder`,
 /// unless it leaves linked services out
 /// ([`without_linked_services`](asynq_runtime::server::ServerBuilder::without_linked_services)) or was given its registry. A
-/// scheduler that is passed to a server takes the place of that one. Pass one with all entries: of several one leads, and entries that
-/// only the others have are not fired.
+/// scheduler that is passed to a server takes the place of that one, and `--no-schedule` leaves it out as well. Pass one with all
+/// entries: of several one leads, and entries that only the others have are not fired.
 ///
 /// ```no_run
 /// use asynq_cron::prelude::*;
@@ -203,6 +203,11 @@ impl Service for SchedulerService {
         !self.entries.is_empty() || self.provider.is_some()
     }
 
+    /// `--no-schedule` also leaves out a scheduler that the program brings itself: a move to another broker relies on the flag.
+    fn is_left_out(&self, flags: &Flags) -> bool {
+        flags.is_set(NO_SCHEDULE)
+    }
+
     fn before_start<'a>(&'a mut self, cx: &'a ServiceContext) -> BoxFuture<'a, Result<(), BoxError>> {
         Box::pin(std::future::ready(self.check(cx.registry())))
     }
@@ -253,8 +258,8 @@ asynq_runtime::__private::inventory::submit! {
         .rows(|| PeriodicEntry::code().map_or_else(Vec::new, |code| (code.rows)()))
 }
 
-fn make(flags: &Flags) -> Option<Box<dyn Service>> {
-    PeriodicEntry::code().filter(|_| !flags.is_set(NO_SCHEDULE)).map(|code| (code.scheduler)())
+fn make(_: &Flags) -> Option<Box<dyn Service>> {
+    PeriodicEntry::code().map(|code| (code.scheduler)())
 }
 
 pub(crate) fn linked() -> Box<dyn Service> {
@@ -265,7 +270,7 @@ const NO_SCHEDULE: &str = "no-schedule";
 
 fn flags() -> Vec<Flag> {
     let flag = Flag::switch(NO_SCHEDULE, "Run jobs only, and leave the periodic ones to other programs to schedule");
-    // A program without periodic jobs does not need the flag.
+    // A program without `#[periodic]` jobs mostly does not need the flag; one that brings a scheduler itself still has it.
     vec![flag.hidden(PeriodicEntry::code().is_none())]
 }
 

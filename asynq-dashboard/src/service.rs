@@ -21,7 +21,11 @@ use crate::{
 /// Returns a dashboard at `address` for `ServerBuilder::service`, which a set-up function reaches by `App::server`. The dashboard
 /// knows the server's jobs.
 ///
-/// A program with `asynq_runtime::main!(services: [asynq_dashboard])` has the flag `--dashboard` instead.
+/// The variables of [`Dashboard::from_env`] count, such as `ASYNQ_DASHBOARD_READ_ONLY` and `ASYNQ_DASHBOARD_TOKEN`, and options of
+/// [`configure`](DashboardService::configure) replace them. `ASYNQ_METRICS` and `ASYNQ_METRICS_QUEUES` count where the service sets
+/// nothing else. The flags of the command line, such as `--metrics`, have no effect on this service, and a warning says so.
+///
+/// A program with `asynq_runtime::main!(services: [asynq_dashboard])` has the flag `--dashboard` without this function.
 ///
 /// ```no_run
 /// # use asynq_runtime::prelude::*;
@@ -43,7 +47,8 @@ type Configure = Box<dyn FnOnce(Dashboard) -> Result<Dashboard, BoxError> + Send
 pub struct DashboardService {
     address: Option<Address>,
     metrics: Option<Address>,
-    metrics_of_queues: bool,
+    /// Whether the metrics have the numbers of all queues; `None` leaves it to the environment.
+    queue_metrics: Option<bool>,
     configure: Configure,
     /// The pages, once they listen.
     pages: Option<Bound>,
@@ -79,23 +84,27 @@ impl Address {
 
 impl DashboardService {
     fn new(address: Option<Address>, metrics: Option<Address>) -> Self {
-        Self { address, metrics, metrics_of_queues: false, configure: Box::new(Ok), pages: None, observed: None }
+        // A login or a refusal of changes that the environment asks for must not depend on how the program adds its dashboard.
+        let configure: Configure = Box::new(|dashboard: Dashboard| Ok(dashboard.from_env()?));
+        Self { address, metrics, queue_metrics: None, configure, pages: None, observed: None }
     }
 
-    /// Also serves metrics and health checks alone at this address: this program's own metrics.
+    /// Also serves metrics and health checks alone at this address: this program's own metrics. Default: at `ASYNQ_METRICS`, if that
+    /// variable is set.
     pub fn metrics(mut self, address: impl Into<String>) -> Self {
         self.metrics = Some(Address { text: address.into(), setting: "DashboardService::metrics" });
         self
     }
 
-    /// Adds the numbers of all queues to the metrics at that address. Default: no, because the numbers are equal in every worker,
-    /// and each scrape reads all queues; one worker of a deployment, or `asynq web`, exports them to Prometheus.
-    pub fn metrics_of_queues(mut self, queues: bool) -> Self {
-        self.metrics_of_queues = queues;
+    /// Adds the numbers of all queues to the metrics at that address. Default: as `ASYNQ_METRICS_QUEUES` says, or else no, because
+    /// the numbers are equal in every worker, and each scrape reads all queues; one worker of a deployment, or `asynq web`, exports
+    /// them to Prometheus.
+    pub fn queue_metrics(mut self, queues: bool) -> Self {
+        self.queue_metrics = Some(queues);
         self
     }
 
-    /// Sets options of the [`Dashboard`]: its title, a login, hosts.
+    /// Sets options of the [`Dashboard`]: its title, a login, hosts. [`Dashboard::queue_metrics`] is that of the pages' port alone.
     pub fn configure(mut self, configure: impl FnOnce(Dashboard) -> Dashboard + Send + 'static) -> Self {
         let before = self.configure;
         self.configure = Box::new(|dashboard| before(dashboard).map(configure));
@@ -103,14 +112,20 @@ impl DashboardService {
     }
 
     async fn listen(&mut self, cx: &ServiceContext) -> Result<(), BoxError> {
-        if self.metrics_of_queues && self.metrics.is_none() {
-            log!(warn, "`metrics_of_queues` has no effect without an address for `metrics`");
-        }
         let configure = std::mem::replace(&mut self.configure, Box::new(Ok));
         let dashboard = configure(Dashboard::new(cx.client()).registry(cx.registry().clone()))?;
+        let metrics = match self.metrics.clone() {
+            Some(address) => Some(address),
+            None => environment::text(METRICS)?.map(|text| Address { text, setting: METRICS }),
+        };
+        if self.queue_metrics == Some(true) && metrics.is_none() {
+            log!(warn, "`queue_metrics` has no effect without an address for `metrics`");
+        }
+        let of_environment = environment::flag(METRICS_QUEUES)?;
+        let of_queues = self.queue_metrics.unwrap_or(of_environment);
         // Supervisors ask at the root of the port, wherever the pages are mounted.
-        let observed = dashboard.clone().observed_only().mount("").queue_metrics(self.metrics_of_queues);
-        if let Some(address) = self.metrics.clone() {
+        let observed = dashboard.clone().observed_only().mount("").queue_metrics(of_queues);
+        if let Some(address) = metrics {
             let runtime = OwnRuntime::start()?;
             let bound = runtime.run(address.bind(observed)).await??;
             self.observed = Some((runtime, bound));
@@ -228,15 +243,13 @@ fn make(flags: &Flags) -> Option<Box<dyn Service>> {
     let hosts: Vec<String> = flags.values("dashboard-host").map(str::to_owned).collect();
     let configure = move |dashboard: Dashboard| {
         addresses?;
-        environment::flag(METRICS_QUEUES)?;
         let dashboard =
             hosts.into_iter().fold(dashboard.from_env()?, Dashboard::allow_host).host_flag("--dashboard-host");
         Ok(if read_only { dashboard.read_only(true) } else { dashboard })
     };
     let mut service = DashboardService::new(address, metrics);
     service.configure = Box::new(configure);
-    service.metrics_of_queues =
-        has_metrics && (flags.is_set("metrics-queues") || environment::flag(METRICS_QUEUES).unwrap_or(false));
+    service.queue_metrics = (has_metrics && flags.is_set("metrics-queues")).then_some(true);
     Some(Box::new(service))
 }
 

@@ -17,10 +17,11 @@ use asynq_test_support::Log;
 use asynq_tests::{Calls, Persistence, RedisServer, eventually, patient};
 use axum::{Router, http::StatusCode};
 use serde_json::{Value, json};
+use tempfile::TempDir;
 
 use crate::{
     scrape::{get, observed},
-    stage::{Stage, on_both_brokers},
+    stage::{Stage, Worker, on_both_brokers},
 };
 
 async fn status(router: &Router, path: &str) -> StatusCode {
@@ -137,7 +138,7 @@ async fn a_service_exports_the_numbers_of_queues_where_it_is_told_to() {
         server.build().await.unwrap().start().await.unwrap()
     };
     for (number, queues) in [false, true].into_iter().enumerate() {
-        let dashboard = asynq_dashboard::service("127.0.0.1:0").metrics("127.0.0.1:0").metrics_of_queues(queues);
+        let dashboard = asynq_dashboard::service("127.0.0.1:0").metrics("127.0.0.1:0").queue_metrics(queues);
         let running = start(dashboard).await;
         running.client().enqueue(RawTask::new("x", "").process_in("1h")).await.unwrap();
         let opened = async || log.with("metrics at http://").get(number).cloned();
@@ -148,10 +149,29 @@ async fn a_service_exports_the_numbers_of_queues_where_it_is_told_to() {
         assert_eq!(answer.contains("asynq_queue_size"), queues, "{answer}");
         running.shutdown().await.unwrap();
     }
-    let running = start(asynq_dashboard::service("127.0.0.1:0").metrics_of_queues(true)).await;
-    let warned = async || log.with("`metrics_of_queues` has no effect without an address for `metrics`").pop();
+    let running = start(asynq_dashboard::service("127.0.0.1:0").queue_metrics(true)).await;
+    let warned = async || log.with("`queue_metrics` has no effect without an address for `metrics`").pop();
     eventually("the service says that it exports nothing", warned).await;
     running.shutdown().await.unwrap();
+}
+
+/// A dashboard that lost its settings would be open to every client of a proxy on its machine.
+#[test]
+fn a_dashboard_that_a_program_brings_itself_obeys_the_environment_and_says_that_flags_do_not_count() {
+    let (stage, folder) = (Stage::sqlite(), TempDir::new().unwrap());
+    let mut command = stage.program(env!("CARGO_BIN_EXE_everyday"));
+    command.env("JOURNAL", folder.path().join("journal")).env("PAGES", "127.0.0.1:0");
+    command.env("ASYNQ_DASHBOARD_READ_ONLY", "true");
+    command.env("ASYNQ_METRICS", "127.0.0.1:0").env("ASYNQ_METRICS_QUEUES", "true");
+    command.args(["--metrics", "127.0.0.1:0", "--dashboard-host", "jobs.example.com"]);
+    let worker = Worker::start(command);
+    let address = |line: String| line.split("http://").nth(1).unwrap().trim_end_matches('/').to_owned();
+    let pages = ask(&address(worker.line("dashboard at http://")), "/").unwrap();
+    assert!(pages.starts_with("HTTP/1.1 200") && pages.contains(">read-only<"), "{pages}");
+    let metrics = ask(&address(worker.line("metrics at http://")), "/metrics").unwrap();
+    assert!(metrics.starts_with("HTTP/1.1 200") && metrics.contains("asynq_broker_up"), "{metrics}");
+    worker.wait_for(&["`--dashboard-host` has no effect: this program brings the service itself"]);
+    worker.terminate();
 }
 
 #[tokio::test]

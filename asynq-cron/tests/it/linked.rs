@@ -52,6 +52,7 @@ async fn a_server_whose_registry_is_given_says_that_it_has_no_scheduler() {
 async fn one_scheduler_is_in_a_server_or_none_where_it_is_left_out() {
     let folder = TempDir::new().expect("a folder");
     let none = || Registry::from_descriptors([asynq_runtime::JobDescriptor::of::<counts>(file!(), line!())]);
+    let no_schedule = || Flags::default().set("no-schedule", None);
     // A service that is made and dropped changes nothing.
     drop(asynq_cron::service());
     for (builder, expected) in [
@@ -61,7 +62,9 @@ async fn one_scheduler_is_in_a_server_or_none_where_it_is_left_out() {
         (server(&folder).without_linked_services().service(asynq_cron::service()), &["scheduler"]),
         (server(&folder).registry(none().expect("a registry")), &[]),
         (server(&folder).flags(Flags::default().set("theirs", None)), &["scheduler"]),
-        (server(&folder).flags(Flags::default().set("no-schedule", None)), &[]),
+        (server(&folder).flags(no_schedule()), &[]),
+        (server(&folder).service(asynq_cron::service().release(7)).flags(no_schedule()), &[]),
+        (server(&folder).without_linked_services().service(asynq_cron::service()).flags(no_schedule()), &[]),
     ] {
         let server = builder.build().await.expect("a server");
         assert_eq!(server.services().collect::<Vec<_>>(), expected);

@@ -322,14 +322,21 @@ impl ServerBuilder {
     }
 
     /// Adds the linked services, as their flags say, and returns the entries of those that were added. A second call adds none.
+    /// Services of the program that the flags leave out go.
     pub(crate) fn add_linked_services(&mut self) -> Vec<&'static ServiceEntry> {
+        self.services.retain(|service| !service.is_left_out(&self.flags));
         if !std::mem::take(&mut self.linked_services) {
             return Vec::new();
         }
         let mut entries = ServiceEntry::linked();
         entries.retain(|entry| {
-            let Some(made) = (entry.make)(&self.flags) else { return false };
+            let made = (entry.make)(&self.flags).filter(|made| !made.is_left_out(&self.flags));
+            let Some(made) = made else { return false };
             if self.services.iter().any(|other| other.name() == made.name()) {
+                for flag in (entry.flags)().iter().filter(|flag| self.flags.is_set(flag.name)) {
+                    let service = made.name();
+                    log!(warn, service, "`--{}` has no effect: this program brings the service itself", flag.name);
+                }
                 return false;
             }
             // A program that chooses its jobs chooses its services as well.

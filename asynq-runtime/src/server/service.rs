@@ -33,6 +33,12 @@ pub trait Service: Send + 'static {
         false
     }
 
+    /// Returns whether the flags of the command line leave this service out of its server, as `--no-schedule` does a scheduler;
+    /// default no. A service that wraps another one passes this call on.
+    fn is_left_out(&self, _flags: &Flags) -> bool {
+        false
+    }
+
     /// Returns whether the service runs on the server's own thread beside the heartbeat, so that jobs which block every thread of
     /// their runtime do not delay it; default no. The service must never block there, because the server would lose its leases:
     /// code of the program that may block belongs on [`ServiceContext::jobs`].

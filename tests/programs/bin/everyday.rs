@@ -1,6 +1,7 @@
 //! A program as companies run it: `main!` with the dashboard, and defaults for everything else. The incidents choose its jobs,
 //! and set variables besides `ASYNQ_…`: `JOURNAL`, `TICKS` and `HOLD` name the files of its jobs, `SCHEDULE` is its cron
-//! expression, and with `HANGING_PROVIDER` the provider of further periodic jobs answers once, and then never again.
+//! expression, and with `HANGING_PROVIDER` the provider of further periodic jobs answers once, and then never again. With `PAGES` it
+//! brings a dashboard of its own at that address.
 
 use std::{
     path::PathBuf,
@@ -21,6 +22,9 @@ async fn setup(mut app: App) -> Result<App, BoxError> {
     if let Ok(spec) = std::env::var("SCHEDULE") {
         let scheduler = scheduler(&spec)?;
         app = app.server(|server| server.service(scheduler));
+    }
+    if let Ok(address) = std::env::var("PAGES") {
+        app = app.server(|server| server.service(asynq_dashboard::service(address)));
     }
     let app = app.server(|server| {
         let server = server.register::<Record>().register::<Parcel>().register::<Poison>().register::<Trial>();
