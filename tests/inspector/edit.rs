@@ -312,6 +312,44 @@ async fn arguments_of_an_unknown_job_are_shown_and_edited_by_their_shape() {
     }
 }
 
+/// A worker of this program runs such a task, and most repairs come right after a deploy.
+#[tokio::test]
+async fn arguments_of_an_earlier_version_are_edited_by_the_job_of_today() {
+    mod earlier {
+        use super::*;
+
+        #[job(name = "edit:grown")]
+        pub(super) async fn grown(to: String) -> JobResult {
+            let _ = to;
+            Ok(())
+        }
+    }
+    #[job(name = "edit:grown")]
+    async fn grown(to: String, #[serde(default)] copies: u32) -> JobResult {
+        let _ = (to, copies);
+        Ok(())
+    }
+
+    let t = Fixture::start().await;
+    let client = async || Client::new(t.another_broker().await);
+    let task = earlier::grown::job("ann").task_id("t1").process_in("1h");
+    task.enqueue(&client().await).await.unwrap();
+    let inspector = client().await.inspector();
+    let change = |job: &mut grown| {
+        job.to = "bob".into();
+        job.copies += 2;
+    };
+    inspector.edit::<grown>("default", "t1", change).await.unwrap();
+    let read = |job: &mut grown| assert_eq!((job.to.as_str(), job.copies), ("bob", 2));
+    inspector.edit::<grown>("default", "t1", read).await.unwrap();
+
+    // A program that does not know today's shape finds it on the broker.
+    let task = inspector.task("default", "t1").await.unwrap();
+    let reader = client().await.inspector().argument_reader([(&*task.r#type, &task.payload[..])]).await;
+    let arguments = serde_json::json!({ "to": "bob", "copies": 2 });
+    assert_eq!(reader.read(&task.r#type, None, &task.payload), Some(Ok(arguments)));
+}
+
 /// The fingerprint is the same with and without the secret.
 #[tokio::test]
 async fn an_argument_that_has_become_secret_stays_so_when_an_older_program_keeps_its_shape() {

@@ -97,7 +97,7 @@ impl Inspector {
 
     /// Returns the shape of tasks of this type, if it is known. Brokers do not keep the shape of no arguments, because it is the
     /// same in every program.
-    async fn shape(&self, r#type: &str, needs: Needs) -> Result<Option<Arc<ShapeLookup>>, BrokerError> {
+    pub(super) async fn shape(&self, r#type: &str, needs: Needs) -> Result<Option<Arc<ShapeLookup>>, BrokerError> {
         let nothing = Fingerprint::of_nothing();
         if needs.id() == Some(nothing.value) {
             return Ok(Some(Arc::new(Ok(nothing.document.clone()))));

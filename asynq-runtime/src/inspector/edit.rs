@@ -1,5 +1,7 @@
 //! A new payload for a task, with the unique lock that belongs to it.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 
 use super::{InspectError, Inspector, TaskChange, queue_name, task_id};
@@ -7,7 +9,8 @@ use crate::{
     broker::{EditError, PayloadEdit},
     client::lock_key,
     job::{
-        EnqueueError, Job, JobDescriptor, PreparedTask, decode_arguments, encode_arguments, is_named, postcard_header,
+        ArgumentShape, DueShapes, EnqueueError, Job, JobDescriptor, Needs, PreparedTask, ShapeLookup, decode_arguments,
+        encode_arguments, is_named, postcard_header, resolve_arguments,
     },
     task::{QueueName, TaskId, TaskInfo},
 };
@@ -26,7 +29,7 @@ pub(super) struct Change {
 impl Inspector {
     /// Changes the arguments of a pending, scheduled, retry, archived or aggregating task of job `J`. If the task holds a unique
     /// lock, the lock of the new arguments takes its place. `change` is called again if another program changed the task in the
-    /// meantime.
+    /// meantime. Arguments of an earlier version of the job are read as a worker reads them, and written in today's shape.
     ///
     /// ```no_run
     /// # use asynq_runtime::prelude::*;
@@ -47,18 +50,40 @@ impl Inspector {
         id: impl AsRef<str>,
         mut change: impl FnMut(&mut J) + Send,
     ) -> Result<(), InspectError> {
-        self.replace(&queue_name(queue)?, task_id(id)?, |task| {
+        let (queue, id) = (queue_name(queue)?, task_id(id)?);
+        let earlier = self.earlier_shape::<J>(&queue, &id).await?;
+        // A worker of the earlier version may take the task, and reads the new payload by its shape.
+        DueShapes::among(&*self.broker, [ArgumentShape::of::<J>()]).keep().await;
+        self.replace(&queue, id, |task| {
             if !is_named::<J>(&task.r#type) {
                 let found = task.r#type.clone();
                 return Err(InspectError::OtherJob { id: task.id.clone(), expected: J::NAME, found });
             }
-            let mut job: J = decode_arguments(&task.payload)?;
+            // Another program may have written arguments of another shape in the meantime.
+            let lookup = earlier.as_ref().filter(|(needs, _)| Needs::of(&task.payload) == Some(*needs));
+            let mut job: J = resolve_arguments(&task.payload, lookup.map(|(_, lookup)| &**lookup))?;
             let before = job.unique_by().transpose()?;
             change(&mut job);
             let unique_by = before.zip(job.unique_by().transpose()?);
             Ok(Change { payload: encode_arguments(&job)?, unique_by })
         })
         .await
+    }
+
+    /// Returns the shape that the broker keeps of a task that another version of job `J` wrote, and the kind of payload that it is
+    /// for; `None` for a task that needs none.
+    async fn earlier_shape<J: Job>(
+        &self,
+        queue: &QueueName,
+        id: &TaskId,
+    ) -> Result<Option<(Needs, Arc<ShapeLookup>)>, InspectError> {
+        let task = self.task(queue, id).await?;
+        let needs = match decode_arguments::<J>(&task.payload) {
+            Err(error) if is_named::<J>(&task.r#type) && error.is_of_another_version() => Needs::of(&task.payload),
+            _ => None,
+        };
+        let Some(needs) = needs else { return Ok(None) };
+        Ok(self.shape(&task.r#type, needs).await?.map(|lookup| (needs, lookup)))
     }
 
     /// Replaces the payload of a pending, scheduled, retry, archived or aggregating task by these bytes. A unique lock that was

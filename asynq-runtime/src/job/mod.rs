@@ -107,7 +107,7 @@ pub(crate) use self::{
     codec::{decode_arguments, decode_result, encode_arguments, encode_result, fingerprint_of, postcard_header},
     error::chain,
     prepared::Prepared,
-    resolve::{Needs, ShapeLookup, show as show_by_shape},
+    resolve::{Needs, ShapeLookup, resolve as resolve_arguments, show as show_by_shape},
     results::RESULT_LIMIT,
     shape::encode as encode_by_shape,
     shape_cache::ShapeCache,
