@@ -9,7 +9,7 @@
 //!
 //! #[job(timeout = "5m")]
 //! async fn call_partner(ctx: &JobContext, partner: State<Semaphore>, order: u64) -> JobResult {
-//!     let Some(token) = partner.acquire(ctx).await? else {
+//!     let Some(token) = partner.try_acquire(ctx).await? else {
 //!         return Err(JobError::snooze("30s")); // no failure, no retry spent
 //!     };
 //!     println!("order {order}");
@@ -50,7 +50,7 @@ use crate::{
 ///
 /// #[job(timeout = "5m")]
 /// async fn call_partner(ctx: &JobContext, partner: State<Semaphore>) -> JobResult {
-///     match partner.acquire(ctx).await? {
+///     match partner.try_acquire(ctx).await? {
 ///         Some(_token) => Ok(()), // it goes back at the end of the attempt
 ///         None => Err(JobError::snooze("30s")),
 ///     }
@@ -59,7 +59,7 @@ use crate::{
 /// /// Runs twice at a time for each customer.
 /// #[job(timeout = "5m")]
 /// async fn export(ctx: &JobContext, customer: u64) -> JobResult {
-///     match Semaphore::new(format!("export:{customer}"), 2)?.acquire(ctx).await? {
+///     match Semaphore::new(format!("export:{customer}"), 2)?.try_acquire(ctx).await? {
 ///         Some(_token) => Ok(()),
 ///         None => Err(JobError::snooze("30s")),
 ///     }
@@ -81,9 +81,10 @@ pub enum SemaphoreError {
     /// The semaphore has no tokens: no caller could ever have one.
     #[error("a semaphore must have at least 1 token")]
     NoTokens,
-    /// The attempt may take for ever, and its token would be out as long.
+    /// The context belongs to no attempt with an end, as that of an `on_archive` function: the token would be out for ever.
     #[error(
-        "task `{id}` has neither a timeout nor a deadline, so its token would never come back: give it a `timeout`"
+        "task `{id}` has no attempt here whose end would give its token back, as in an `on_archive` function: enqueue a job that \
+         takes the token"
     )]
     NoDeadline {
         /// The task.
@@ -136,8 +137,10 @@ impl Semaphore {
     ///
     /// # Errors
     ///
-    /// The attempt has no deadline, the context is [detached](JobContext::detached), or the broker failed.
-    pub async fn acquire(&self, ctx: &JobContext) -> Result<Option<Token>, SemaphoreError> {
+    /// The context is that of an `on_archive` function, which belongs to no attempt; it is [detached](JobContext::detached); or the
+    /// broker failed.
+    #[doc(alias = "acquire")]
+    pub async fn try_acquire(&self, ctx: &JobContext) -> Result<Option<Token>, SemaphoreError> {
         let id = ctx.id().clone();
         let broker = Arc::clone(ctx.client()?.broker());
         let Some(until) = ctx.deadline() else { return Err(SemaphoreError::NoDeadline { id }) };

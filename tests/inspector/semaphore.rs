@@ -48,16 +48,19 @@ async fn as_many_tokens_are_out_as_there_are() {
     let t = Fixture::start().await;
     let partner = semaphore(2);
     let (elsewhere, far) = (semaphore(2), t.another_broker().await);
-    let one = partner.acquire(&minute(&t, "t1")).await.unwrap().expect("the first");
-    let two =
-        elsewhere.acquire(&minute_of(far.clone(), &t, "t2")).await.unwrap().expect("the second, of another program");
-    assert!(partner.acquire(&minute(&t, "t3")).await.unwrap().is_none());
-    assert!(elsewhere.acquire(&minute_of(far.clone(), &t, "t3")).await.unwrap().is_none());
+    let one = partner.try_acquire(&minute(&t, "t1")).await.unwrap().expect("the first");
+    let two = elsewhere
+        .try_acquire(&minute_of(far.clone(), &t, "t2"))
+        .await
+        .unwrap()
+        .expect("the second, of another program");
+    assert!(partner.try_acquire(&minute(&t, "t3")).await.unwrap().is_none());
+    assert!(elsewhere.try_acquire(&minute_of(far.clone(), &t, "t3")).await.unwrap().is_none());
     one.release().await.unwrap();
-    let three = elsewhere.acquire(&minute_of(far.clone(), &t, "t3")).await.unwrap().expect("one came back");
+    let three = elsewhere.try_acquire(&minute_of(far.clone(), &t, "t3")).await.unwrap().expect("one came back");
     assert!(three.until() == t.now() + Duration::from_secs(60));
     let other = Semaphore::new("another scope", 1).unwrap();
-    other.acquire(&minute(&t, "t4")).await.unwrap().expect("scopes are apart").release().await.unwrap();
+    other.try_acquire(&minute(&t, "t4")).await.unwrap().expect("scopes are apart").release().await.unwrap();
     two.release().await.unwrap();
     three.release().await.unwrap();
     assert_eq!((partner.scope(), partner.max()), ("partner", 2));
@@ -67,28 +70,35 @@ async fn as_many_tokens_are_out_as_there_are() {
 async fn a_token_comes_back_when_the_deadline_has_passed() {
     let t = Fixture::start().await;
     let partner = semaphore(1);
-    let lost = partner.acquire(&minute(&t, "t1")).await.unwrap().unwrap();
+    let lost = partner.try_acquire(&minute(&t, "t1")).await.unwrap().unwrap();
     std::mem::forget(lost);
     t.advance(Duration::from_secs(58));
-    assert!(partner.acquire(&minute(&t, "t2")).await.unwrap().is_none());
+    assert!(partner.try_acquire(&minute(&t, "t2")).await.unwrap().is_none());
     t.advance(Duration::from_secs(5));
-    partner.acquire(&minute(&t, "t2")).await.unwrap().expect("no caller is blocked for ever").release().await.unwrap();
+    partner
+        .try_acquire(&minute(&t, "t2"))
+        .await
+        .unwrap()
+        .expect("no caller is blocked for ever")
+        .release()
+        .await
+        .unwrap();
 }
 
 #[tokio::test]
 async fn a_token_that_is_dropped_goes_back() {
     let t = Fixture::start().await;
     let partner = semaphore(1);
-    drop(partner.acquire(&minute(&t, "t1")).await.unwrap().unwrap());
-    let taken = async || partner.acquire(&minute(&t, "t2")).await.unwrap();
+    drop(partner.try_acquire(&minute(&t, "t1")).await.unwrap().unwrap());
+    let taken = async || partner.try_acquire(&minute(&t, "t2")).await.unwrap();
     eventually("the token comes back", taken).await.release().await.unwrap();
 }
 
 #[tokio::test]
 async fn a_token_goes_back_although_its_semaphore_was_made_for_one_job() {
     let t = Fixture::start().await;
-    drop(semaphore(1).acquire(&minute(&t, "t1")).await.unwrap().unwrap());
-    let taken = async || semaphore(1).acquire(&minute(&t, "t2")).await.unwrap();
+    drop(semaphore(1).try_acquire(&minute(&t, "t1")).await.unwrap().unwrap());
+    let taken = async || semaphore(1).try_acquire(&minute(&t, "t2")).await.unwrap();
     eventually("the token comes back", taken).await.release().await.unwrap();
 }
 
@@ -96,12 +106,12 @@ async fn a_token_goes_back_although_its_semaphore_was_made_for_one_job() {
 async fn an_attempt_that_lost_its_task_leaves_the_token_of_the_next_one() {
     let t = Fixture::start().await;
     let partner = semaphore(2);
-    let lost = partner.acquire(&minute(&t, "t1")).await.unwrap().unwrap();
+    let lost = partner.try_acquire(&minute(&t, "t1")).await.unwrap().unwrap();
     t.advance(Duration::from_secs(30));
-    let next = partner.acquire(&minute(&t, "t1")).await.unwrap().unwrap();
+    let next = partner.try_acquire(&minute(&t, "t1")).await.unwrap().unwrap();
     assert!(matches!(lost.release().await, Err(SemaphoreError::Gone { .. })));
-    let other = partner.acquire(&minute(&t, "t2")).await.unwrap().unwrap();
-    assert!(partner.acquire(&minute(&t, "t3")).await.unwrap().is_none(), "two are out");
+    let other = partner.try_acquire(&minute(&t, "t2")).await.unwrap().unwrap();
+    assert!(partner.try_acquire(&minute(&t, "t3")).await.unwrap().is_none(), "two are out");
     next.release().await.unwrap();
     other.release().await.unwrap();
 }
@@ -110,7 +120,7 @@ async fn an_attempt_that_lost_its_task_leaves_the_token_of_the_next_one() {
 async fn the_release_of_a_lost_token_returns_an_error() {
     let t = Fixture::start().await;
     let partner = semaphore(1);
-    let token = partner.acquire(&minute(&t, "t1")).await.unwrap().unwrap();
+    let token = partner.try_acquire(&minute(&t, "t1")).await.unwrap().unwrap();
     assert!(
         t.broker().release_token("partner", &TaskId::from_wire("t1"), token.until()).await.unwrap(),
         "by another caller"
@@ -126,18 +136,18 @@ async fn an_impossible_semaphore_is_an_error() {
         assert!(matches!(Semaphore::new(scope, 1), Err(SemaphoreError::BlankScope)));
     }
     assert!(matches!(Semaphore::new("partner", 0), Err(SemaphoreError::NoTokens)));
-    let endless = semaphore(1).acquire(&attempt(Some(t.shared()), "t1", None)).await.unwrap_err();
+    let endless = semaphore(1).try_acquire(&attempt(Some(t.shared()), "t1", None)).await.unwrap_err();
     assert!(matches!(&endless, SemaphoreError::NoDeadline { id } if id == "t1"), "{endless}");
     // A detached context has neither a broker nor a deadline; the missing broker is what is wrong with it.
     for context in [attempt(None, "t1", Some(t.now())), JobContext::detached()] {
-        let detached = semaphore(1).acquire(&context).await.unwrap_err();
+        let detached = semaphore(1).try_acquire(&context).await.unwrap_err();
         assert!(detached.to_string().contains("belongs to no broker"), "{detached}");
     }
     let broker = t.another_broker().await;
     let (partner, ctx) = (semaphore(1), minute_of(broker.clone(), &t, "t1"));
-    let token = partner.acquire(&ctx).await.unwrap().unwrap();
+    let token = partner.try_acquire(&ctx).await.unwrap().unwrap();
     broker.close().await;
-    assert!(matches!(partner.acquire(&minute_of(broker.clone(), &t, "t2")).await, Err(SemaphoreError::Broker(_))));
+    assert!(matches!(partner.try_acquire(&minute_of(broker.clone(), &t, "t2")).await, Err(SemaphoreError::Broker(_))));
     assert!(matches!(token.release().await, Err(SemaphoreError::Broker(_))));
 }
 
@@ -150,13 +160,13 @@ async fn go_and_rust_share_the_tokens_of_a_scope() {
     };
     let now = t.now().timestamp();
     let partner = semaphore(2);
-    let token = partner.acquire(&minute(&t, "rust")).await.unwrap().unwrap();
+    let token = partner.try_acquire(&minute(&t, "rust")).await.unwrap().unwrap();
     assert!(go.acquire_token("partner", 2, "go", now, now + 60));
-    assert!(partner.acquire(&minute(&t, "late")).await.unwrap().is_none(), "Go has the other one");
+    assert!(partner.try_acquire(&minute(&t, "late")).await.unwrap().is_none(), "Go has the other one");
     assert!(!go.acquire_token("partner", 2, "late", now, now + 60), "both are out");
     token.release().await.unwrap();
     assert!(!go.release_token("partner", "rust"), "it went back");
     assert!(go.acquire_token("partner", 2, "late", now, now + 60));
     assert!(go.release_token("partner", "go"));
-    assert!(partner.acquire(&minute(&t, "next")).await.unwrap().is_some());
+    assert!(partner.try_acquire(&minute(&t, "next")).await.unwrap().is_some());
 }

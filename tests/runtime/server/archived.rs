@@ -6,6 +6,7 @@ use asynq_runtime::{
     ArchivedTask, State, TaskState,
     job::{OnArchive, PayloadError},
     prelude::*,
+    rate::Semaphore,
 };
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
@@ -130,6 +131,29 @@ async fn on_archived_of_a_job_that_is_written_by_hand_runs_as_well() {
     let running = start(builder).await;
     running.client().enqueue(Parcel { weight: 3 }).await.unwrap();
     assert_eq!(logged(&mut log).await, format!("{:?}", Ok::<u32, PayloadError>(3)));
+}
+
+#[job(retry = 0, timeout = "5m", on_archive = takes_a_token)]
+async fn calls_a_partner() -> JobResult {
+    Err("no".into())
+}
+
+async fn takes_a_token(task: ArchivedTask<calls_a_partner>) {
+    let log: State<Log> = task.ctx.state().expect("the server's");
+    let partner = Semaphore::new("partner", 1).expect("a semaphore");
+    let refused = partner.try_acquire(&task.ctx).await.expect_err("no attempt would give the token back");
+    let _ = log.send(refused.to_string());
+}
+
+#[tokio::test]
+async fn on_archived_is_told_to_leave_a_token_to_a_job() {
+    let broker = memory().await;
+    let (builder, mut log) = server::<(calls_a_partner,)>(&broker);
+    let running = start(builder).await;
+    calls_a_partner::job().task_id("t1").enqueue(&running.client()).await.unwrap();
+    let expected = "task `t1` has no attempt here whose end would give its token back, as in an `on_archive` function: enqueue a \
+                    job that takes the token";
+    assert_eq!(logged(&mut log).await, expected);
 }
 
 /// A worker reports to the broker within a second of its shutdown timeout, as documented.

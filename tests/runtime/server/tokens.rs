@@ -34,7 +34,7 @@ async fn leave(flaky: &Flaky, partner: &Semaphore, ctx: &JobContext) {
     let (given, is_given) = oneshot::channel();
     *flaky.withholds_token.lock().unwrap() = Some(given);
     tokio::select! {
-        token = partner.acquire(ctx) => panic!("no answer comes: {token:?}"),
+        token = partner.try_acquire(ctx) => panic!("no answer comes: {token:?}"),
         given = soon(is_given) => given.unwrap(),
     }
 }
@@ -46,7 +46,7 @@ async fn a_token_goes_back_although_its_caller_left_before_the_answer() {
     let partner = Semaphore::new("partner", 1).unwrap();
     let (leaves, waits) = (attempt(&broker, "leaves"), attempt(&broker, "waits"));
     leave(&flaky, &partner, &leaves).await;
-    let taken = async || partner.acquire(&waits).await.unwrap();
+    let taken = async || partner.try_acquire(&waits).await.unwrap();
     eventually("the token comes back", taken).await.release().await.unwrap();
 }
 
@@ -59,15 +59,15 @@ async fn the_late_release_of_a_token_leaves_the_one_that_its_attempt_acquired_si
         let ctx = attempt(&broker, "again");
         // The release begins while the attempt waits for its next token, and reaches the broker before that one's.
         leave(&flaky, &partner, &ctx).await;
-        partner.acquire(&ctx).await.unwrap().expect("after a call that was dropped").release().await.unwrap();
+        partner.try_acquire(&ctx).await.unwrap().expect("after a call that was dropped").release().await.unwrap();
 
         *flaky.loses_token.lock().unwrap() = Some(BrokerErrorKind::Timeout);
-        partner.acquire(&ctx).await.unwrap_err();
-        let token = partner.acquire(&ctx).await.unwrap().expect("after a lost answer");
+        partner.try_acquire(&ctx).await.unwrap_err();
+        let token = partner.try_acquire(&ctx).await.unwrap().expect("after a lost answer");
 
         drop(token);
-        partner.acquire(&ctx).await.unwrap().expect("after a token that was dropped").release().await.unwrap();
-        let other = partner.acquire(&attempt(&broker, "other")).await.unwrap().expect("nothing is left");
+        partner.try_acquire(&ctx).await.unwrap().expect("after a token that was dropped").release().await.unwrap();
+        let other = partner.try_acquire(&attempt(&broker, "other")).await.unwrap().expect("nothing is left");
         other.release().await.unwrap();
     }
 }
@@ -78,15 +78,15 @@ async fn a_token_that_was_acquired_twice_goes_back_with_the_last() {
     let broker: Arc<dyn Broker> = flaky.clone();
     let partner = Semaphore::new("partner", 2).unwrap();
     let ctx = attempt(&broker, "twice");
-    let first = partner.acquire(&ctx).await.unwrap().unwrap();
+    let first = partner.try_acquire(&ctx).await.unwrap().unwrap();
     *flaky.loses_token.lock().unwrap() = Some(BrokerErrorKind::Timeout);
-    partner.acquire(&ctx).await.unwrap_err();
+    partner.try_acquire(&ctx).await.unwrap_err();
     leave(&flaky, &partner, &ctx).await;
-    let second = partner.acquire(&ctx).await.unwrap().unwrap();
+    let second = partner.try_acquire(&ctx).await.unwrap().unwrap();
     second.release().await.unwrap();
     let other = attempt(&broker, "other");
-    let others = partner.acquire(&other).await.unwrap().unwrap();
-    assert!(partner.acquire(&attempt(&broker, "late")).await.unwrap().is_none(), "the first is out");
+    let others = partner.try_acquire(&other).await.unwrap().unwrap();
+    assert!(partner.try_acquire(&attempt(&broker, "late")).await.unwrap().is_none(), "the first is out");
     first.release().await.unwrap();
     others.release().await.unwrap();
 }
@@ -98,10 +98,10 @@ async fn an_acquire_that_the_broker_refused_releases_nothing() {
     let partner = Semaphore::new("partner", 1).unwrap();
     // The token shows that no release follows.
     *flaky.loses_token.lock().unwrap() = Some(BrokerErrorKind::Denied);
-    partner.acquire(&attempt(&broker, "denied")).await.unwrap_err();
+    partner.try_acquire(&attempt(&broker, "denied")).await.unwrap_err();
     let other = attempt(&broker, "other");
     // A release that was begun reaches the broker before the second call at the latest.
     for _ in 0..2 {
-        assert!(partner.acquire(&other).await.unwrap().is_none());
+        assert!(partner.try_acquire(&other).await.unwrap().is_none());
     }
 }

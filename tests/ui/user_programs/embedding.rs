@@ -30,7 +30,7 @@ mod with_a_closure {
 
 #[job(name = "user:limited", timeout = "5m")]
 async fn limited(ctx: &JobContext, partner: State<Semaphore>, order: u64) -> JobResult {
-    let Some(token) = partner.acquire(ctx).await? else {
+    let Some(token) = partner.try_acquire(ctx).await? else {
         return Err(JobError::snooze("30s"));
     };
     println!("order {order}");
