@@ -77,7 +77,7 @@ async fn a_run_that_has_lost_its_task_neither_saves_nor_reads() {
         let before = t.store.dump();
         assert_eq!(save(&t, &late, "stale").await, Settled::Fenced);
         let refused = t.broker().checkpoint(&late.key).await.unwrap_err();
-        assert_eq!(refused.kind(), BrokerErrorKind::Closed);
+        assert_eq!(refused.kind(), BrokerErrorKind::RunEnded);
         assert_eq!(t.store.dump(), before, "nothing changes");
     }
 }

@@ -269,5 +269,6 @@ async fn a_transaction_refuses_a_task_that_would_bypass_the_layers() {
     let task = layered.enqueue(mail::job("eve")).await.unwrap();
     let task = plain.inspector().task("mails", &task.id).await.unwrap();
     assert_eq!(task.headers, [("tenant".to_owned(), "7".to_owned())]);
+    assert_eq!((task.header("tenant"), task.header("trace")), (Some("7"), None));
     plain.broker().close().await;
 }

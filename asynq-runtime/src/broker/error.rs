@@ -40,9 +40,10 @@ pub enum BrokerErrorKind {
     Config,
     /// The stored data was not written by asynq or this crate, or is damaged.
     Corrupt,
-    /// The program has closed the broker; or, of a report of progress, the run has ended because its task was taken over or
-    /// deleted.
+    /// The program has closed the broker.
     Closed,
+    /// The run of a job that reports its progress or reads its checkpoint has ended, because its task was taken over or deleted.
+    RunEnded,
     /// The broker gave an answer that none of its versions should give.
     Unexpected,
 }

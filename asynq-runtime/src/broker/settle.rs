@@ -58,14 +58,14 @@ pub trait Settle {
     ///
     /// # Errors
     ///
-    /// The broker failed, or the run does not hold its task any more ([`BrokerErrorKind::Closed`](super::BrokerErrorKind)).
+    /// The broker failed, or the run does not hold its task any more ([`BrokerErrorKind::RunEnded`](super::BrokerErrorKind)).
     async fn checkpoint(&self, run: &RunKey) -> Result<Option<Bytes>, BrokerError>;
 }
 
 /// The error for a read by a run that does not hold its task.
 #[cfg(any(feature = "redis", feature = "sqlite"))]
 pub(super) fn run_has_ended() -> BrokerError {
-    BrokerError::new(BrokerErrorKind::Closed, "this run has ended: the task was taken over or deleted")
+    BrokerError::new(BrokerErrorKind::RunEnded, "this run has ended: the task was taken over or deleted")
 }
 
 /// The outcome of one run.

@@ -243,13 +243,14 @@ impl JobContext {
     ///
     /// # Errors
     ///
-    /// The broker refused the report, or the task was taken over or deleted meanwhile ([`BrokerErrorKind::Closed`]): then stop.
+    /// The broker refused the report, or the task was taken over or deleted meanwhile ([`BrokerErrorKind::RunEnded`]): then stop.
     pub async fn progress(&self, fraction: f64, note: impl Into<String>) -> Result<(), BrokerError> {
         let Some(broker) = &self.0.parts.broker else { return Ok(()) };
         match broker.write_progress(&self.0.parts.run, &Progress::new(fraction, note)).await {
             Ok(Settled::Ok) => Ok(()),
             Ok(Settled::Fenced | Settled::Gone) => {
-                Err(BrokerError::new(BrokerErrorKind::Closed, "this run has ended: the task was taken over or deleted"))
+                let reason = "this run has ended: the task was taken over or deleted";
+                Err(BrokerError::new(BrokerErrorKind::RunEnded, reason))
             }
             Err(error) if error.is_unavailable() => {
                 log!(debug, "progress is not reported: {error}");

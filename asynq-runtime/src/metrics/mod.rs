@@ -106,6 +106,7 @@ fn kind_name(kind: BrokerErrorKind) -> &'static str {
         BrokerErrorKind::Config => "config",
         BrokerErrorKind::Corrupt => "corrupt",
         BrokerErrorKind::Closed => "closed",
+        BrokerErrorKind::RunEnded => "run_ended",
         BrokerErrorKind::Unexpected => "unexpected",
     }
 }

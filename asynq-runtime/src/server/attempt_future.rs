@@ -252,7 +252,10 @@ impl From<&Unloaded> for Ended {
         match unloaded {
             Unloaded::Shape { .. } => Self::Unknown(unloaded.to_string()),
             // The broker is unreachable, or the run has lost its task: then the broker refuses the outcome.
-            Unloaded::Broker(error) if error.is_unavailable() || error.kind() == BrokerErrorKind::Closed => {
+            Unloaded::Broker(error)
+                if error.is_unavailable()
+                    || matches!(error.kind(), BrokerErrorKind::Closed | BrokerErrorKind::RunEnded) =>
+            {
                 log!(warn, "{unloaded}; the task is requeued before its start");
                 Self::Interrupted
             }

@@ -14,7 +14,7 @@ use crate::{
     client::Client,
     job::{BoxError, BoxFuture, JobError},
     panics::Caught,
-    task::{Header, QueueName, TaskId, length},
+    task::{QueueName, TaskId, length},
 };
 
 /// Longest time of a hook about a task. The task keeps its slot and its lease meanwhile, and its outcome waits,
@@ -34,7 +34,7 @@ pub struct FailedTask {
     /// Encoded arguments of the task.
     pub payload: Bytes,
     /// Headers of the task.
-    pub headers: Vec<Header>,
+    pub headers: Vec<(String, String)>,
     /// How often the task had failed before.
     pub retried: u32,
     /// How often the task may be retried.
@@ -43,6 +43,13 @@ pub struct FailedTask {
     pub error: String,
     /// Whether the task is given up: it will be archived.
     pub is_archived: bool,
+}
+
+impl FailedTask {
+    /// Returns the value of the first header named `key`.
+    pub fn header(&self, key: &str) -> Option<&str> {
+        self.headers.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
+    }
 }
 
 type Once<T> = Box<dyn FnOnce(Client) -> BoxFuture<'static, T> + Send>;
@@ -146,7 +153,7 @@ pub(crate) fn failed(attempt: &Attempt, action: &Action) -> Option<FailedTask> {
         queue: attempt.key.queue.clone(),
         name: message.r#type.clone(),
         payload: message.payload.clone(),
-        headers: message.headers.clone(),
+        headers: message.named_headers(),
         retried: counter(message.retried),
         max_retry: counter(message.retry),
         error: error.clone(),

@@ -96,6 +96,11 @@ impl Progress {
 }
 
 impl TaskInfo {
+    /// Returns the value of the first header named `key`.
+    pub fn header(&self, key: &str) -> Option<&str> {
+        self.headers.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
+    }
+
     /// Returns whether the task is active although its lease had ended by `now`: its worker died or was cut off, and another
     /// server will requeue the task.
     pub fn is_orphan(&self, now: DateTime<Utc>) -> bool {
@@ -136,11 +141,7 @@ impl TaskInfo {
             progress: None,
             unique_key: text(&message.unique_key),
             group: text(&message.group_key),
-            headers: message
-                .headers
-                .iter()
-                .map(|h| (h.key.clone().unwrap_or_default(), h.value.clone().unwrap_or_default()))
-                .collect(),
+            headers: message.named_headers(),
             replaced: false,
         }
     }

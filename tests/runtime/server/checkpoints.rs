@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use asynq_runtime::{
     Client, JobBuilder, State, TaskState,
-    broker::{Action, Broker, ServerName, Settled, Settlement, Wanted},
+    broker::{Action, Broker, BrokerErrorKind, ServerName, Settled, Settlement, Wanted},
     prelude::*,
     task::ServerInfo,
 };
 use bytes::Bytes;
 
-use super::{Log, flaky::Flaky, logged, memory, queue, server, settled, soon, start, task};
+use super::{Log, flaky::Flaky, logged, memory, queue, server, settled, soon, start, task, tokens};
 
 #[job]
 async fn import(log: State<Log>, ctx: &JobContext, cursor: Checkpoint<u64>, rows: u64) -> JobResult {
@@ -69,6 +69,17 @@ async fn a_report_that_cannot_be_sent_fails_no_attempt() {
     assert_eq!(logged(&mut log).await, "reported");
     assert_eq!(settled(&broker, &running, task.id.as_str(), TaskState::Completed).await.retried, 0);
     soon(running.shutdown()).await.unwrap();
+}
+
+/// A program that ends when its broker is closed must not end because somebody deletes a task.
+#[tokio::test]
+async fn a_report_of_a_run_that_has_lost_its_task_has_an_error_of_its_own() {
+    let broker = memory().await;
+    let error = tokens::attempt(&broker, "deleted").progress(0.5, "half").await.unwrap_err();
+    assert_eq!(error.kind(), BrokerErrorKind::RunEnded);
+    broker.close().await;
+    let error = tokens::attempt(&broker, "deleted").progress(0.5, "half").await.unwrap_err();
+    assert_eq!(error.kind(), BrokerErrorKind::Closed);
 }
 
 #[job]

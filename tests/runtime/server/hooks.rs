@@ -32,7 +32,8 @@ async fn ends(log: State<Log>, how: String) -> JobResult {
 
 fn line(label: &str, task: &FailedTask) -> String {
     let FailedTask { id, name, retried, max_retry, error, is_archived, .. } = task;
-    format!("{label} {id} {name} {retried}/{max_retry} {error} {is_archived}")
+    let tenant = task.header("tenant").unwrap_or("without a tenant");
+    format!("{label} {id} {name} {retried}/{max_retry} {error} {is_archived} {tenant}")
 }
 
 #[tokio::test]
@@ -51,7 +52,7 @@ async fn the_failure_hook_runs_before_the_broker_is_called_and_for_failures_alon
     let running = start(builder).await;
     let client = running.client();
     for (how, retry) in [("well", 1), ("revoke", 1), ("snooze", 1), ("busy", 1), ("no", 1), ("never", 0)] {
-        ends::job(how).task_id(how).retry(retry).enqueue(&client).await.unwrap();
+        ends::job(how).task_id(how).retry(retry).header("tenant", "7").enqueue(&client).await.unwrap();
     }
     settled(&broker, &running, "never", TaskState::Archived).await;
     let mut all = Vec::new();
@@ -60,7 +61,7 @@ async fn the_failure_hook_runs_before_the_broker_is_called_and_for_failures_alon
     }
     assert_eq!(
         all,
-        ["error no ends 0/1 no false", "error never ends 0/0 never true", "archive never ends 0/0 never true"]
+        ["error no ends 0/1 no false 7", "error never ends 0/0 never true 7", "archive never ends 0/0 never true 7"]
     );
     soon(running.shutdown()).await.unwrap();
 }

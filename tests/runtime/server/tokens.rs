@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 use super::{flaky::Flaky, id, memory, queue, soon};
 
 /// Returns the context of an attempt that may take a minute.
-fn attempt(broker: &Arc<dyn Broker>, task: &str) -> JobContext {
+pub(super) fn attempt(broker: &Arc<dyn Broker>, task: &str) -> JobContext {
     JobContext::new(ContextParts {
         run: RunKey { queue: queue("default"), id: id(task), token: RunToken(1), server: 0, row: 0 },
         message: Arc::new(TaskMessage::default()),
