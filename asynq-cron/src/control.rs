@@ -16,6 +16,25 @@ use crate::{Periodic, PeriodicError, Tick};
 const SHAPE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The periodic entries on a broker, of all programs.
+///
+/// ```no_run
+/// use asynq_cron::{EntryId, Schedule};
+/// use asynq_runtime::{prelude::*, task::QueueName};
+///
+/// # async fn hold(client: &Client) -> Result<(), BoxError> {
+/// let schedule = Schedule::new(client);
+/// // The entry of `#[periodic(.., queue = "low")] async fn report`: the job has one entry, so the key is empty.
+/// schedule.pause(&QueueName::new("low")?, &EntryId::of("report", "")).await?;
+/// // The entries of a queue, whatever their jobs and keys are.
+/// for entry in schedule.entries().await? {
+///     let queue = Schedule::queue_of(&entry);
+///     if queue.as_str() == "reports" {
+///         schedule.pause(&queue, &EntryId::from_wire(&entry.id)).await?;
+///     }
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 pub struct Schedule {
     client: Client,

@@ -25,6 +25,8 @@ mod timetable;
 
 pub use asynq_grammar::cron::CronError;
 pub use asynq_runtime::broker::{EntryId, Overlap};
+/// The time zones that [`CronSpec::parse_in`] takes.
+pub use chrono_tz::Tz;
 
 pub use self::{
     control::Schedule,

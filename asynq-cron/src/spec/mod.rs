@@ -97,6 +97,14 @@ impl CronSpec {
 
     /// Parses an expression in `zone`.
     ///
+    /// ```
+    /// use asynq_cron::{CronSpec, Tz};
+    ///
+    /// let spec = CronSpec::parse_in("0 9 * * mon-fri", Tz::Europe__Berlin)?;
+    /// assert_eq!(spec.zone(), Tz::Europe__Berlin);
+    /// # Ok::<(), asynq_cron::SpecError>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// The errors of [`parse`](Self::parse); and the text names a zone itself.

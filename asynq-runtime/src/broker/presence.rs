@@ -100,6 +100,7 @@ pub struct Member {
 
 /// A server that lives, with its running tasks.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct ServerState {
     /// The server.
     pub info: ServerInfo,

@@ -61,14 +61,16 @@ macro_rules! option_methods {
         }
 
         /// Sets the end after which no attempt may run: a moment, or a length of time from the enqueue on. Rounded up to a
-        /// whole second; it must lie behind the time when the task is due.
+        /// whole second. It must lie behind the time when a delayed task is due; a task whose end has passed is archived in place
+        /// of its first attempt.
         pub fn deadline(mut self, deadline: impl IntoUntil) -> Self {
             self$(.$task)?.set(|p| until("deadline", deadline).map(|end| p.deadline = Some(end)));
             self
         }
 
         /// Sets the end after which the task is archived instead of started: a moment, or a length of time from the enqueue
-        /// on. Kept to the millisecond, rounded up; it must lie behind the time when the task is due.
+        /// on. Kept to the millisecond, rounded up. It must lie behind the time when a delayed task is due; a task whose end has
+        /// passed is archived in place of its first attempt.
         #[doc(alias("expires_in", "expiry", "expire"))]
         pub fn expires(mut self, expires: impl IntoUntil) -> Self {
             self$(.$task)?.set(|p| until("expires", expires).map(|end| p.expires = Some(end)));
