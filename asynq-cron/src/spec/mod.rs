@@ -101,7 +101,7 @@ impl CronSpec {
     /// use asynq_cron::{CronSpec, Tz};
     ///
     /// let spec = CronSpec::parse_in("0 9 * * mon-fri", Tz::Europe__Berlin)?;
-    /// assert_eq!(spec.zone(), Tz::Europe__Berlin);
+    /// assert_eq!(spec.to_string(), "TZ=Europe/Berlin 0 9 * * mon-fri");
     /// # Ok::<(), asynq_cron::SpecError>(())
     /// ```
     ///

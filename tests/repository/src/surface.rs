@@ -10,7 +10,7 @@ use std::{
 
 use proc_macro2::{TokenStream, TokenTree};
 use quote::{ToTokens, quote};
-use syn::{Attribute, Fields, ImplItem, Item, TraitItem, Type, UseTree, Visibility};
+use syn::{Attribute, Fields, ImplItem, Item, Meta, TraitItem, Type, UseTree, Visibility};
 
 use crate::{
     source::is_for_tests,
@@ -40,6 +40,21 @@ fn the_public_surface_is_the_committed_one() {
             difference.join("\n")
         );
     }
+}
+
+#[test]
+fn the_surface_has_every_item_that_is_not_marked_as_hidden_and_what_a_caller_may_rely_on() {
+    let lines = Surface::of("asynq-runtime").lines;
+    let line = |start: &str| {
+        lines.iter().find(|line| line.starts_with(start)).unwrap_or_else(|| panic!("`{start}` is not listed")).as_str()
+    };
+    // The doc comments of both have the word "hidden".
+    line("fn asynq_runtime::inspector::ArgumentReader::read(");
+    let secret = line("struct asynq_runtime::Secret<T>");
+    assert!(secret.contains("#[derive(Clone, Copy"), "{secret}");
+    let new = line("fn asynq_runtime::Secret::new(");
+    assert!(new.ends_with(" const"), "{new}");
+    assert!(!lines.iter().any(|line| line.contains("ServerBuilder::flags(")), "it is marked as hidden");
 }
 
 type Module = Vec<String>;
@@ -290,7 +305,7 @@ impl Surface {
     fn line(&mut self, attrs: &[Attribute], line: String) {
         let marks: String = attrs
             .iter()
-            .filter(|attr| attr.path().is_ident("cfg") || attr.path().is_ident("non_exhaustive"))
+            .filter(|attr| ["cfg", "derive", "non_exhaustive"].iter().any(|mark| attr.path().is_ident(mark)))
             .map(|attr| format!("#[{}] ", text(&attr.meta)))
             .collect();
         self.lines.insert(format!("{line}{}{}", if marks.is_empty() { "" } else { "    " }, marks.trim_end()));
@@ -377,14 +392,21 @@ fn is_public(vis: &Visibility) -> bool {
 }
 
 fn is_hidden(attrs: &[Attribute]) -> bool {
-    attrs.iter().any(|attr| attr.path().is_ident("doc") && text(&attr.meta).contains("hidden"))
+    // The text of a doc comment is `#[doc = ".."]`, and may contain the word.
+    attrs.iter().any(|attr| match &attr.meta {
+        Meta::List(list) if list.path.is_ident("doc") => {
+            list.tokens.clone().into_iter().any(|tree| tree.to_string() == "hidden")
+        }
+        _ => false,
+    })
 }
 
 fn signature(sig: &syn::Signature) -> String {
     let (generics, inputs, output) = (&sig.generics, &sig.inputs, &sig.output);
     let clause = &sig.generics.where_clause;
     let is_async = sig.asyncness.map_or("", |_| " async");
-    format!("{}{is_async}", text(&quote!(#generics (#inputs) #output #clause)))
+    let is_const = sig.constness.map_or("", |_| " const");
+    format!("{}{is_async}{is_const}", text(&quote!(#generics (#inputs) #output #clause)))
 }
 
 /// Tokens with single spaces, and no space where a reader expects none.
