@@ -209,6 +209,12 @@ async fn a_lock_is_not_left_behind_by_a_conflict_and_freed_by_an_archive() {
     assert_eq!(ids(&runs), ["a", "b", "d"]);
     assert_eq!(settle(&broker, &runs[1], archive()).await, Settled::Ok);
     assert!(!redis.exists::<_, bool>(key).await.unwrap(), "the archive frees the lock");
+    // A Go program that runs a task of a group leaves the key in the message alone.
+    broker.enqueue(vec![unique("e")]).await.remove(0).unwrap();
+    let () = redis.hdel("asynq:{default}:t:e", "unique_key").await.unwrap();
+    let run = take(&broker, &member("me"), 1).await.remove(0);
+    assert_eq!(settle(&broker, &run, archive()).await, Settled::Ok);
+    assert!(!redis.exists::<_, bool>(key).await.unwrap(), "the archive frees the lock that the message names");
 }
 
 #[tokio::test]

@@ -107,7 +107,7 @@ pub(super) fn settle(
             Action::Archive { extra, .. } => {
                 head("a");
                 call.push(rewritten);
-                call.push(if extra.keeps_lock_when_archived() { "" } else { lock });
+                call.push(lock);
                 call.push(extra.to_bytes().unwrap_or_default());
             }
             Action::Requeue => head("q"),

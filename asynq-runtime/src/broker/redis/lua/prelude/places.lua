@@ -110,9 +110,3 @@ local function run_alone(key, lock, now_ns, now_ms)
   if type(expires) == 'number' and expires <= now_ms then new = new .. '\24' .. write_varint(253402300799000) end
   if new ~= '' then call('HSET', key, 'x', x .. new) end
 end
-
--- Frees the lock of a task that was given up, unless its extra facts keep it until success (task/extra.rs: field 4 is 2
--- until its start, 1 until success).
-local function unlock_archived(lock, id, x)
-  if not (x and proto(x, 4) == 1) then unlock(lock, id) end
-end

@@ -57,6 +57,12 @@ local function unlock(lock, id)
   if redis.pcall('GET', lock) == id then redis.call('DEL', lock) end
 end
 
+-- Frees the lock of a task that was given up, unless its extra facts keep it until success (task/extra.rs: field 4 is 2
+-- until its start, 1 until success).
+local function unlock_archived(lock, id, x)
+  if not (x and proto(x, 4) == 1) then unlock(lock, id) end
+end
+
 -- Bytes that are kept of an error text that is not its task's newest any more.
 local OLDER = 256
 

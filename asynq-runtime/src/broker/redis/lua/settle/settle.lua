@@ -7,7 +7,7 @@
 --          c (complete): msg · retention seconds · lock · result? 0|1 · result · x ('' unchanged)
 --          r (retry): msg ('' unchanged) · delay ms · counted 0|1, or - where the run did not begin: the crashes stay ·
 --          x ('' none) · a new error in msg? 0|1
---          a (archive): msg · lock · x ('' none)
+--          a (archive): msg · lock where the hash names none · x ('' none)
 --          q (requeue): nothing more
 --          A task that was replaced while it ran is deleted in place of r, a and q.
 -- Returns  one letter per item: o done as asked · b this run has ended before · f fenced · g gone · e the key is not a
@@ -95,7 +95,8 @@ while p <= #ARGV do
       store(key, 'archived', token, ARGV[p + 3], ARGV[p + 5])
       remember_failure(key, ARGV[p + 3], false, now_ms)
       push(archived, whole(now_s), id)
-      unlock(ARGV[p + 4], id)
+      -- The message may be one that cannot be read, and then names no lock.
+      unlock_archived(call('HGET', key, 'unique_key') or ARGV[p + 4], id, ARGV[p + 5])
       processed = processed + 1
       failed = failed + 1
     else
