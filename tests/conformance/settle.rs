@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use asynq_runtime::{
     broker::{Action, QueueStats, Settled},
-    task::{Extra, Progress, TaskState, Unknown},
+    task::{Ending, Extra, Progress, TaskState, Unknown},
 };
 use asynq_tests::{
     Build as _, Entry, Seeded as _, archive, archive_with, complete, default_queue, done, requeue, retry, snooze, task,
@@ -77,6 +77,16 @@ async fn complete_with_a_result_replaces_the_one_written_before() {
     t.broker().write_result(&run.key, &Bytes::from_static(b"41")).await.unwrap();
     t.settle(&run, complete("42")).await;
     assert_eq!(t.snapshot().await.completed[0].result.as_deref(), Some(&b"42"[..]));
+}
+
+#[tokio::test]
+async fn a_revoked_task_is_kept_without_a_result_that_was_written_before() {
+    let t = Fixture::start().await;
+    let run = t.start_run(task("t1").with_retention(3600)).await;
+    t.broker().write_result(&run.key, &Bytes::from_static(b"41")).await.unwrap();
+    let extra = Extra { awaited: true, ending: Ending::Revoked.into(), ..Extra::default() };
+    assert_eq!(t.settle(&run, Action::Revoke { extra }).await, Settled::Ok);
+    assert_eq!(t.snapshot().await.completed[0].result, None);
 }
 
 #[tokio::test]

@@ -110,7 +110,7 @@ pub enum Action {
         result: Option<Bytes>,
     },
     /// Revoked by its job while a program awaits the end: keeps the task without a result until now + `message.retention`, frees
-    /// the lock and counts the task as processed.
+    /// the lock and counts the task as processed. A result that this run or an earlier one stored is deleted.
     Revoke {
         /// The new extra facts.
         extra: Extra,

@@ -151,6 +151,7 @@ fn settle(tx: &mut Tx<'_>, item: &Settlement) -> rusqlite::Result<Settled> {
         }
         Action::Revoke { extra } => {
             complete(tx, item, seq, extra.to_bytes())?;
+            tx.view.execute(&sql::body::SET_RESULT, params![seq, None::<&[u8]>])?;
             tx.free_lock(q, lock, id)?;
             tx.ended(q, false);
             tx.came(q, TaskState::Completed);

@@ -88,7 +88,7 @@ pub(super) fn settle(
                 call.push(rewritten);
                 call.push(message.retention.max(0));
                 call.push(lock);
-                call.push(0);
+                call.push("-");
                 call.push("");
                 call.push(extra.to_bytes().unwrap_or_default());
             }

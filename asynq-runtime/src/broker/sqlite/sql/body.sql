@@ -23,7 +23,7 @@ INSERT INTO main.body(seq, msg) VALUES (?1, ?2)
 ON CONFLICT(seq) DO UPDATE SET msg = excluded.msg, result = NULL, checkpoint = NULL;
 
 -- name: set_result
--- Stores a result. ?1 seq, ?2 result.
+-- Stores a result. ?1 seq, ?2 result or null.
 UPDATE main.body SET result = ?2 WHERE seq = ?1;
 
 -- name: checkpoint

@@ -4,7 +4,8 @@
 --          · 10 failed:DATE · 11 failed · 12.. one task hash per item · then x:absent
 -- ARGV     1 now · 2 when the counters of the day expire, Unix seconds; then per item: op id token and, by op,
 --          d (done): lock ('' none, or one that stays)
---          c (complete): msg · retention seconds · lock · result? 0|1 · result · x ('' unchanged)
+--          c (complete): msg · retention seconds · lock · result? 0|1, or - to delete an earlier one · result ·
+--          x ('' unchanged)
 --          r (retry): msg ('' unchanged) · delay ms · counted 0|1, or - where the run did not begin: the crashes stay ·
 --          x ('' none) · a new error in msg? 0|1
 --          a (archive): msg · lock where the hash names none · x ('' none)
@@ -77,6 +78,7 @@ while p <= #ARGV do
       store(key, 'completed', token, ARGV[p + 3])
       call('HDEL', key, 'checkpoint')
       if ARGV[p + 6] == '1' then call('HSET', key, 'result', ARGV[p + 7]) end
+      if ARGV[p + 6] == '-' then call('HDEL', key, 'result') end
       if ARGV[p + 8] ~= '' then call('HSET', key, 'x', ARGV[p + 8]) end
       push(completed, whole(now_s + tonumber(ARGV[p + 4])), id)
       unlock(ARGV[p + 5], id)
