@@ -153,8 +153,11 @@ fn time_of(task: &TaskInfo) -> Option<DateTime<Utc>> {
     }
 }
 
-/// Returns when a completed task is deleted.
+/// Returns when a completed task is deleted; `None` in any other state, in which a task that was completed before stays.
 pub(crate) fn kept_until(task: &TaskInfo) -> Option<DateTime<Utc>> {
+    if task.state != TaskState::Completed {
+        return None;
+    }
     task.completed_at?.checked_add_signed(chrono::TimeDelta::from_std(task.retention?).ok()?)
 }
 

@@ -141,6 +141,18 @@ mod tests {
     }
 
     #[test]
+    fn only_a_task_that_is_completed_is_deleted_when_its_retention_ends() {
+        let mut task = TaskInfo::from_message(&TaskMessage::default(), TaskState::Completed);
+        (task.completed_at, task.retention) = (Some(at(20)), Some(std::time::Duration::from_secs(60)));
+        for state in TaskState::ALL {
+            task.state = state;
+            let deleted = events(&task, &[], None).into_iter().find(|event| event.text == "Deleted");
+            let expected = (state == TaskState::Completed).then(|| at(80));
+            assert_eq!(deleted.and_then(|event| event.at), expected, "{state}");
+        }
+    }
+
+    #[test]
     fn an_id_of_ours_knows_its_time() {
         assert_eq!(
             born("0190a5a0-8e00-7000-8000-000000000000").map(|at| at.timestamp_millis()),
