@@ -148,7 +148,7 @@ fn time_of(task: &TaskInfo) -> Option<DateTime<Utc>> {
     match task.state {
         TaskState::Active => task.lease_until,
         TaskState::Completed => task.completed_at,
-        TaskState::Archived => task.last_failed_at,
+        TaskState::Archived => task.archived_at,
         _ => task.next_process_at,
     }
 }
@@ -213,6 +213,13 @@ mod tests {
             let cells = |tag: &str| html.matches(tag).count();
             assert_eq!(cells("<th "), cells("<td") + 2, "{state:?}: {html}");
         }
+    }
+
+    #[test]
+    fn a_list_of_all_states_has_the_time_at_which_a_task_was_archived() {
+        let mut task = TaskInfo::from_message(&TaskMessage::default(), TaskState::Archived);
+        task.archived_at = Some(DateTime::UNIX_EPOCH);
+        assert_eq!(time_of(&task), task.archived_at, "a person archived it, and it never failed");
     }
 
     #[test]

@@ -59,6 +59,7 @@ fn events(task: &TaskInfo, failed: &[(u32, DateTime<Utc>)], since: Option<DateTi
         _ => {}
     }
     add(kept_until(task), "Deleted", None);
+    add(task.expires, "No attempt begins after this", None);
     add(task.deadline, "No attempt may run after this", None);
     events.sort_by_key(|event| event.at);
     if task.state == TaskState::Archived {
@@ -99,6 +100,12 @@ mod tests {
             ["Attempt 1 failed", "Attempt 2 failed", "Next attempt"]
         );
         assert_eq!(texts(&task, &[], None), ["Failed last", "Next attempt"]);
+        (task.expires, task.deadline) = (Some(at(40)), Some(at(50)));
+        assert_eq!(
+            texts(&task, &[], None),
+            ["Failed last", "No attempt begins after this", "No attempt may run after this", "Next attempt"]
+        );
+        (task.expires, task.deadline) = (None, None);
         task.state = TaskState::Archived;
         assert_eq!(texts(&task, &[(1, at(20))], None), ["Attempt 1 failed", "Archived"]);
         task.state = TaskState::Active;
