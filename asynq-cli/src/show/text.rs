@@ -57,6 +57,11 @@ pub(crate) fn until(now: DateTime<Utc>, at: DateTime<Utc>) -> String {
     }
 }
 
+/// Formats how far `at` is from now: a limit that may have passed.
+pub(crate) fn distance(now: DateTime<Utc>, at: DateTime<Utc>) -> String {
+    if at > now { until(now, at) } else { ago(now, at) }
+}
+
 /// Formats a size, 1000-based as Go's tool writes it: `1.2 kB`.
 pub(crate) fn bytes(n: u64) -> String {
     let mut size = n as f64;
@@ -123,5 +128,6 @@ mod tests {
         assert_eq!(about(Duration::from_micros(250_999)), "250ms");
         assert_eq!((ago(at(61), at(0)), ago(at(0), at(5))), ("1m1s ago".into(), "just now".into()));
         assert_eq!((until(at(0), at(60)), until(at(5), at(0))), ("in 1m".into(), "now".into()));
+        assert_eq!((distance(at(0), at(60)), distance(at(60), at(0))), ("in 1m".into(), "1m ago".into()));
     }
 }

@@ -111,6 +111,14 @@ on_both_brokers! {
         ]);
     }
 
+    async fn a_limit_that_has_passed_is_not_now(cli) {
+        let mut late = task("late");
+        late.message.deadline = (cli.t.now() - chrono::TimeDelta::hours(1)).timestamp();
+        cli.t.enqueue(late).await;
+        let answer = cli.run("task inspect -q default late").await;
+        assert!(answer.out.contains("2030-01-02T02:04:05Z (1h ago)"), "{answer}");
+    }
+
     async fn servers(cli) {
         cli.t.another_member(2).await;
         cli.t.seed_active("busy").await;

@@ -8,7 +8,7 @@ use super::TheTask;
 use crate::{
     error::CliError,
     session::Session,
-    show::{Facts, TaskJson, about, ago, for_people, full, time, until},
+    show::{Facts, TaskJson, about, ago, distance, for_people, full, time, until},
 };
 
 /// Bytes of a payload that people are shown.
@@ -43,7 +43,7 @@ impl Inspect {
 
 fn text(task: &TaskInfo, failures: &[Failure], now: DateTime<Utc>, most: usize, reader: &ArgumentReader) -> String {
     let past = |at: DateTime<Utc>| format!("{} ({})", time(at), ago(now, at));
-    let future = |at: DateTime<Utc>| format!("{} ({})", time(at), until(now, at));
+    let limit = |at: DateTime<Utc>| format!("{} ({})", time(at), distance(now, at));
     let mut facts = Facts::default();
     facts.add("ID", task.id.as_str());
     facts.add("Queue", task.queue.as_str());
@@ -58,16 +58,16 @@ fn text(task: &TaskInfo, failures: &[Failure], now: DateTime<Utc>, most: usize, 
     facts.add(
         "Next run",
         match (task.state, task.next_process_at) {
-            (TaskState::Scheduled | TaskState::Retry, Some(at)) => future(at),
+            (TaskState::Scheduled | TaskState::Retry, Some(at)) => format!("{} ({})", time(at), until(now, at)),
             (TaskState::Pending, _) => "now".to_owned(),
             _ => "-".to_owned(),
         },
     );
     facts.add_if("Progress", task.progress.as_ref().map(|p| format!("{:.0}% {}", p.fraction * 100.0, p.note)));
-    facts.add_if("Lease until", task.lease_until.map(future));
+    facts.add_if("Lease until", task.lease_until.map(limit));
     facts.add_if("Timeout", task.timeout.map(about));
-    facts.add_if("Deadline", task.deadline.map(future));
-    facts.add_if("Expires", task.expires.map(future));
+    facts.add_if("Deadline", task.deadline.map(limit));
+    facts.add_if("Expires", task.expires.map(limit));
     facts.add_if("Retention", task.retention.map(about));
     facts.add_if("Completed", task.completed_at.map(past));
     facts.add_if("Archived", task.archived_at.map(past));

@@ -11,7 +11,7 @@ use ratatui::{
 };
 
 use super::parts::colour;
-use crate::show::{about, ago, clean, full, until};
+use crate::show::{about, ago, clean, distance, full, until};
 
 /// Most bytes of arguments and result that are shown.
 const BYTES: usize = 8 * 1024;
@@ -67,9 +67,9 @@ fn lines(task: &TaskInfo, failures: &[Failure], now: DateTime<Utc>) -> Vec<Line<
     fact("crashes", (task.crashes > 0).then(|| format!("{} workers died while it ran", task.crashes).red()));
     fact("due", task.next_process_at.map(|at| until(now, at).into()));
     fact("timeout", task.timeout.map(|timeout| about(timeout).into()));
-    fact("deadline", task.deadline.map(|at| until(now, at).into()));
-    fact("expires", task.expires.map(|at| until(now, at).into()));
-    fact("lease ends", task.lease_until.map(|at| until(now, at).into()));
+    fact("deadline", task.deadline.map(|at| distance(now, at).into()));
+    fact("expires", task.expires.map(|at| distance(now, at).into()));
+    fact("lease ends", task.lease_until.map(|at| distance(now, at).into()));
     fact("retention", task.retention.map(|retention| about(retention).into()));
     let progress = |p: &Progress| format!("{:.0} % {}", p.fraction * 100.0, clean(&p.note)).into();
     fact("progress", task.progress.as_ref().map(progress));
@@ -92,4 +92,31 @@ fn lines(task: &TaskInfo, failures: &[Failure], now: DateTime<Utc>) -> Vec<Line<
         lines.extend(full(bytes, BYTES, "asynq task inspect ").lines().map(|line| Line::from(line.to_owned())));
     }
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use asynq_runtime::{TaskState, task::TaskMessage};
+    use chrono::TimeDelta;
+
+    use super::*;
+
+    /// Returns the value that is shown with a label.
+    fn shown(task: &TaskInfo, label: &str) -> Option<String> {
+        let lines = lines(task, &[], DateTime::UNIX_EPOCH);
+        let mut texts = lines.iter().map(ToString::to_string);
+        texts.find_map(|text| text.strip_prefix(label).map(|value| value.trim().to_owned()))
+    }
+
+    #[test]
+    fn a_limit_that_has_passed_is_not_now() {
+        let mut task = TaskInfo::from_message(&TaskMessage::default(), TaskState::Active);
+        for (at, expected) in [(-3_600, "1h ago"), (60, "in 1m")] {
+            let at = Some(DateTime::UNIX_EPOCH + TimeDelta::seconds(at));
+            (task.deadline, task.expires, task.lease_until) = (at, at, at);
+            for label in ["deadline", "expires", "lease ends"] {
+                assert_eq!(shown(&task, label).as_deref(), Some(expected), "{label}");
+            }
+        }
+    }
 }
