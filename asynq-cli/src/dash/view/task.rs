@@ -1,6 +1,6 @@
 //! One task with all known facts.
 
-use asynq_runtime::{TaskInfo, broker::Failure, task::Progress};
+use asynq_runtime::{TaskInfo, TaskState, broker::Failure, task::Progress};
 use chrono::{DateTime, Utc};
 use ratatui::{
     Frame,
@@ -75,7 +75,12 @@ fn lines(task: &TaskInfo, failures: &[Failure], now: DateTime<Utc>) -> Vec<Line<
     fact("progress", task.progress.as_ref().map(progress));
     fact("group", task.group.as_ref().map(|group| clean(group).into()));
     fact("unique key", task.unique_key.as_ref().map(|key| clean(key).into()));
-    fact("ended", task.completed_at.or(task.archived_at).map(|at| ago(now, at).into()));
+    let ended = match task.state {
+        TaskState::Completed => task.completed_at,
+        TaskState::Archived => task.archived_at,
+        _ => None,
+    };
+    fact("ended", ended.map(|at| ago(now, at).into()));
     for (name, value) in &task.headers {
         fact("header", Some(format!("{}: {}", clean(name), clean(value)).into()));
     }
@@ -96,7 +101,7 @@ fn lines(task: &TaskInfo, failures: &[Failure], now: DateTime<Utc>) -> Vec<Line<
 
 #[cfg(test)]
 mod tests {
-    use asynq_runtime::{TaskState, task::TaskMessage};
+    use asynq_runtime::task::TaskMessage;
     use chrono::TimeDelta;
 
     use super::*;
@@ -117,6 +122,22 @@ mod tests {
             for label in ["deadline", "expires", "lease ends"] {
                 assert_eq!(shown(&task, label).as_deref(), Some(expected), "{label}");
             }
+        }
+    }
+
+    #[test]
+    fn an_earlier_completion_is_not_the_end_of_a_task() {
+        let mut task = TaskInfo::from_message(&TaskMessage::default(), TaskState::Completed);
+        task.completed_at = Some(DateTime::UNIX_EPOCH - TimeDelta::hours(3));
+        task.archived_at = Some(DateTime::UNIX_EPOCH - TimeDelta::hours(1));
+        for (state, expected) in [
+            (TaskState::Completed, Some("3h ago")),
+            (TaskState::Archived, Some("1h ago")),
+            (TaskState::Retry, None),
+            (TaskState::Pending, None),
+        ] {
+            task.state = state;
+            assert_eq!(shown(&task, "ended").as_deref(), expected, "{state}");
         }
     }
 }
