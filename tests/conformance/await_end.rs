@@ -355,10 +355,11 @@ async fn a_queue_is_not_idle_while_its_task_goes_from_one_place_to_another() {
 async fn a_task_that_a_person_runs_again_has_neither_its_earlier_end_nor_an_expiry_that_has_passed() {
     let t = Fixture::real_time().await;
     let revoke = Action::Revoke { extra: ending(Ending::Revoked) };
-    let expired = Extra { expires_ms: Some(1), ..ending(Ending::Expired) };
+    let expired = |at| archive_with("expired: not started", Extra { expires_ms: Some(at), ..ending(Ending::Expired) });
     for (id, action, end) in [
         ("revoked", revoke, Ending::Revoked),
-        ("expired", archive_with("expired: not started", expired), Ending::Expired),
+        ("expired", expired(1), Ending::Expired),
+        ("before-1970", expired(-1), Ending::Expired),
     ] {
         let run = t.start_run(awaited(id)).await;
         t.settle(&run, action).await;
@@ -368,6 +369,8 @@ async fn a_task_that_a_person_runs_again_has_neither_its_earlier_end_nor_an_expi
             Changed::Done,
             "{id}"
         );
+        let pending = t.broker().task(&default_queue(), &task_id(id)).await.unwrap().unwrap();
+        assert_eq!(pending.expires, None, "{id}");
         let again = t.take_one().await;
         assert!(!again.extra.is_expired(t.broker().now().timestamp_millis()), "{id}");
         t.settle(&again, complete("7")).await;

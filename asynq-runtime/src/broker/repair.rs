@@ -126,9 +126,9 @@ pub enum Chosen {
 pub enum BulkAction {
     /// Makes a scheduled, retry, archived, completed or aggregating task pending, at the end of its queue. Its attempts stay
     /// counted, but its crashes are forgotten: a task that took workers down gets a new chance. So is an expiry that has passed,
-    /// which would archive the task again (Redis moves it to the end of the year 9999), how its last run ended, since when no worker
-    /// knew it, and how many attempts in a row were not a failure. It leaves its group for good, so that a retry does not return it
-    /// to the group. A lock that it has lost is not taken again.
+    /// which would archive the task again (Redis moves it to the end of the year 9999, which [`TaskInfo`](crate::TaskInfo) does not
+    /// show), how its last run ended, since when no worker knew it, and how many attempts in a row were not a failure. It leaves its
+    /// group for good, so that a retry does not return it to the group. A lock that it has lost is not taken again.
     Run,
     /// Archives a pending, scheduled, retry, completed or aggregating task as it is. Its unique lock is freed unless the task's
     /// extra facts keep the lock until success.

@@ -9,6 +9,10 @@ use prost::{
 /// The highest number of a field of this version; 10 was never used. A newer version takes higher ones for its own.
 const HIGHEST: u32 = 12;
 
+/// The expiry of a task that a person ran after it had expired, Unix milliseconds: on Redis, where a script can add to the facts but take
+/// none away, it moves here, to the end of the year 9999. No job can name it.
+const NO_EXPIRY_MS: i64 = 253_402_300_799_000;
+
 /// Facts about a task beside asynq's message: hash field `x` on Redis, column `extra` on SQLite.
 ///
 /// The encoding is protobuf, so that a newer program may add fields: an older one reads the others, and keeps the new ones when it
@@ -183,7 +187,7 @@ impl Extra {
 
     /// Returns the instant after which no attempt at the task begins.
     pub(crate) fn expires(&self) -> Option<DateTime<Utc>> {
-        self.expires_ms.and_then(DateTime::from_timestamp_millis)
+        self.expires_ms.filter(|&ms| ms < NO_EXPIRY_MS).and_then(DateTime::from_timestamp_millis)
     }
 
     /// Reads stored bytes. Bytes that cannot be read count as the defaults, because they must not stop a task; they are written

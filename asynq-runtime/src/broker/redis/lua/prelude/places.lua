@@ -100,13 +100,14 @@ local function run_alone(key, lock, now_ns, now_ms)
   local x = call('HGET', key, 'x')
   if not x then return end
   -- Fields of the message in x, whose last value counts: 7 and 9 say that the last run was replaced, and how it ended; 6 counts the
-  -- attempts in a row that were not a failure; 3 is the expiry, which moves to the end of the year 9999; 2 is the record of the
-  -- workers that did not know the task, which is over when its field 3 is not the number of the task's failures.
+  -- attempts in a row that were not a failure; 3 is the expiry, which moves to the end of the year 9999 (one before 1970 is negative, and
+  -- is read as 2^63 or more); 2 is the record of the workers that did not know the task, which is over when its field 3 is not the
+  -- number of the task's failures.
   local new, expires, unknown = '', proto(x, 3), proto(x, 2)
   if (proto(x, 7) or 0) ~= 0 then new = '\56\0' end
   if (proto(x, 9) or 0) ~= 0 then new = new .. '\72\0' end
   if (proto(x, 6) or 0) ~= 0 then new = new .. '\48\0' end
   if type(unknown) == 'string' and proto(unknown, 3) ~= 4294967295 then new = new .. '\18\6\24\255\255\255\255\15' end
-  if type(expires) == 'number' and expires <= now_ms then new = new .. '\24' .. write_varint(253402300799000) end
+  if type(expires) == 'number' and (expires <= now_ms or expires >= 2 ^ 63) then new = new .. '\24' .. write_varint(253402300799000) end
   if new ~= '' then call('HSET', key, 'x', x .. new) end
 end
