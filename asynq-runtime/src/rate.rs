@@ -145,7 +145,12 @@ impl Semaphore {
         let broker = Arc::clone(ctx.client()?.broker());
         let Some(until) = ctx.deadline() else { return Err(SemaphoreError::NoDeadline { id }) };
         let own = ctx.extension_or_default::<AttemptTokens>().of(&self.scope);
-        let origin = Origin { scope: Arc::clone(&self.scope), broker: Arc::clone(&broker), own: Arc::clone(&own) };
+        let origin = Origin {
+            scope: Arc::clone(&self.scope),
+            broker: Arc::clone(&broker),
+            own: Arc::clone(&own),
+            runtime: Handle::try_current().ok(),
+        };
         let mut is_kept = own.is_kept.lock().await;
         // The release of a token that was dropped may not have begun, and would count that token or take the new one.
         if *is_kept && own.holders.load(SeqCst) == 0 {
@@ -202,6 +207,8 @@ struct Origin {
     /// The broker that keeps the token.
     broker: Arc<dyn Broker>,
     own: Arc<OwnToken>,
+    /// Where a token is released that is dropped on a thread without a runtime.
+    runtime: Option<Handle>,
 }
 
 impl Origin {
@@ -216,8 +223,8 @@ impl Origin {
 /// A token of a [`Semaphore`], for one attempt.
 ///
 /// A token that is dropped, at the end of the job or because the attempt failed by `?`, panicked, was cancelled or timed out, is released
-/// in the background, once. Where that fails, or the process dies, the token is out until the attempt's deadline, and for as much
-/// longer as the broker's clock is set back meanwhile.
+/// in the background, once, also if a thread without a runtime drops it. Where that fails, or the process dies, the token is out until
+/// the attempt's deadline, and for as much longer as the broker's clock is set back meanwhile.
 /// [`release`](Self::release) waits for the answer.
 #[must_use = "a token that is dropped goes back at once"]
 pub struct Token {
@@ -267,7 +274,8 @@ impl Token {
 
 impl Drop for Token {
     fn drop(&mut self) {
-        let (Some(origin), Ok(runtime)) = (self.forget(), Handle::try_current()) else { return };
+        let Some(origin) = self.forget() else { return };
+        let Some(runtime) = Handle::try_current().ok().or_else(|| origin.runtime.clone()) else { return };
         let (id, until) = (self.id.clone(), self.until);
         // A task of its own: the token, its semaphore and its job may be gone before the broker answers.
         runtime.spawn(async move {

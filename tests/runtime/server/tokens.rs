@@ -51,6 +51,17 @@ async fn a_token_goes_back_although_its_caller_left_before_the_answer() {
 }
 
 #[tokio::test]
+async fn a_token_that_is_dropped_on_a_thread_without_a_runtime_goes_back() {
+    let broker = memory().await;
+    let partner = Semaphore::new("partner", 1).unwrap();
+    let (hands_over, waits) = (attempt(&broker, "hands-over"), attempt(&broker, "waits"));
+    let token = partner.acquire(&hands_over).await.unwrap().unwrap();
+    std::thread::spawn(move || drop(token)).join().unwrap();
+    let taken = async || partner.acquire(&waits).await.unwrap();
+    eventually("the token comes back", taken).await.release().await.unwrap();
+}
+
+#[tokio::test]
 async fn the_late_release_of_a_token_leaves_the_one_that_its_attempt_acquired_since() {
     let flaky = Flaky::new(memory().await);
     let broker: Arc<dyn Broker> = flaky.clone();
