@@ -3,7 +3,12 @@
 //! A server's heartbeat runtime and the connections of its broker share one thread: an answer of Redis then reaches the
 //! waiting task without waking another thread.
 
-use std::{future::Future, io, sync::Arc, thread};
+use std::{
+    future::Future,
+    io,
+    sync::{Arc, mpsc},
+    thread,
+};
 
 use tokio::runtime;
 use tokio_util::sync::CancellationToken;
@@ -21,15 +26,28 @@ struct Inner {
 impl Thread {
     /// Starts a thread of this name.
     pub(crate) fn start(name: &'static str) -> io::Result<Self> {
+        Self::start_by(thread::Builder::new().name(name.to_owned()))
+    }
+
+    fn start_by(thread: thread::Builder) -> io::Result<Self> {
         let runtime = runtime::Builder::new_current_thread().enable_all().thread_name("asynq-blocking").build()?;
         let handle = runtime.handle().clone();
         let end = CancellationToken::new();
         let ended = end.clone();
-        thread::Builder::new().name(name.to_owned()).spawn(move || {
+        // A runtime inside the closure would be dropped here where the system refuses the thread: in an async context that panics.
+        let (sender, receiver) = mpsc::channel::<runtime::Runtime>();
+        let spawned = thread.spawn(move || {
+            let Ok(runtime) = receiver.recv() else { return };
             runtime.block_on(ended.cancelled());
             // A plain drop would wait for a name look-up that hangs.
             runtime.shutdown_background();
-        })?;
+        });
+        if let Err(error) = spawned {
+            runtime.shutdown_background();
+            return Err(error);
+        }
+        // The thread waits for it.
+        let _ = sender.send(runtime);
         Ok(Self(Arc::new(Inner { runtime: handle, end })))
     }
 
@@ -95,6 +113,12 @@ mod tests {
             drop(sender);
         });
         ended
+    }
+
+    #[tokio::test]
+    async fn a_thread_that_the_system_refuses_is_an_error_in_an_async_context_too() {
+        // No machine has room for such a stack.
+        assert!(Thread::start_by(thread::Builder::new().stack_size(1 << 60)).is_err());
     }
 
     #[tokio::test]
