@@ -41,6 +41,8 @@ struct Shared {
     /// The lock admits one read at a time: a request that comes meanwhile takes its answer.
     reading: Arc<tokio::sync::Mutex<()>>,
     last: Mutex<Option<CachedRead>>,
+    /// The last failure of a read, and when it came.
+    failed: Mutex<Option<(Instant, BrokerError)>>,
     /// How many changes users have made. A read that began before the last one may not show the change.
     changes: AtomicU64,
     sampler: OnceLock<AbortOnDropHandle<()>>,
@@ -109,6 +111,7 @@ impl Samples {
             notifications: watch::Sender::new(Notification::default()),
             reading: Arc::default(),
             last: Mutex::default(),
+            failed: Mutex::default(),
             changes: AtomicU64::default(),
             sampler: OnceLock::new(),
             looks: Arc::default(),
@@ -171,16 +174,23 @@ impl Shared {
     /// Reads all queues, unless the last read is fresh. The read is a task of its own, which goes on when the request that waits for
     /// it is cancelled: a browser gives up before very many queues are read, and its next request takes the answer.
     async fn read(self: &Arc<Self>) -> Result<Arc<Snapshot>, BrokerError> {
+        let came = Instant::now();
         let one_at_a_time = Arc::clone(&self.reading).lock_owned().await;
         let began = Instant::now();
         if let Some(snapshot) = self.last_read(|read| read.is_fresh(began)) {
             return Ok(snapshot);
         }
+        // While the broker is away, each read would take until its time-out, one after the other.
+        if let Some(error) = self.failed_since(came) {
+            return Err(error);
+        }
         let changes = self.changes.load(Acquire);
         let shared = Arc::clone(self);
         let read = tokio::spawn(async move {
             let _one_at_a_time = one_at_a_time;
-            let snapshot = Arc::new(snapshot::read(&shared.broker).await?);
+            let read = snapshot::read(&shared.broker).await;
+            let snapshot =
+                Arc::new(read.inspect_err(|error| *shared.failed.lock() = Some((Instant::now(), error.clone())))?);
             let read =
                 CachedRead { snapshot: Arc::clone(&snapshot), at: Instant::now(), took: began.elapsed(), changes };
             *shared.last.lock() = Some(read);
@@ -189,6 +199,11 @@ impl Shared {
         read.await.unwrap_or_else(|ended| {
             Err(BrokerError::new(BrokerErrorKind::Unexpected, format!("the read of the queues ended: {ended}")))
         })
+    }
+
+    /// Returns the error of the last read that failed, if it ended after `came`.
+    fn failed_since(&self, came: Instant) -> Option<BrokerError> {
+        self.failed.lock().as_ref().filter(|(at, _)| *at >= came).map(|(_, error)| error.clone())
     }
 
     /// Returns the last read, if it began after the last change and `is_good`.
@@ -253,6 +268,24 @@ mod tests {
         assert!(samples.snapshot().now_or_never().is_none(), "the broker does not answer");
         drop(stopped);
         eventually("the read has ended", async || samples.0.last.lock().is_some().then_some(())).await;
+    }
+
+    #[tokio::test]
+    async fn a_failure_is_that_of_all_requests_that_waited_for_the_read() {
+        let redis = RedisServer::start(Persistence::None);
+        let broker = connect(&redis).await;
+        let samples = Samples::new(Arc::clone(&broker), PACE);
+        broker.close().await;
+        let mut requests: Vec<_> = (0..3).map(|_| Box::pin(samples.snapshot())).collect();
+        for request in &mut requests {
+            assert!(request.as_mut().now_or_never().is_none(), "the read has not ended");
+        }
+        let mut requests = requests.into_iter();
+        assert!(soon(requests.next().unwrap()).await.is_err());
+        for request in requests {
+            assert!(matches!(request.now_or_never(), Some(Err(_))), "it makes a read of its own");
+        }
+        assert!(samples.snapshot().now_or_never().is_none(), "a request that comes later asks again");
     }
 
     #[test]
