@@ -1,4 +1,4 @@
-//! The duration of a stop. `scripts/lanes` runs these tests at the end, one at a time.
+//! The duration of a stop, and of the wait for the next task. `scripts/lanes` runs these tests at the end, one at a time.
 
 use std::{
     sync::{Arc, atomic::Ordering::SeqCst},
@@ -21,6 +21,33 @@ async fn waits(log: State<Log>, gate: State<Gate>, name: String) -> JobResult {
     gate.acquire().await?.forget();
     log.send(format!("{name} ended"))?;
     Ok(())
+}
+
+#[job]
+async fn quick(log: State<Log>) -> JobResult {
+    log.send("quick".into())?;
+    Ok(())
+}
+
+/// The other queue has room and no task: the fetcher waits for both. Its thread reads the counters while jobs end on others.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_queue_at_its_limit_goes_on_whenever_one_of_its_tasks_ends() {
+    const TASKS: usize = 2_000;
+    /// The fetcher looks again after 10 s, also without a notification.
+    const AT_ONCE: Duration = Duration::from_secs(5);
+    let broker = memory().await;
+    let tasks = (0..TASKS).map(|_| quick::job().queue("narrow"));
+    let outcomes = Client::new(broker.clone()).enqueue_many(tasks).await.unwrap();
+    assert!(outcomes.iter().all(Result::is_ok));
+    let (builder, mut log) = server::<(quick,)>(&broker);
+    let running = start(builder.queue("narrow", 1).queue("wide", 1).queue_concurrency("narrow", 1)).await;
+    for task in 0..TASKS {
+        let since = Instant::now();
+        logged(&mut log).await;
+        let waited = since.elapsed();
+        assert!(waited < AT_ONCE, "task {task}: {waited:?}");
+    }
+    soon(running.shutdown()).await.unwrap();
 }
 
 #[tokio::test]

@@ -100,11 +100,6 @@ impl Fetcher {
         queues.filter(|open| open.room > 0)
     }
 
-    /// Returns the names of all queues that may run more tasks.
-    pub(super) fn names_with_room(&self) -> Vec<QueueName> {
-        self.with_room(self.all()).map(|open| self.queues.names()[open.queue].clone()).collect()
-    }
-
     /// Returns the positions of all queues.
     pub(super) fn all(&self) -> Range<usize> {
         0..self.queues.len()

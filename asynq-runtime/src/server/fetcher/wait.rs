@@ -23,29 +23,30 @@ use crate::{
 };
 
 impl Fetcher {
-    /// Returns how many tasks of each queue to wait for, if one call can ask all queues that may run more tasks: it asks all of
-    /// them at once, because it is unknown which queue gets a task first.
-    fn ask_all(&mut self) -> Option<Vec<(usize, usize)>> {
+    /// Returns how many tasks of each queue to wait for, if one call can ask all queues that may run more tasks, which are `open`: it
+    /// asks all of them at once, because it is unknown which queue gets a task first.
+    fn ask_all(&mut self, open: &[Open]) -> Option<Vec<(usize, usize)>> {
         let most =
             self.context.layer_stack.as_ref().map_or(usize::MAX, |layer_stack| layer_stack.batch_controller().most());
         let room = self.room().min(most);
-        let open: Vec<Open> = self.with_room(self.all()).collect();
         let reaches_all = !self.queues.is_strict() && !open.is_empty() && open.len() <= room.min(MOST_QUEUES_PER_CALL);
-        reaches_all.then(|| self.queues.probe(room, &open, &mut self.random))
+        reaches_all.then(|| self.queues.probe(room, open, &mut self.random))
     }
 
     /// Sleeps until some queue may have work, and starts the tasks that came.
     pub(super) async fn wait_for_notification(&mut self) -> Result<Next, BrokerError> {
         let context = Arc::clone(&self.context);
-        let shares = self.ask_all();
+        // Read once: the wait asks the queues that have room now, and `room` ends it when one more has.
+        let open: Vec<Open> = self.with_room(self.all()).collect();
+        let is_full = open.len() < self.queues.len();
+        let shares = self.ask_all(&open);
         let wanted = shares.as_ref().map(|shares| wanted(&self.queues, shares));
         let quarantined = self.quarantined();
         // Read once: if the outcome is taken after this, `freed` ends the wait.
         let is_held = quarantined == Quarantined::None;
         context.found_nothing.store(true, Ordering::Release);
         context.note_idle();
-        let names = self.names_with_room();
-        let is_full = names.len() < self.queues.len();
+        let names: Vec<QueueName> = open.iter().map(|open| self.queues.names()[open.queue].clone()).collect();
         let (since, stop) = (Instant::now(), CancellationToken::new());
         let notification = async {
             if let Some(wanted) = &wanted {
@@ -62,7 +63,7 @@ impl Fetcher {
         let room = async {
             loop {
                 context.runs.freed().await;
-                if self.with_room(self.all()).count() > names.len() {
+                if self.with_room(self.all()).count() > open.len() {
                     return;
                 }
             }
