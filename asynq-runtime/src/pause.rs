@@ -1,6 +1,6 @@
-//! Pauses before something that failed is tried again.
+//! Pauses before something that failed is tried again, and a sleep that code of the program cannot keep from ending.
 
-use std::time::Duration;
+use std::{future::Future, time::Duration};
 
 /// Returns the pause after so many failures before this one: `first`, doubled with each of them, at most `longest`.
 pub(crate) fn doubled(first: Duration, before: u32, longest: Duration) -> Duration {
@@ -10,6 +10,12 @@ pub(crate) fn doubled(first: Duration, before: u32, longest: Duration) -> Durati
 /// Returns a random time from the upper half of `pause`, because many programs fail at the same moment.
 pub(crate) fn spread(pause: Duration) -> Duration {
     pause.mul_f64(0.5 + 0.5 * fastrand::f64())
+}
+
+/// Returns a sleep for a task that polls code of the program before it: that code may use up tokio's budget in each poll, and a plain
+/// `sleep` is never over without budget.
+pub(crate) fn beside_jobs(time: Duration) -> impl Future<Output = ()> {
+    tokio::task::coop::unconstrained(tokio::time::sleep(time))
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use super::{
 use crate::{
     broker::{BrokerErrorKind, shortened},
     job::{BlockingPool, BoxFuture, JobError, NoThread, Policy, RunResult, Unloaded, chain, with_causes},
-    panics,
+    panics, pause,
 };
 
 /// Delay before the next try of a task whose unique lock the broker refused to free.
@@ -43,7 +43,7 @@ pub(super) async fn drive<W: Future<Output = Ended>>(
     blocking: &BlockingPool,
     watch: impl FnOnce(Ended) -> W,
 ) -> Attempted {
-    let is_late = async { tokio::time::sleep(deadline.remaining().saturating_sub(began.elapsed())).await };
+    let is_late = async { pause::beside_jobs(deadline.remaining().saturating_sub(began.elapsed())).await };
     let cause = tokio::select! {
         biased;
         attempted = &mut *attempt => {
@@ -88,7 +88,7 @@ async fn interrupted<W: Future<Output = Ended>>(
         // The attempt takes the thread's result. A layer that goes on to await something else ends with the attempt, as an async job does.
         let late = async {
             blocking.owes_nothing().await;
-            tokio::time::sleep(AFTER_RESULT).await;
+            pause::beside_jobs(AFTER_RESULT).await;
         };
         tokio::select! {
             biased;
@@ -317,7 +317,10 @@ mod tests {
     };
 
     use asynq_test_support::soon;
-    use tokio::{sync::oneshot, task::yield_now};
+    use tokio::{
+        sync::oneshot,
+        task::{coop::consume_budget, yield_now},
+    };
 
     use super::{
         super::retry_delay::{RetryDelayRule, ServerBackoff},
@@ -415,7 +418,7 @@ mod tests {
         );
     }
 
-    /// A layer that runs a job again and then awaits something else.
+    /// A layer that runs a job again and then goes on without waiting: tokio's budget ends each of its polls.
     #[tokio::test]
     async fn an_attempt_that_is_stopped_ends_with_its_thread_whatever_its_layer_does_then() {
         let (ctx, stop) = (JobContext::detached(), Stop::new());
@@ -431,7 +434,9 @@ mod tests {
             };
             let _ = run_blocking(&ctx, body).await;
             let _ = run_blocking(&ctx, move |_: &JobContext| Ok(again.swap(true, SeqCst))).await;
-            pending().await
+            loop {
+                consume_budget().await;
+            }
         };
         let deadline = AttemptDeadline::of(&TaskMessage::default(), chrono::Utc::now());
         let mut attempt = attempt(layer);

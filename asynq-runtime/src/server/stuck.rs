@@ -17,6 +17,7 @@ use super::{error::ServerError, outcome::Ended};
 use crate::{
     job::{BlockingPool, Policy},
     metrics::AttemptMetrics,
+    pause,
 };
 
 /// How long a thread may take to notice that its time is over, before the job counts as stuck.
@@ -77,7 +78,7 @@ pub(crate) async fn watch(
     given_up: &Arc<GivenUp>,
 ) -> Ended {
     let notice = kill_after.map_or(NOTICE, |after| after.min(NOTICE));
-    tokio::time::sleep(notice).await;
+    pause::beside_jobs(notice).await;
     blocking.keep_until_idle(Box::new(attempt_metrics.stuck()));
     let Some(after) = kill_after else {
         log!(
@@ -88,7 +89,7 @@ pub(crate) async fn watch(
         return std::future::pending().await;
     };
     log!(warn, kill_after = ?after, "stuck: its time is over and its thread has not returned");
-    tokio::time::sleep(after.saturating_sub(notice)).await;
+    pause::beside_jobs(after.saturating_sub(notice)).await;
     blocking.keep_until_idle(Box::new(given_up.add()));
     log!(error, "given up: its thread has not returned and is no longer waited for");
     without_thread(cause, after)
@@ -110,7 +111,11 @@ fn without_thread(cause: Ended, after: Duration) -> Ended {
 
 #[cfg(test)]
 mod tests {
+    use asynq_test_support::soon;
+    use tokio::task::coop::consume_budget;
+
     use super::*;
+    use crate::metrics::JobMetricsMap;
 
     #[test]
     fn an_attempt_without_its_thread_ends_as_its_cause_with_a_note_of_the_thread() {
@@ -124,6 +129,26 @@ mod tests {
         for (cause, expected) in table {
             assert_eq!(without_thread(cause, after), expected);
         }
+    }
+
+    #[tokio::test]
+    async fn a_thread_is_given_up_in_time_although_its_attempt_uses_up_the_budget_of_each_poll() {
+        let jobs = JobMetricsMap::new(["stuck:beside"]);
+        let attempt_metrics = jobs.get("stuck:beside").unwrap().begin(None);
+        let (blocking, given_up, after) = (BlockingPool::default(), GivenUp::new(1), Duration::from_millis(10));
+        let spins = async {
+            loop {
+                consume_budget().await;
+            }
+        };
+        let ended = soon(async {
+            tokio::select! {
+                biased;
+                () = spins => unreachable!("it never ends"),
+                ended = watch(Ended::failed("too late"), &blocking, &attempt_metrics, Some(after), &given_up) => ended,
+            }
+        });
+        assert_eq!(ended.await, without_thread(Ended::failed("too late"), after));
     }
 
     #[tokio::test]

@@ -7,6 +7,7 @@ use asynq_runtime::{
     inspector::{Force, InspectError},
     prelude::*,
 };
+use tokio::task::coop::consume_budget;
 
 use super::{Log, enqueue, ids, logged, memory, queue, server, settled, soon, start, task};
 
@@ -81,6 +82,24 @@ async fn errors_and_back_offs_that_misbehave_are_failures_like_any_other() {
         assert!(error.contains(expected) && error.len() < 500, "{id}: {error}");
         assert_eq!(task.retried, 1);
     }
+}
+
+/// Tokio's budget ends each poll of this job.
+#[job(timeout = "1s", retry = 1)]
+async fn never_waits() -> JobResult {
+    loop {
+        consume_budget().await;
+    }
+}
+
+#[tokio::test]
+async fn a_job_that_never_waits_ends_with_its_time() {
+    let broker = memory().await;
+    never_waits::job().task_id("spins").enqueue(&Client::new(broker.clone())).await.unwrap();
+    let (builder, _log) = server::<(never_waits,)>(&broker);
+    let running = start(builder).await;
+    let task = settled(&broker, &running, "spins", TaskState::Retry).await;
+    assert_eq!(task.last_error.as_deref(), Some("context deadline exceeded"));
 }
 
 #[job(codec = "json")]
