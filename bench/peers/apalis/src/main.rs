@@ -57,7 +57,8 @@ async fn play(role: &str, order: &Order, storage: &Storage, redis: ConnectionMan
             let clock = Clock::start();
             let callers = if order.workload == "enqueue" { 1 } else { order.concurrency as u64 };
             let micros = enqueue(order, storage, order.n, callers).await?;
-            Ok(Answer { micros, waiting: stored(storage, redis).await?, ..clock.stop() })
+            let answer = clock.stop();
+            Ok(Answer { micros, waiting: stored(storage, redis).await?, ..answer })
         }
         "enqueue-bulk" => {
             let (clock, mut micros, mut storage) = (Clock::start(), Vec::new(), storage.clone());
@@ -67,7 +68,8 @@ async fn play(role: &str, order: &Order, storage: &Storage, redis: ConnectionMan
                 storage.push_bulk(numbers.map(|number| order.note(number)).collect()).await?;
                 micros.push(called.elapsed().as_micros() as u64);
             }
-            Ok(Answer { micros, waiting: stored(&storage, redis).await?, ..clock.stop() })
+            let answer = clock.stop();
+            Ok(Answer { micros, waiting: stored(&storage, redis).await?, ..answer })
         }
         "drain" => {
             let clock = Clock::start();

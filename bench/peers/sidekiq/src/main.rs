@@ -56,7 +56,8 @@ async fn play(role: &str, order: &Order, redis: &RedisPool) -> Result<Answer, Fa
             let clock = Clock::start();
             let callers = if order.workload == "enqueue" { 1 } else { order.concurrency as u64 };
             let micros = enqueue(order, redis, order.n, callers).await?;
-            Ok(Answer { micros, waiting: waiting(order, redis).await?, ..clock.stop() })
+            let answer = clock.stop();
+            Ok(Answer { micros, waiting: waiting(order, redis).await?, ..answer })
         }
         "drain" => {
             let (clock, seen) = (Clock::start(), Seen::new(order.n, order.among));
