@@ -49,12 +49,12 @@ fn a_run_prints_the_documented_numbers_as_json() {
 /// A task of the latency takes 137 ms, so a limit of very many tasks would not end.
 #[test]
 fn the_limits_of_any_number_of_tasks_end_and_are_those_that_the_broker_has() {
-    // Redis gets the same scripts from concurrent calls as from bulk calls, and a file has no GET.
-    let of_redis = ["enqueue", "enqueue-bulk", "drain", "end-to-end", "latency", "get"];
-    let of_file = ["enqueue", "enqueue-concurrent", "enqueue-bulk", "drain", "end-to-end", "latency"];
+    let of_redis = ["enqueue", "enqueue-concurrent", "enqueue-bulk", "drain", "end-to-end", "latency", "get"];
+    // A file has no GET.
+    let of_file = &of_redis[..6];
     for (broker, n, names, latencies) in [
-        ("redis", 7, of_redis, 7),
-        ("redis", 100_000, of_redis, 100),
+        ("redis", 7, &of_redis[..], 7),
+        ("redis", 100_000, &of_redis[..], 100),
         ("sqlite", 7, of_file, 7),
         ("sqlite", 100_000, of_file, 100),
     ] {

@@ -5,10 +5,7 @@ use std::{io, iter, mem};
 
 use asynq_runtime::prelude::BoxError;
 
-use super::{
-    BULK,
-    scripts::{Script, Tasks},
-};
+use super::scripts::{Script, Tasks};
 
 /// The connections. Each awaits its own answers.
 #[derive(Debug)]
@@ -24,15 +21,15 @@ impl Alternating {
         Ok(Self([Script::connect(url)?, Script::connect(url)?]))
     }
 
-    /// Enqueues tasks, `group` of them per script and [`BULK`] per write.
+    /// Enqueues tasks, `group` of them per script and `per_write` per write, of which each connection has one under way.
     ///
     /// # Errors
     ///
     /// Redis refused one.
-    pub(super) fn enqueue(&mut self, tasks: &Tasks, group: usize) -> io::Result<()> {
-        let mut calls = tasks.groups(BULK);
-        self.run(|_, script| match calls.next() {
-            Some(call) => script.send_enqueue(call.chunks(group)),
+    pub(super) fn enqueue(&mut self, tasks: &Tasks, group: usize, per_write: usize) -> io::Result<()> {
+        let mut writes = tasks.groups(per_write);
+        self.run(|_, script| match writes.next() {
+            Some(write) => script.send_enqueue(write.chunks(group)),
             None => Ok(()),
         })
     }
@@ -89,6 +86,7 @@ impl Alternating {
 #[cfg(test)]
 mod tests {
     use asynq_test_support::{Calls, Persistence, RedisServer};
+    use hdrhistogram::Histogram;
     use redis::Connection;
 
     use super::{
@@ -128,7 +126,22 @@ mod tests {
     fn both_connections_together_have_as_many_tasks_under_way_as_a_worker() {
         let limit = Limit { name: "limit-drain", about: "", n: 1, work: Work::Drain };
         let group = |concurrency| limit.group(&Order { concurrency, ..Order::default() });
-        assert_eq!([1, 10, 100, 1_000].map(group), [1, 5, 50, 50]);
+        assert_eq!([1, 10, 100, 1_000].map(group), [1, 5, 50, 64], "and no script has more than that of a worker");
+    }
+
+    #[tokio::test]
+    async fn both_connections_together_have_as_many_tasks_under_way_as_the_callers_beside_them() {
+        let server = RedisServer::start(Persistence::None);
+        let mut redis = server.connection();
+        // 512 tasks are eight scripts of 64 in one write of 1,000, and nine in writes of 500 and 12.
+        for (work, n, scripts) in [(Work::EnqueueConcurrent, 64, 2), (Work::EnqueueBulk, 512, 9)] {
+            let limit = Limit { name: "", about: "", n, work };
+            let order = Order { url: server.url(), n, concurrency: 64, payload_bytes: 100, ..Order::default() };
+            let (before, tasks) = (Calls::ask(&mut redis), Tasks::new(&order));
+            limit.on_redis(&order, &tasks, &mut Histogram::new(3).unwrap()).await.unwrap();
+            let calls = Calls::ask(&mut redis) - &before;
+            assert_eq!(calls.of("evalsha"), scripts, "{work:?}");
+        }
     }
 
     #[test]

@@ -25,7 +25,7 @@ use crate::{
 
 /// Tasks of a bulk call.
 const BULK: usize = 1_000;
-/// Tasks of a script or a commit that prepares a drain.
+/// Most tasks of a script, as of a worker or a client; tasks of a script or a commit that prepares a drain.
 const GROUP: usize = 64;
 /// Tasks that one commit of a bulk call stores on a file.
 const COMMIT: usize = 256;
@@ -35,9 +35,9 @@ const COMMIT: usize = 256;
 enum Work {
     /// One task per script, one script per round trip.
     Enqueue,
-    /// A group per commit: the best merge of many concurrent calls. On a file only: Redis would get the same scripts as from bulk calls.
+    /// A group per script or commit: the best merge of concurrent calls, of which none enqueues its next task before an answer.
     EnqueueConcurrent,
-    /// A group per script, a thousand tasks per write; on a file [`COMMIT`] tasks per commit.
+    /// A group per script, half of a call of [`BULK`] tasks per write on each connection; on a file [`COMMIT`] tasks per commit.
     EnqueueBulk,
     /// One script settles a group and fetches the next.
     Drain,
@@ -62,13 +62,13 @@ pub(crate) static ALL: &[&dyn Workload] = &[
     &Limit { name: "limit-enqueue", about: "One task per script and round trip", n: 20_000, work: Work::Enqueue },
     &Limit {
         name: "limit-enqueue-concurrent",
-        about: "One group per commit, on a file",
+        about: "One group per script or commit, two groups of half the concurrency under way",
         n: 100_000,
         work: Work::EnqueueConcurrent,
     },
     &Limit {
         name: "limit-enqueue-bulk",
-        about: "One group per script, 1,000 tasks per write; on a file 256 tasks per commit",
+        about: "One group per script, 500 tasks per write on each of two connections; on a file 256 tasks per commit",
         n: 100_000,
         work: Work::EnqueueBulk,
     },
@@ -114,7 +114,6 @@ impl Workload for Limit {
         let is_measured = match self.work {
             Work::Drain => order.on_redis() || !order.has_queues(),
             Work::Get => order.on_redis() && !order.has_queues(),
-            Work::EnqueueConcurrent => !order.on_redis() && !order.has_queues(),
             _ => !order.has_queues(),
         };
         if !is_measured {
@@ -189,9 +188,10 @@ impl Limit {
     /// Returns the number of tasks per script or commit.
     fn group(&self, order: &Order) -> usize {
         match self.work {
-            // Both connections together have as many tasks under way as a worker of this concurrency, up to 100.
-            Work::Drain | Work::EndToEnd if order.on_redis() => {
-                (order.concurrency / Alternating::CONNECTIONS).clamp(1, 50)
+            // Two groups are under way, on both connections or in a commit that is made and one that goes to the disk. Together they
+            // have as many tasks as the worker or the callers of this concurrency, as far as scripts of a worker's size can.
+            Work::EnqueueConcurrent | Work::Drain | Work::EndToEnd => {
+                (order.concurrency / Alternating::CONNECTIONS).clamp(1, GROUP)
             }
             Work::EnqueueBulk if !order.on_redis() => COMMIT,
             _ => order.group(),
@@ -232,7 +232,9 @@ impl Limit {
                 }
             }
             Work::Get => redis.get(order.n, order.group())?,
-            Work::EnqueueConcurrent | Work::EnqueueBulk => alternating.enqueue(tasks, order.group())?,
+            Work::EnqueueConcurrent => alternating.enqueue(tasks, self.group(order), self.group(order))?,
+            // One caller awaits each call of a thousand tasks.
+            Work::EnqueueBulk => alternating.enqueue(tasks, self.group(order), BULK / Alternating::CONNECTIONS)?,
             Work::Drain => alternating.drain(queue::names(order), self.group(order))?,
             Work::EndToEnd => alternating.end_to_end(tasks, self.group(order))?,
         }
@@ -246,13 +248,12 @@ impl Limit {
             Work::Enqueue => {
                 for task in tasks.groups(1) {
                     let began = Instant::now();
-                    file.enqueue(task)?;
-                    file.sync()?;
+                    file.enqueue_to_disk(task)?;
                     note(calls, began)?;
                 }
             }
             Work::EnqueueConcurrent => {
-                for group in tasks.groups(order.group()) {
+                for group in tasks.groups(self.group(order)) {
                     let began = Instant::now();
                     file.enqueue(group)?;
                     note(calls, began)?;
@@ -265,9 +266,9 @@ impl Limit {
                     note(calls, began)?;
                 }
             }
-            Work::Drain => while file.settle_and_fetch(order.group())? > 0 {},
+            Work::Drain => while file.settle_and_fetch(self.group(order))? > 0 {},
             Work::EndToEnd => {
-                for group in tasks.groups(order.group()) {
+                for group in tasks.groups(self.group(order)) {
                     file.enqueue(group)?;
                     file.fetch(group.len())?;
                     file.settle()?;

@@ -47,10 +47,7 @@ pub(super) fn plan(extent: &Extent) -> Vec<Planned> {
 
     for concurrency in [10, 100, 1_000] {
         add(&format!("redis drain {concurrency}"), "drain", 100_000, concurrency, &plain);
-        // The limit of 1,000 is that of 100, where a group has the most tasks.
-        if concurrency <= 100 {
-            add(&format!("redis limit-drain {concurrency}"), "limit-drain", 100_000, concurrency, &plain);
-        }
+        add(&format!("redis limit-drain {concurrency}"), "limit-drain", 100_000, concurrency, &plain);
     }
     for workload in ["drain", "limit-get"] {
         let large = |order: &mut Order| order.payload_bytes = LARGE;
@@ -63,6 +60,7 @@ pub(super) fn plan(extent: &Extent) -> Vec<Planned> {
     add("redis enqueue", "enqueue", 20_000, 1, &plain);
     add("redis limit-enqueue", "limit-enqueue", 20_000, 100, &plain);
     add("redis enqueue-concurrent", "enqueue-concurrent", 100_000, 64, &plain);
+    add("redis limit-enqueue-concurrent", "limit-enqueue-concurrent", 100_000, 64, &plain);
     add("redis enqueue empty", "scheduled-million", BESIDE, 64, &beside("enqueue-concurrent", empty));
     add("redis enqueue crowded", "scheduled-million", BESIDE, 64, &beside("enqueue-concurrent", crowd));
     add("redis enqueue-bulk 1000", "enqueue-bulk", 100_000, 1, &|order| order.batch = Some(1_000));
@@ -72,7 +70,7 @@ pub(super) fn plan(extent: &Extent) -> Vec<Planned> {
     add("sqlite enqueue", "enqueue", 10_000, 1, &plain);
     add("sqlite limit-enqueue", "limit-enqueue", 10_000, 100, &plain);
     add("sqlite enqueue-concurrent", "enqueue-concurrent", 100_000, 64, &plain);
-    add("sqlite limit-enqueue-concurrent", "limit-enqueue-concurrent", 100_000, 100, &plain);
+    add("sqlite limit-enqueue-concurrent", "limit-enqueue-concurrent", 100_000, 64, &plain);
     add("sqlite enqueue empty", "scheduled-million", BESIDE, 64, &beside("enqueue-concurrent", empty));
     add("sqlite enqueue crowded", "scheduled-million", BESIDE, 64, &beside("enqueue-concurrent", crowd));
     add("sqlite enqueue-bulk 1000", "enqueue-bulk", 100_000, 1, &|order| order.batch = Some(1_000));
