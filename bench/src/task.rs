@@ -112,7 +112,7 @@ impl Seen {
     }
 
     /// Returns how many runs repeated a task that had run.
-    pub(crate) fn again(&self) -> u64 {
+    fn again(&self) -> u64 {
         self.0.again.load(Ordering::Relaxed)
     }
 }
