@@ -112,7 +112,7 @@ mod tests {
                     Some(pause) => sleep(pause).await,
                     None => {
                         done.notify_one();
-                        pending::<()>().await
+                        pending::<()>().await;
                     }
                 }
             }

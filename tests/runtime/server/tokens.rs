@@ -55,9 +55,9 @@ async fn a_token_that_is_dropped_on_a_thread_without_a_runtime_goes_back() {
     let broker = memory().await;
     let partner = Semaphore::new("partner", 1).unwrap();
     let (hands_over, waits) = (attempt(&broker, "hands-over"), attempt(&broker, "waits"));
-    let token = partner.acquire(&hands_over).await.unwrap().unwrap();
+    let token = partner.try_acquire(&hands_over).await.unwrap().unwrap();
     std::thread::spawn(move || drop(token)).join().unwrap();
-    let taken = async || partner.acquire(&waits).await.unwrap();
+    let taken = async || partner.try_acquire(&waits).await.unwrap();
     eventually("the token comes back", taken).await.release().await.unwrap();
 }
 
