@@ -55,6 +55,8 @@ async fn clean(context: &ServerContext, sweeps: bool) -> Result<(), BrokerError>
         failed = failed.and(keep_shapes(context).await);
         for queue in &context.answer(context.broker.worth_sweeping(queues.names())).await? {
             failed = failed.and(sweep(context, queue).await);
+            // Without breaks a worker that starts on ten thousand queues would send as many calls one behind the other, beside its tasks.
+            tokio::time::sleep(BREAK).await;
         }
         let groups = context.answer(context.broker.restore_groups(queues.names())).await?;
         if groups > 0 {

@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     sync::{Arc, atomic::Ordering::SeqCst},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use asynq_runtime::{
@@ -200,6 +200,22 @@ async fn an_archive_keeps_as_many_as_configured_and_reports_those_it_drops() {
     soon(running.signals().cleaned.reached(1)).await;
     assert_eq!(running.signals().trimmed.count(), 0);
     assert_eq!(broker.queue_stats(&queue("large")).await.unwrap().archived, 0);
+    soon(running.shutdown()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_worker_that_starts_on_many_queues_sweeps_them_with_a_break_behind_each() {
+    let broker = memory().await;
+    let client = Client::new(broker.clone());
+    for i in 0..100 {
+        enqueue(&client, &format!("tenant:{i}"), 1).await;
+        client.inspector().pause(format!("tenant:{i}")).await.unwrap();
+    }
+    let (builder, _log) = server::<(waits,)>(&broker);
+    let begun = Instant::now();
+    let running = start(builder.queue("tenant:*", 1)).await;
+    soon(running.signals().cleaned.reached(1)).await;
+    assert!(begun.elapsed() >= 100 * Duration::from_millis(5), "swept in {:?}", begun.elapsed());
     soon(running.shutdown()).await.unwrap();
 }
 

@@ -8,6 +8,7 @@ use std::{
 
 use super::{
     super::BrokerError,
+    connection::WRITE,
     script::{LONGEST_IN_SCRIPT, PER_SCRIPT},
 };
 
@@ -15,8 +16,10 @@ use super::{
 const LEAST: usize = 1 << 10;
 /// Fewest tasks to let a script take, so that it soon gets past the quarantined ones, which it leaves in the queue.
 const FEWEST: usize = 8;
-/// Most bytes to ask one script for.
-const MOST: usize = PER_SCRIPT.1;
+/// Most bytes to ask one script for, where the messages are long: they are read beside it.
+const MOST: usize = WRITE;
+/// Most bytes to ask a script for that reads them itself, while Redis does nothing else.
+const MOST_IN_SCRIPT: usize = PER_SCRIPT.1;
 
 /// The bytes that the next call may ask for: [`MOST`] for each of its scripts, or fewer that all scripts of the call
 /// share.
@@ -37,10 +40,11 @@ impl DequeueRoom {
 
     /// Returns the bytes to ask each of so many scripts for.
     pub(super) fn of_each(&self, scripts: usize) -> usize {
-        match self.bytes.load(Ordering::Relaxed) {
+        let bytes = match self.bytes.load(Ordering::Relaxed) {
             MOST => MOST,
             bytes => (bytes / scripts.max(1)).max(1),
-        }
+        };
+        if self.longest().is_some() { bytes } else { bytes.min(MOST_IN_SCRIPT) }
     }
 
     /// Notes that a call failed. Halves the room if Redis was unavailable, because the answer may have been too large.
@@ -95,6 +99,8 @@ mod tests {
     fn the_room_shrinks_with_answers_that_are_late_or_lost_and_grows_with_those_that_fill_it() {
         let (second, soon) = (Duration::from_secs(1), Duration::from_millis(10));
         let room = DequeueRoom::new(second);
+        assert_eq!(room.of_each(1), MOST_IN_SCRIPT, "messages that a script reads itself");
+        room.took(1, LONGEST_IN_SCRIPT + 1);
         assert_eq!((room.of_each(1), room.of_each(20)), (MOST, MOST), "as much as each script may give");
         let lost = BrokerError::new(BrokerErrorKind::Timeout, "lost");
         room.unanswered(&BrokerError::new(BrokerErrorKind::Denied, "no matter of size"));
@@ -121,7 +127,7 @@ mod tests {
         let room = DequeueRoom::new(Duration::from_secs(1));
         assert_eq!(room.tasks(64, MOST), 64, "the length of the messages is not known yet");
         for (average, bytes, expected) in
-            [(100, MOST, 64), (100_000, MOST, 11), (MOST, MOST, 8), (9 * MOST, MOST, 8), (100, 1000, 10), (0, MOST, 64)]
+            [(100, MOST, 64), (100_000, MOST, 42), (MOST, MOST, 8), (9 * MOST, MOST, 8), (100, 1000, 10), (0, MOST, 64)]
         {
             room.took(3, 3 * average);
             assert_eq!(room.tasks(64, bytes), expected, "{average} bytes each, {bytes} in all");

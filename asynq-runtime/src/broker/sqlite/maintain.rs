@@ -144,7 +144,9 @@ impl Maintain for SqliteBroker {
     async fn sweep(&self, queue: &QueueName) -> Result<Swept, BrokerError> {
         let queue = queue.clone();
         let lease = self.lease_ms();
-        self.store.write(WriteCommand::new(Priority::Forward, SLICE, move |tx| sweep(tx, &queue, lease))).await
+        // A sweep that a power cut takes back is made again.
+        let command = WriteCommand::new(Priority::Forward, SLICE, move |tx| sweep(tx, &queue, lease)).may_be_lost();
+        self.store.write(command).await
     }
 
     async fn worth_cleaning(&self, policies: &[ArchivePolicy]) -> Result<Vec<QueueName>, BrokerError> {
