@@ -22,8 +22,9 @@ use crate::{
 /// knows the server's jobs.
 ///
 /// The variables of [`Dashboard::from_env`] count, such as `ASYNQ_DASHBOARD_READ_ONLY` and `ASYNQ_DASHBOARD_TOKEN`, and options of
-/// [`configure`](DashboardService::configure) replace them. `ASYNQ_METRICS` and `ASYNQ_METRICS_QUEUES` count where the service sets
-/// nothing else. The flags of the command line, such as `--metrics`, have no effect on this service, and a warning says so.
+/// [`configure`](DashboardService::configure) replace them; hosts and proxies are added to theirs. `ASYNQ_METRICS` and
+/// `ASYNQ_METRICS_QUEUES` count where the service sets nothing else. The flags of the command line, such as `--metrics`, have no effect on this service; a warning says so where the
+/// program has its linked services.
 ///
 /// A program with `asynq_runtime::main!(services: [asynq_dashboard])` has the flag `--dashboard` without this function.
 ///
@@ -90,7 +91,7 @@ impl DashboardService {
     }
 
     /// Also serves metrics and health checks alone at this address: this program's own metrics. Default: at `ASYNQ_METRICS`, if that
-    /// variable is set.
+    /// variable is set; of several services in one program, all but one have to say where.
     pub fn metrics(mut self, address: impl Into<String>) -> Self {
         self.metrics = Some(Address { text: address.into(), setting: "DashboardService::metrics" });
         self

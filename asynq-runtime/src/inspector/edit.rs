@@ -52,7 +52,8 @@ impl Inspector {
     ) -> Result<(), InspectError> {
         let (queue, id) = (queue_name(queue)?, task_id(id)?);
         let earlier = self.earlier_shape::<J>(&queue, &id).await?;
-        // A worker of the earlier version may take the task, and reads the new payload by its shape.
+        // A worker of the earlier version may take the task, and reads the new payload by its shape, unless its job has
+        // another name.
         DueShapes::among(&*self.broker, [ArgumentShape::of::<J>()]).keep().await;
         self.replace(&queue, id, |task| {
             if !is_named::<J>(&task.r#type) {

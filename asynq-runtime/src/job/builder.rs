@@ -62,7 +62,7 @@ macro_rules! option_methods {
 
         /// Sets the end after which no attempt may run: a moment, or a length of time from the enqueue on. Rounded up to a
         /// whole second. It must lie behind the time when a delayed task is due; a task whose end has passed is archived in place
-        /// of its first attempt.
+        /// of its next attempt.
         pub fn deadline(mut self, deadline: impl IntoUntil) -> Self {
             self$(.$task)?.set(|p| until("deadline", deadline).map(|end| p.deadline = Some(end)));
             self
@@ -70,7 +70,7 @@ macro_rules! option_methods {
 
         /// Sets the end after which the task is archived instead of started: a moment, or a length of time from the enqueue
         /// on. Kept to the millisecond, rounded up. It must lie behind the time when a delayed task is due; a task whose end has
-        /// passed is archived in place of its first attempt.
+        /// passed is archived in place of its next attempt.
         #[doc(alias("expires_in", "expiry", "expire"))]
         pub fn expires(mut self, expires: impl IntoUntil) -> Self {
             self$(.$task)?.set(|p| until("expires", expires).map(|end| p.expires = Some(end)));

@@ -171,6 +171,7 @@ fn every_metric_is_described_once_to_each_recorder_and_named_for_its_kind() {
 fn the_guide_explains_each_kind_of_error_beside_its_alert() {
     const GUIDE: &str = include_str!("../../../docs/operations.md");
     let row = GUIDE.lines().find(|line| line.starts_with("| AsynqBrokerErrors | ")).expect("the alert is explained");
+    // `RunEnded` is an error of a job alone: no component of a worker meets it.
     for kind in [
         BrokerErrorKind::Unavailable,
         BrokerErrorKind::Timeout,

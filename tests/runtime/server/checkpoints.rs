@@ -71,7 +71,7 @@ async fn a_report_that_cannot_be_sent_fails_no_attempt() {
     soon(running.shutdown()).await.unwrap();
 }
 
-/// A program that ends when its broker is closed must not end because somebody deletes a task.
+/// A program that ends when its broker is closed must not end because a person deletes a task.
 #[tokio::test]
 async fn a_report_of_a_run_that_has_lost_its_task_has_an_error_of_its_own() {
     let broker = memory().await;

@@ -21,8 +21,8 @@ const MOST: usize = WRITE;
 /// Most bytes to ask a script for that reads them itself, while Redis does nothing else.
 const MOST_IN_SCRIPT: usize = PER_SCRIPT.1;
 
-/// The bytes that the next call may ask for: [`MOST`] for each of its scripts, or fewer that all scripts of the call
-/// share.
+/// The bytes that the next call may ask for: all that the connection carries in time, which its scripts share. While that is no limit,
+/// a call asks for [`MOST`], or for [`MOST_IN_SCRIPT`] by each of its scripts where these are more.
 #[derive(Debug)]
 pub(super) struct DequeueRoom {
     bytes: AtomicUsize,
@@ -40,17 +40,24 @@ impl DequeueRoom {
 
     /// Returns the bytes to ask each of so many scripts for.
     pub(super) fn of_each(&self, scripts: usize) -> usize {
-        let bytes = match self.bytes.load(Ordering::Relaxed) {
-            MOST => MOST,
-            bytes => (bytes / scripts.max(1)).max(1),
-        };
-        if self.longest().is_some() { bytes } else { bytes.min(MOST_IN_SCRIPT) }
+        let (bytes, most, scripts) = (self.bytes.load(Ordering::Relaxed), self.most(), scripts.max(1));
+        if bytes >= most { (most / scripts).max(MOST_IN_SCRIPT) } else { (bytes / scripts).max(1) }
     }
 
-    /// Notes that a call failed. Halves the room if Redis was unavailable, because the answer may have been too large.
+    /// Returns the bytes to ask each of so many scripts for that read every message themselves, however long.
+    pub(super) fn of_each_that_reads(&self, scripts: usize) -> usize {
+        self.of_each(scripts).min(MOST_IN_SCRIPT)
+    }
+
+    /// Returns the most bytes to ask one script for.
+    fn most(&self) -> usize {
+        if self.longest().is_some() { MOST } else { MOST_IN_SCRIPT }
+    }
+
+    /// Notes that a call failed. Halves the room that the call had if Redis was unavailable, because the answer may have been too large.
     pub(super) fn unanswered(&self, error: &BrokerError) {
         if error.is_unavailable() {
-            self.change(|bytes| bytes / 2);
+            self.change(|bytes| bytes.min(self.most()) / 2);
         }
     }
 
@@ -58,7 +65,7 @@ impl DequeueRoom {
     /// scripts says nothing, because one whose queue is empty leaves its share unused.
     pub(super) fn answered(&self, is_used_up: bool, took: Duration) {
         if took > self.in_time {
-            self.change(|room| room / 2);
+            self.change(|room| room.min(self.most()) / 2);
         } else if is_used_up && took < self.in_time / 2 {
             self.change(|room| room.saturating_mul(2));
         }
@@ -101,7 +108,8 @@ mod tests {
         let room = DequeueRoom::new(second);
         assert_eq!(room.of_each(1), MOST_IN_SCRIPT, "messages that a script reads itself");
         room.took(1, LONGEST_IN_SCRIPT + 1);
-        assert_eq!((room.of_each(1), room.of_each(20)), (MOST, MOST), "as much as each script may give");
+        assert_eq!([1, 2, 20].map(|scripts| room.of_each(scripts)), [MOST, MOST / 2, MOST_IN_SCRIPT]);
+        assert_eq!(room.of_each_that_reads(1), MOST_IN_SCRIPT);
         let lost = BrokerError::new(BrokerErrorKind::Timeout, "lost");
         room.unanswered(&BrokerError::new(BrokerErrorKind::Denied, "no matter of size"));
         assert_eq!(room.of_each(1), MOST);
@@ -117,7 +125,10 @@ mod tests {
         assert_eq!(room.of_each(1), MOST / 2);
         room.answered(true, soon);
         room.answered(true, soon);
-        assert_eq!(room.of_each(20), MOST);
+        assert_eq!(room.of_each(1), MOST);
+        let short = DequeueRoom::new(second);
+        short.unanswered(&lost);
+        assert_eq!(short.of_each(1), MOST_IN_SCRIPT / 2, "half of what the call had");
         (0..30).for_each(|_| room.unanswered(&lost));
         assert_eq!((room.of_each(1), room.of_each(5000)), (LEAST, 1));
     }

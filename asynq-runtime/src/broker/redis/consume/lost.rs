@@ -151,7 +151,7 @@ impl RedisBroker {
         if resumption.parts.is_empty() || resumption.failure.is_some() {
             return resumption;
         }
-        let (began, room) = (Instant::now(), self.room.of_each(resumption.parts.len()));
+        let (began, room) = (Instant::now(), self.room.of_each_that_reads(resumption.parts.len()));
         let requests: Vec<&DequeueRequest> = resumption.parts.iter().map(|part| part.lost.request()).collect();
         let answers = self.look_for(&requests, |request, from| self.resume_call(request, from, room)).await;
         let answers = match answers {
