@@ -9,6 +9,7 @@ use std::{
 
 use asynq_runtime::{
     broker::{Broker, BrokerError, QueueStats},
+    job::with_causes,
     task::QueueName,
 };
 use futures_util::{StreamExt as _, future::OptionFuture, stream};
@@ -88,12 +89,13 @@ impl Collector {
 
 impl CachedScrape {
     async fn read(&mut self, broker: &dyn Broker, began: Instant) -> Collected {
-        let names = match within(began + FOR_NUMBERS, broker.queues()).await {
+        // Longer than a call waits for a connection by default, because only its error names the cause.
+        let names = match within(began + BUDGET, broker.queues()).await {
             Some(Ok(names)) => names,
             failed => {
                 if self.last.as_ref().is_none_or(|(_, before)| before.is_up) {
-                    let error = failed.and_then(Result::err).map(|error| error.to_string());
-                    let cause = error.unwrap_or_else(|| format!("no answer within {FOR_NUMBERS:?}"));
+                    let error = failed.and_then(Result::err).map(|error| with_causes(&error));
+                    let cause = error.unwrap_or_else(|| format!("no answer within {BUDGET:?}"));
                     log!(warn, "the queues cannot be read for the metrics: {cause}");
                 }
                 return Collected { took: began.elapsed(), ..Collected::default() };
@@ -196,16 +198,22 @@ mod tests {
     #[tokio::test]
     async fn the_cause_of_a_broker_that_is_down_is_in_the_log_once() {
         let (log, mut redis) = (Log::keep(), RedisServer::start(Persistence::None));
-        let broker = RedisBroker::connect(&redis.url(), RedisOptions::default()).await.unwrap();
-        let collector = Collector::new(Arc::new(broker));
+        let mut options = RedisOptions::default();
+        // A call waits for a connection so long, and has the cause only then.
+        options.call_timeout = FOR_NUMBERS + Duration::from_millis(100);
+        let broker = RedisBroker::connect(&redis.url(), options).await.unwrap();
         redis.kill();
+        // The first call finds the connection broken, and fails at once.
+        broker.ping().await.unwrap_err();
+        let collector = Collector::new(Arc::new(broker));
         for _ in 0..2 {
             assert!(!collector.collect().await.is_up);
             if let Some((at, _)) = &mut collector.cache.lock().await.last {
                 *at -= FRESH;
             }
         }
-        assert_eq!(log.with("the queues cannot be read for the metrics: ").len(), 1, "{log:?}");
+        let lines = log.with("the queues cannot be read for the metrics: ");
+        assert!(lines.len() == 1 && lines[0].contains("Redis cannot be reached"), "{log:?}");
     }
 
     #[tokio::test]
