@@ -353,7 +353,9 @@ impl Work {
                 match &answer {
                     Answer::Lead(_, Err(error)) => {
                         metrics::broker_failed(COMPONENT, error.kind());
-                        let text = format!("the lead is not known, and without it no tick is sent: {error}");
+                        let text = format!(
+                            "the lead is not known; once the last answer about it is over, no tick is sent: {error}"
+                        );
                         self.warn_once(WarningTopic::Lead, text);
                     }
                     Answer::Lead(_, Ok(_)) => self.on_success(&WarningTopic::Lead),
