@@ -52,8 +52,8 @@ fn log_stuck(workers: &[WorkerInfo], now: DateTime<Utc>, logged: &mut BTreeSet<S
             queue,
             id,
             r#type,
-            "stuck: its time was over 10 s ago and its job has not returned; task, slot and lease wait for it (a job with `async` that \
-             blocks its thread ends with the worker at the latest)"
+            "stuck: its time was over 10 s ago, and its job or a hook about its failure goes on; task, slot and lease wait meanwhile (a \
+             job with `async` that blocks its thread ends with the worker at the latest)"
         );
     }
     *logged = stuck;
