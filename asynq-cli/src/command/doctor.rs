@@ -74,7 +74,8 @@ fn text(report: &Report<'_>, evidence: &Evidence, style: Style) -> String {
         }
     ));
     if report.findings.is_empty() {
-        text.push_str("Nothing is wrong.\n");
+        let part = if report.complete { "" } else { " in what was looked at" };
+        text.push_str(&format!("Nothing is wrong{part}.\n"));
     }
     for finding in report.findings {
         let Finding { severity, check, subject, found, means, repair } = finding;
@@ -167,6 +168,7 @@ mod tests {
         assert!(!is_complete(&evidence));
         let report = Report { broker: "sqlite:///a b.db".to_owned(), complete: false, findings: &[] };
         let text = text(&report, &evidence, Style { colours: false, width: None });
+        assert!(text.contains("Nothing is wrong in what was looked at.\n"), "{text}");
         assert!(text.ends_with("as it is too large: sqlite3 '/a b.db' 'PRAGMA quick_check'\n"), "{text}");
     }
 
