@@ -275,7 +275,7 @@ fn disk(node: &Node, findings: &mut Vec<Finding>) {
             node,
             if room < reserve { Severity::Error } else { Severity::Warning },
             "disk",
-            format!("{} MiB of its disk are free, and the last {} MiB take no new task", room >> 20, reserve >> 20),
+            format!("{} MiB are free on its disk and in the file; the last {} MiB take no new task", room >> 20, reserve >> 20),
             "when only the last of the disk is free, nothing can be enqueued; tasks that wait are worked off",
             "make room on the disk of the file, or delete what is not needed: asynq task delete-all --queue QUEUE --state completed",
         ));
