@@ -70,7 +70,8 @@ pub struct Node {
     pub endpoint: Option<String>,
     /// The reason for which the node takes no writes now; `None` if it takes them, or if the login may not ask.
     ///
-    /// A server cannot report then that it runs, so [`Presence::servers`](super::Presence::servers) returns an old list.
+    /// A server cannot report then that it runs, so [`Presence::servers`](super::Presence::servers) returns an old list, and
+    /// that of a file none.
     pub refuses_writes: Option<WriteRefusal>,
 }
 
