@@ -291,8 +291,8 @@ fn file(node: &Node, findings: &mut Vec<Finding>) {
             format!("it takes no writes: {}", node.fact("write_error").unwrap_or("the write lock is held")),
             "nothing can be enqueued, no outcome is stored, and no server is listed as running, though workers live",
             format!(
-                "end the program that holds the write lock, such as a forgotten sqlite3 shell or a transaction that was left open: \
-                 lsof {} shows the programs that have the file open",
+                "unless the error names another cause, end the program that holds the write lock, such as a forgotten sqlite3 shell or \
+                 a transaction that was left open: lsof {} shows the programs that have the file open",
                 shell::quote(&node.address)
             ),
         ));
