@@ -145,6 +145,20 @@ mod tests {
     }
 
     #[test]
+    fn the_limits_beside_a_drain_connect_within_their_time_and_no_others_do() {
+        let server = RedisServer::start(Persistence::None);
+        let (mut redis, order) = (server.connection(), Order { url: server.url(), ..Order::default() });
+        for (work, is_within) in
+            [(Work::Drain, true), (Work::Get, true), (Work::Enqueue, false), (Work::EndToEnd, false)]
+        {
+            let limit = Limit { name: "", about: "", n: 0, work };
+            let (meter, ()) = limit.connected(&order, || Ok(redis::cmd("PING").exec(&mut redis)?)).unwrap();
+            let usage = meter.stop().unwrap().redis.unwrap();
+            assert_eq!(usage.commands > 0.0, is_within, "{work:?}");
+        }
+    }
+
+    #[test]
     fn both_connections_share_one_queue() {
         let server = RedisServer::start(Persistence::None);
         fill(&mut server.connection(), "one", 32);

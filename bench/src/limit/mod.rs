@@ -209,9 +209,21 @@ impl Limit {
         }
     }
 
+    /// Connects and starts the clock. The limit beside a drain starts the clock first, because the worker there connects within its
+    /// time; the others connect first, as the callers beside them do.
+    fn connected<T>(
+        &self,
+        order: &Order,
+        connect: impl FnOnce() -> Result<T, BoxError>,
+    ) -> Result<(Meter, T), BoxError> {
+        let within = matches!(self.work, Work::Drain | Work::Get).then(|| Meter::start(order)).transpose()?;
+        let connected = connect()?;
+        Ok((within.map_or_else(|| Meter::start(order), Ok)?, connected))
+    }
+
     async fn on_redis(&self, order: &Order, tasks: &Tasks, calls: &mut Histogram<u64>) -> Result<Usage, BoxError> {
-        let (mut redis, mut alternating) = (Script::connect(&order.url)?, Alternating::connect(&order.url)?);
-        let meter = Meter::start(order)?;
+        let (meter, (mut redis, mut alternating)) =
+            self.connected(order, || Ok((Script::connect(&order.url)?, Alternating::connect(&order.url)?)))?;
         match self.work {
             // One caller that awaits each call: Redis waits for the caller, too.
             Work::Enqueue => {
@@ -242,8 +254,7 @@ impl Limit {
     }
 
     async fn on_file(&self, order: &Order, tasks: &Tasks, calls: &mut Histogram<u64>) -> Result<Usage, BoxError> {
-        let mut file = File::open(&order.url)?;
-        let meter = Meter::start(order)?;
+        let (meter, mut file) = self.connected(order, || File::open(&order.url))?;
         match self.work {
             Work::Enqueue => {
                 for task in tasks.groups(1) {

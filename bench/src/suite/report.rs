@@ -44,7 +44,7 @@ pub(super) fn page(
     let head = ["figure", "measured", "beside", "share", "to reach", "reach for", "reached", "spread"];
     page += &table(&head, judged.iter().map(cells));
 
-    page += "\n## How cost grows\n\nDrain at concurrency 100, from the start of the worker. \
+    page += "\n## How cost grows\n\nDrain at concurrency 100, from the build of the worker, which connects it; its limit connects within its time, too. \
              µs: time per task; CPU: of worker and broker per task.\n";
     for axis in AXES {
         let runs = match axis.times.min(extent.runs) {

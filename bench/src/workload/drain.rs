@@ -1,4 +1,4 @@
-//! Measures from the start of a worker to the last acknowledgement of the tasks that waited for it.
+//! Measures from the build of a worker, which connects it, to the last acknowledgement of the tasks that waited for it.
 
 use async_trait::async_trait;
 use asynq_runtime::prelude::*;
@@ -21,7 +21,7 @@ impl Workload for Drain {
     }
 
     fn about(&self) -> &'static str {
-        "N waiting tasks, from the start of the worker to the last acknowledgement"
+        "N waiting tasks, from the build of the worker to the last acknowledgement"
     }
 
     fn sizes(&self) -> (u64, usize) {
@@ -34,7 +34,7 @@ impl Workload for Drain {
 
     async fn measure(&self, order: &Order) -> Result<Measured, BoxError> {
         let seen = Seen::first(order.n, order.waiting());
-        // A worker connects when it is built: the times of other libraries have their connections, too.
+        // A worker connects when it is built: the times of the limit and of other libraries have their connections, too.
         let meter = Meter::start(order)?;
         let running = queue::worker::<note>(order, seen.clone()).build().await?.start().await?;
         seen.all().await?;
