@@ -24,7 +24,7 @@ pub(super) fn section(extent: &Extent, facts: &str, programs: &[Program], skippe
     }
     text += "\nThe same JSON of 100 bytes, read by a job that does nothing else. Concurrency and queues are set, and where a default would stand in the way one thing more: \
              ours archives as many failed tasks as there are and serves the one job, BullMQ deletes jobs that succeeded as the others do, rusty-sidekiq has a connection for each worker, and \
-             apalis spawns each task. All else is the library's default. *×* says how many times as good ours is. A run fails unless each of its tasks has run once, before a large backlog \
+             apalis spawns each task. All else is the library's default. The time of a drain has the connections of the worker in it, and that of an enqueue ends before the tasks that wait are counted. *×* says how many times as good ours is. A run fails unless each of its tasks has run once, before a large backlog \
              100,000 of them and none twice, or after an enqueue unless each task waits. asynq has no call for many tasks: its programs \
              enqueue them from a goroutine each.\n\n";
 

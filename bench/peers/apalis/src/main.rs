@@ -36,15 +36,24 @@ async fn main() -> Result<(), Failure> {
     let answer = if order.queues > 1 {
         Answer::cannot("an apalis worker serves one queue")
     } else {
-        let connection = apalis_redis::connect(url).await?;
-        let storage = Storage::new(connection.clone()).with_config(Config::default().queue("bench"));
-        play(&role, &order, &storage, connection).await?
+        let connection = apalis_redis::connect(url.as_str()).await?;
+        play(&role, &order, &url, &storage(connection.clone()), connection).await?
     };
     println!("{}", serde_json::to_string(&answer)?);
     Ok(())
 }
 
-async fn play(role: &str, order: &Order, storage: &Storage, redis: ConnectionManager) -> Result<Answer, Failure> {
+fn storage(connection: ConnectionManager) -> Storage {
+    Storage::new(connection).with_config(Config::default().queue("bench"))
+}
+
+async fn play(
+    role: &str,
+    order: &Order,
+    url: &str,
+    storage: &Storage,
+    redis: ConnectionManager,
+) -> Result<Answer, Failure> {
     if role == "fill" {
         enqueue(order, storage, order.among.max(order.n), PRODUCERS).await?;
         return Ok(Answer { waiting: stored(storage, redis).await?, ..Answer::default() });
@@ -77,7 +86,9 @@ async fn play(role: &str, order: &Order, storage: &Storage, redis: ConnectionMan
                 seen.all().await?;
                 if order.among == 0 { acknowledged(order, storage, redis).await } else { Ok(()) }
             };
-            beside(order, storage, handler, drained).await?;
+            // The worker of each other library connects within its time.
+            let worker = self::storage(apalis_redis::connect(url).await?);
+            beside(order, &worker, handler, drained).await?;
             Ok(seen.complete(clock.stop()))
         }
         "end-to-end" => {
