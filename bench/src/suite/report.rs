@@ -34,7 +34,7 @@ pub(super) fn page(
 
     page += "\n## Figures to reach\n\n";
     page += "*Beside* is the limit of the broker for the same tasks, or the same run without the million or with one queue; *share* is of that. \
-             The limit of Redis is that of bare scripts on two connections that alternate, with as many tasks under way as the worker or the callers beside it; *broker CPU %* below *Every run* is the share of the time in which Redis ran them, \
+             The limit of Redis is that of bare scripts on two connections that alternate, with as many tasks under way as the callers or, up to 128, the worker beside it; *broker CPU %* below *Every run* is the share of the time in which Redis ran them, \
              and where it is far below 100 the figure is not the most that Redis can do. The limit of one awaiting producer, of a GET and of latencies is that of one connection. \
              *Spread* is half of the range of the runs; there is none of one run, and none of the earliest start, which is that of all runs. \
              Latencies and waits are of 100 tasks a run, so that p99 is the second longest; the wait of four processes is of all their calls, and that of the process with the longest p99. \
