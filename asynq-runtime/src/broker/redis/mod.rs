@@ -114,8 +114,9 @@ pub struct RedisBroker {
     lease: Duration,
     clock: Arc<BrokerClock>,
     router: Router,
-    /// Carries the reads of inspectors, but for the names of queues, groups and the entries of schedulers: servers and schedulers
-    /// ask for these as well. A long page delays only other reads, and its time-out does not close the worker's connection.
+    /// Carries the reads of inspectors, and the list of servers, which a server with limits of archives or with a lease below 30 s
+    /// reads once, too. The names of queues, groups and the entries of schedulers go by `router`: servers and schedulers read these
+    /// as long as they run. A long page delays only other reads, and its time-out does not close the worker's connection.
     looking: OnceLock<Router>,
     wake: OnceLock<Wake>,
     producer: Producer,

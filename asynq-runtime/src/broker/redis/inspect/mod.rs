@@ -38,8 +38,7 @@ const KEYS: usize = 1000;
 #[async_trait::async_trait]
 impl Inspect for RedisBroker {
     async fn queues(&self) -> Result<Vec<QueueName>, BrokerError> {
-        // Servers ask for the names as well, and use no other inspector read. So this uses the main connection and
-        // opens no other.
+        // Every server asks for the names as well, so this uses the main connection and opens no other.
         let names = reply::array(self.router.send_one(Call::plain("SMEMBERS").arg(QUEUES)).await?)?;
         let mut names: Vec<QueueName> =
             names.into_iter().filter_map(reply::text).map(|name| QueueName::from_wire(&name)).collect();
