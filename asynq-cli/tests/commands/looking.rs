@@ -116,7 +116,7 @@ on_both_brokers! {
         late.message.deadline = (cli.t.now() - chrono::TimeDelta::hours(1)).timestamp();
         cli.t.enqueue(late).await;
         let answer = cli.run("task inspect -q default late").await;
-        assert!(answer.out.contains("2030-01-02T02:04:05Z (1h ago)"), "{answer}");
+        assert!(answer.out.contains("2030-01-02T02:04:05.000Z (1h ago)"), "{answer}");
     }
 
     async fn servers(cli) {

@@ -211,7 +211,7 @@ async fn a_worker_that_starts_on_many_queues_sweeps_them_with_a_break_behind_eac
         enqueue(&client, &format!("tenant:{i}"), 1).await;
         client.inspector().pause(format!("tenant:{i}")).await.unwrap();
     }
-    let (builder, _log) = server::<(waits,)>(&broker);
+    let (builder, _log) = server::<(quick,)>(&broker);
     // The queues of a pattern would come after the first pass.
     let builder = builder.queues((0..100).map(|i| (format!("tenant:{i}"), 1)));
     let begun = Instant::now();
