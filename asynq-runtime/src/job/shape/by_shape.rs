@@ -4,7 +4,7 @@
 
 use serde::de::{self, DeserializeSeed, EnumAccess, Error as _, MapAccess, SeqAccess, VariantAccess, Visitor};
 
-use super::{Field, Form, HIDDEN, Leaf, Node, ShapeDocument, Value, Variant, value::Name};
+use super::{Field, Form, HIDDEN, Leaf, Node, ShapeDocument, Value, Variant, join::opened, value::Name};
 use crate::job::bounded::Bounds;
 
 /// Reads `payload`, without format byte and fingerprint, as a value of this shape.
@@ -99,8 +99,9 @@ impl<'de, 's> DeserializeSeed<'de> for At<'_, 's> {
                 None => self.stop("the kept shape is malformed: it lacks one of its types"),
             },
             Node::Secret(inner) => {
-                // Its type reads it without a level of its own.
-                let value = Self { node: inner, ..self }.deserialize(deserializer)?;
+                // Its type reads it without a level of its own. A document may repeat the mark, and each one would take stack.
+                let (_, node) = opened(inner);
+                let value = Self { node, ..self }.deserialize(deserializer)?;
                 Ok(if self.shape.hidden.is_some() { Value::Str(HIDDEN.to_owned()) } else { value })
             }
             Node::Any(_) | Node::Unseen => self.stop("its shape is known in part only"),

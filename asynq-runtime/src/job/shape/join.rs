@@ -138,7 +138,7 @@ impl<'d> Join<'d> {
 }
 
 /// Returns whether the place is secret, and its node without that mark.
-fn opened(mut node: &Node) -> (bool, &Node) {
+pub(super) fn opened(mut node: &Node) -> (bool, &Node) {
     let mut is_secret = false;
     while let Node::Secret(inner) = node {
         (is_secret, node) = (true, inner);

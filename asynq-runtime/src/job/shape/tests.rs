@@ -75,6 +75,10 @@ fn a_document_that_is_too_long_is_neither_stored_nor_read() {
 fn shapes_that_ask_for_endless_values_end() {
     let deep = ShapeDocument::new(Node::Type(0), vec![Form::Newtype(Node::Type(0))]);
     assert!(decode(&deep, b"").unwrap_err().contains("deeper than 128 levels"));
+    // A mark is not a level, and a document may have 128 of them in each level.
+    let marks = (0..120).fold(Node::Type(0), |inner, _| Node::Secret(Box::new(inner)));
+    let marked = ShapeDocument::new(Node::Type(0), vec![Form::Newtype(marks)]);
+    assert!(decode(&marked, &[0; 4000]).unwrap_err().contains("deeper than 128 levels"));
     let units = ShapeDocument::new(Node::Seq(Box::new(Node::Tuple(vec![]))), vec![]);
     assert_eq!(decode(&units, &[3]), Ok(Value::Seq(vec![Value::Seq(vec![]); 3])));
     let endless = [0xff, 0xff, 0xff, 0xff, 0x7f];
