@@ -78,6 +78,7 @@ impl ConnectionManager {
         let since = Instant::now();
         let (identity, process, server) = (self.previous.clone(), self.previous.clone(), to.clone());
         self.state.send_replace(State::Up { connection: connection.clone(), generation, to, identity });
+        let tells_time = self.role.at.tells_time();
         tokio::select! {
             // `self.lost` keeps the channel open.
             _ = reports.wait_for(|lost| *lost >= generation) => {}
@@ -85,7 +86,7 @@ impl ConnectionManager {
                 log!(info, left = %server, "this server is not the one to ask any more: connecting anew");
                 report_lost(&self.lost, generation);
             }
-            () = follow_time(&self.role.clock, &connection) => {}
+            () = follow_time(&self.role.clock, &connection), if tells_time => {}
         }
         self.state.send_replace(State::Opening);
         if let Some(listener) = &self.role.on_event {

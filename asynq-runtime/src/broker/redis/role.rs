@@ -80,6 +80,16 @@ impl At {
         false
     }
 
+    /// Returns whether Redis's time is asked for here while the connection lasts. The masters of a cluster may have clocks of their own,
+    /// so the connection that asks for the map follows one of them.
+    pub(super) fn tells_time(&self) -> bool {
+        #[cfg(feature = "cluster")]
+        if matches!(self, Self::Node(_)) {
+            return false;
+        }
+        true
+    }
+
     /// Returns the watch of the name in the URL, if that names the server.
     pub(super) fn name(&mut self) -> Option<&mut NameWatch> {
         match self {

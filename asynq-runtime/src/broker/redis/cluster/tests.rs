@@ -37,3 +37,10 @@ async fn the_connection_to_a_node_that_has_left_the_cluster_is_closed() {
     topology.learn(Ok(map(&[&stays])));
     soon(closed.recv()).await.unwrap();
 }
+
+/// Each of them would set the clock of the whole broker.
+#[test]
+fn the_connections_to_the_masters_do_not_follow_their_clocks() {
+    let node = At::Node(Address::Unix("s".into()));
+    assert!(!node.tells_time() && At::AnyNode(Topology::new(Vec::new())).tells_time());
+}
