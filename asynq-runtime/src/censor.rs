@@ -18,27 +18,29 @@ pub fn without_passwords(text: &str) -> String {
     clean
 }
 
-/// Returns the length of the first word with the white space behind it. A URL that is quoted goes on to its at sign or its quote, because a
-/// password may have blanks in it.
+/// Returns the length of the first word with the white space behind it. A URL that is quoted goes on to its closing quote, or to the first
+/// at sign where there is none, because a password may have blanks and at signs in it.
 fn end_of_run(text: &str) -> usize {
     let mut words = text.split_inclusive(char::is_whitespace);
     let first = words.next().unwrap_or_default();
     let quote = first.chars().next().filter(|&c| is_quote(c));
     let (Some(quote), Some((_, behind))) = (quote, first.split_once("://")) else { return first.len() };
-    let ends = |word: &str| {
+    let closes = |word: &str| {
         let quoted = word.trim_end_matches(|c: char| c.is_whitespace() || ",.:;)".contains(c));
-        word.contains('@') || quoted.ends_with(quote)
+        quoted.ends_with(quote)
     };
-    let mut end = first.len();
-    let mut is_over = ends(behind);
-    for word in words {
-        if is_over {
-            break;
-        }
-        end += word.len();
-        is_over = ends(word);
+    if closes(behind) {
+        return first.len();
     }
-    end
+    let (mut end, mut at_sign) = (first.len(), behind.contains('@').then_some(first.len()));
+    for word in words {
+        end += word.len();
+        if closes(word) {
+            return end;
+        }
+        at_sign = at_sign.or(word.contains('@').then_some(end));
+    }
+    at_sign.unwrap_or(end)
 }
 
 /// Returns the text of a usage error as [`without_passwords`] does, also without the part between a colon and an at sign in any
@@ -108,6 +110,9 @@ mod tests {
             ("'redis://jobs:correct horse battery@h:6379' found", "'redis://jobs:***@h:6379' found"),
             ("'unix:///s?user=u&pass=it's-mine' found", "'unix:///s?user=u&pass=***' found"),
             ("`unix:///s?pass=it's mine&db=1`: found", "`unix:///s?pass=***&db=1`: found"),
+            ("'redis://jobs:p@ss word@h:6379' found", "'redis://jobs:***@h:6379' found"),
+            ("'unix:///s?user=u&pass=co@rrect horse' found", "'unix:///s?user=u&pass=***' found"),
+            ("'redis://jobs:correct horse@h, ask ann@example.com", "'redis://jobs:***@h, ask ann@example.com"),
             ("`redis://h:6379/0`: ask ann@example.com", "`redis://h:6379/0`: ask ann@example.com"),
             ("at redis://h:6379, ask ann@example.com", "at redis://h:6379, ask ann@example.com"),
             ("pass= password=", "pass=*** password=***"),
