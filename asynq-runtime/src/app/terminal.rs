@@ -1,6 +1,9 @@
 //! Texts from outside that end on a terminal.
 
-use std::{error::Error, fmt};
+use std::{
+    error::Error,
+    fmt::{self, Write},
+};
 
 use tracing::field::{Field, Visit};
 
@@ -27,15 +30,7 @@ struct Harmless<'v>(&'v mut dyn Visit);
 
 impl Visit for Harmless<'_> {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        let is_message = field.name() == "message";
-        let harmless = |c| match c {
-            '\n' | '\t' if is_message => c,
-            '\n' | '\r' | '\t' => ' ',
-            c if is_hostile(c) => '\u{fffd}',
-            c => c,
-        };
-        let text: String = format!("{value:?}").chars().map(harmless).collect();
-        self.0.record_debug(field, &format_args!("{text}"));
+        self.0.record_debug(field, &Cleaned { value, is_message: field.name() == "message" });
     }
 
     fn record_str(&mut self, field: &Field, value: &str) {
@@ -47,6 +42,39 @@ impl Visit for Harmless<'_> {
 
     fn record_error(&mut self, field: &Field, value: &(dyn Error + 'static)) {
         self.record_debug(field, &format_args!("{}", with_causes(value)));
+    }
+}
+
+/// A field without its hostile characters, which are replaced while it is written: each run of a job writes some fields.
+struct Cleaned<'v> {
+    value: &'v dyn fmt::Debug,
+    is_message: bool,
+}
+
+impl fmt::Debug for Cleaned<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(CleanWriter { out: f, is_message: self.is_message }, "{:?}", self.value)
+    }
+}
+
+struct CleanWriter<'f, 'o> {
+    out: &'f mut fmt::Formatter<'o>,
+    is_message: bool,
+}
+
+impl Write for CleanWriter<'_, '_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let mut rest = text;
+        while let Some((at, c)) = rest.char_indices().find(|&(_, c)| is_hostile(c)) {
+            self.out.write_str(&rest[..at])?;
+            self.out.write_char(match c {
+                '\n' | '\t' if self.is_message => c,
+                '\n' | '\r' | '\t' => ' ',
+                _ => '\u{fffd}',
+            })?;
+            rest = &rest[at + c.len_utf8()..];
+        }
+        self.out.write_str(rest)
     }
 }
 
