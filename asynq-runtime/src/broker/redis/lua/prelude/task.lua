@@ -52,8 +52,9 @@ end
 -- Frees a unique lock where the task holds it (callers: docs/design/fence.md#unique-locks). A wrong key must not stop a script half
 -- way, therefore pcall. A key outside the queue is not a lock of its tasks; the first key of each caller is one of the queue.
 local function unlock(lock, id)
+  if not lock or lock == '' then return end
   local own = string.match(KEYS[1], '^asynq:{.-}:')
-  if not lock or not own or string.sub(lock, 1, #own) ~= own then return end
+  if not own or string.sub(lock, 1, #own) ~= own then return end
   if redis.pcall('GET', lock) == id then redis.call('DEL', lock) end
 end
 
