@@ -9,7 +9,7 @@ use serde::de::{
     self, Deserialize, DeserializeSeed, Deserializer, EnumAccess, MapAccess, SeqAccess, VariantAccess, Visitor,
 };
 
-/// Deeper than this no value is read or written: the bound that serde_json has, too.
+/// Deeper than this no value is read, and no arguments and no checkpoint are written: the bound that serde_json has, too.
 pub(super) const DEEPEST: usize = 128;
 /// Why a deeper value is refused.
 pub(super) const TOO_DEEP: &str = "the value is nested deeper than 128 levels, the most that are read";
