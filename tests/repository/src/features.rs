@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::{
     cases::Cases,
-    suites::functions_of,
+    suites::Parsed,
     tree::{none, read, root},
 };
 
@@ -46,6 +46,7 @@ struct Tree<'a> {
     /// The text of `scripts/prove`.
     prove: &'a str,
     cases: &'a Cases,
+    parsed: Parsed,
 }
 
 impl Tree<'_> {
@@ -71,7 +72,7 @@ impl Tree<'_> {
     /// The reason why the test does not show the row.
     fn mistake_of_test(&self, row: &Row<'_>, file: &str, test: &str) -> Option<String> {
         let Some(text) = (self.read)(file) else { return Some(format!("there is no {file}")) };
-        let tests = functions_of(file, &text);
+        let tests = self.parsed.functions_of(file, &text);
         let Some(found) = tests.iter().find(|function| function.is_test && function.name == test) else {
             return Some(format!("{file} has no test `{test}`"));
         };
@@ -119,7 +120,7 @@ fn every_feature_is_shown_by_tests_that_run() {
     assert!(rows(&page).len() > 60, "the table has lost its rows");
     let read_if_there = |path: &str| root().join(path).exists().then(|| read(path));
     let (prove, cases) = (read("scripts/prove"), Cases::read());
-    let tree = Tree { read: &read_if_there, prove: &prove, cases: &cases };
+    let tree = Tree { read: &read_if_there, prove: &prove, cases: &cases, parsed: Parsed::default() };
     none(tree.mistakes(&page), "docs/features.md");
 }
 
@@ -142,7 +143,8 @@ fn a_page_that_promises_too_much_is_caught() {
     let source = "#[test]\nfn it_flies() {}\nfn helper() {}\n#[test]\n#[ignore = \"deep\"]\nfn it_dives() {}";
     let cases = syn::parse_str("[x, y] all: AllFixture; some: SomeFixture only [x]: \"why\";").unwrap();
     let prove = "case $1 in\n    depths)\n        cargo test -- --ignored a::\n        ;;\nesac";
-    let tree = Tree { read: &|file| (file == "a.rs").then(|| source.to_owned()), prove, cases: &cases };
+    let read = |file: &str| (file == "a.rs").then(|| source.to_owned());
+    let tree = Tree { read: &read, prove, cases: &cases, parsed: Parsed::default() };
     let expected = [
         "\"swims\": there is no b.rs",
         "\"runs\" is linked to no test",

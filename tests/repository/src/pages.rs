@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::{
     references::{DESIGN, anchors, missing, text_of},
-    suites::functions_of,
+    suites::Parsed,
     tree::{files, none, read, root},
 };
 
@@ -78,7 +78,7 @@ fn is_there(path: &str, all: &[String]) -> bool {
 
 #[test]
 fn every_link_of_a_page_leads_somewhere_and_every_test_that_it_names_runs() {
-    let (mut broken, mut tests) = (Vec::new(), 0);
+    let (mut broken, mut tests, parsed) = (Vec::new(), 0, Parsed::default());
     let pages = files("").into_iter().filter(|path| path.ends_with(".md"));
     for path in pages.filter(|path| path.starts_with("docs/") || !path.contains('/')) {
         let (folder, page) = (path.rsplit_once('/').map_or("", |(folder, _)| folder), read(&path));
@@ -95,7 +95,8 @@ fn every_link_of_a_page_leads_somewhere_and_every_test_that_it_names_runs() {
         for (link, test) in tests_of(&page).filter(|_| path.starts_with(DESIGN)) {
             let file = resolved(folder, link);
             let text = text_of(&file).unwrap_or_default();
-            let is_run = |name: &str| functions_of(&file, &text).iter().any(|one| one.is_test && one.name == name);
+            let functions = parsed.functions_of(&file, &text);
+            let is_run = |name: &str| functions.iter().any(|one| one.is_test && one.name == name);
             let runs = is_run(test) || attacks(&text).any(|attack| attack == test);
             tests += 1;
             if !runs {

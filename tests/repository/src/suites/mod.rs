@@ -4,6 +4,8 @@ mod bounds;
 mod ignored;
 mod skips;
 
+use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
+
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use syn::{
     Attribute, Block, Ident,
@@ -38,12 +40,24 @@ fn functions(words: &[&str]) -> Vec<Function> {
 }
 
 /// The functions of a file, including those in calls of macros.
-pub(crate) fn functions_of(path: &str, text: &str) -> Vec<Function> {
+fn functions_of(path: &str, text: &str) -> Vec<Function> {
     let file = syn::parse_file(text).unwrap_or_else(|error| panic!("{path}:{}: {error}", error.span().start().line));
     let timing = path.trim_end_matches(".rs").split('/').any(|part| part == "timing");
     let mut functions = Functions { path, timing, found: Vec::new() };
     functions.visit_file(&file);
     functions.found
+}
+
+/// The functions of files that are asked for more than once.
+#[derive(Default)]
+pub(crate) struct Parsed(RefCell<BTreeMap<String, Rc<[Function]>>>);
+
+impl Parsed {
+    /// Returns the functions of a file. Only the first call parses it.
+    pub(crate) fn functions_of(&self, path: &str, text: &str) -> Rc<[Function]> {
+        let mut files = self.0.borrow_mut();
+        Rc::clone(files.entry(path.to_owned()).or_insert_with(|| functions_of(path, text).into()))
+    }
 }
 
 struct Functions<'a> {
