@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use asynq_runtime::{
-    broker::{Broker, BrokerError, EntryId, EntryPlan, Member, NewTask, Run, Wanted},
+    broker::{Broker, BrokerError, EntryId, EntryPlan, Member, NewTask, Run, Settled, Wanted},
     task::{QueueWeight, SchedulerEnqueueEvent, SchedulerEntry, ServerInfo, Timestamp, WorkerInfo},
 };
 use asynq_tests::{Build as _, Fixture, Seeded as _, Store, archive, complete, done, queue, retry, task};
@@ -59,10 +59,8 @@ pub(crate) async fn open<S: Store>(fixture: &Fixture<S>) -> Vec<Run> {
     let mut active = Vec::new();
     for (name, _, size) in QUEUES {
         let take = |n| async move { take(fixture, name, n).await };
-        for n in 0..size {
-            enqueue(fixture, order(name, n).with_retention(86_400)).await;
-        }
-        for (n, run) in take(size).await.into_iter().enumerate() {
+        enqueue(broker, (0..size).map(|n| order(name, n).with_retention(86_400))).await;
+        let end = |(n, run): (usize, &Run)| {
             let error = "connection refused (os error 111)\n  while sending to smtp://mail.example:587\n  in shop::mail::send, attempt of 30 s";
             let end = match n % 10 {
                 0 => archive(error),
@@ -70,30 +68,31 @@ pub(crate) async fn open<S: Store>(fixture: &Fixture<S>) -> Vec<Run> {
                 2..=5 => complete(r#"{"message_id":"<4bf92f@mail.example>","accepted":true}"#),
                 _ => done(),
             };
-            fixture.settle(&run, end).await;
+            run.ends_with(end)
+        };
+        let ends: Vec<_> = take(size).await.iter().enumerate().map(end).collect();
+        for answer in broker.settle(&ends).await {
+            assert_eq!(answer.unwrap(), Settled::Ok);
         }
-        for n in 100..100 + size / 5 {
-            enqueue(fixture, order(name, n).after(Duration::from_secs(600 + 60 * n as u64))).await;
-        }
-        for n in 200..200 + (size / 12).max(1) {
-            enqueue(fixture, order(name, n)).await;
-        }
+        let later = |n| order(name, n).after(Duration::from_secs(600 + 60 * n as u64));
+        enqueue(broker, (100..100 + size / 5).map(later)).await;
+        enqueue(broker, (200..200 + (size / 12).max(1)).map(|n| order(name, n))).await;
         active.extend(take(size).await);
-        for n in 300..300 + size / 4 {
-            enqueue(fixture, order(name, n)).await;
-        }
+        enqueue(broker, (300..300 + size / 4).map(|n| order(name, n))).await;
     }
-    for n in 400..412 {
-        enqueue(fixture, order("mail", n).grouped(if n % 3 == 0 { "newsletter" } else { "digest:weekly" })).await;
-    }
+    let grouped = |n| order("mail", n).grouped(if n % 3 == 0 { "newsletter" } else { "digest:weekly" });
+    enqueue(broker, (400..412).map(grouped)).await;
     broker.pause(&queue("reports")).await.unwrap();
     work(broker, fixture.member(), &active).await.unwrap();
     plan(broker).await;
     active
 }
 
-async fn enqueue<S: Store>(fixture: &Fixture<S>, task: NewTask) {
-    fixture.enqueue(task).await;
+/// Enqueues tasks in one call, all of which must be accepted.
+pub(crate) async fn enqueue(broker: &dyn Broker, tasks: impl Iterator<Item = NewTask>) {
+    for answer in broker.enqueue(tasks.collect()).await {
+        answer.unwrap();
+    }
 }
 
 async fn take<S: Store>(fixture: &Fixture<S>, name: &str, n: usize) -> Vec<Run> {

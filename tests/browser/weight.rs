@@ -81,10 +81,9 @@ trait More: Store {
     async fn shop_with_more() -> Fixture<Self> {
         let fixture = Fixture::<Self>::real_time().await;
         shop::open(&fixture).await;
-        for n in 0..60 {
-            fixture.enqueue(task(&format!("more-{n}")).in_queue(&format!("tenant-{n}:background"))).await;
-            fixture.enqueue(task(&shop::uuid("mail", 900 + n)).in_queue("mail").after(Duration::from_secs(3600))).await;
-        }
+        let one = |n: usize| task(&format!("more-{n}")).in_queue(&format!("tenant-{n}:background"));
+        let mail = |n: usize| task(&shop::uuid("mail", 900 + n)).in_queue("mail").after(Duration::from_secs(3600));
+        shop::enqueue(fixture.broker(), (0..60).flat_map(|n| [one(n), mail(n)])).await;
         fixture
     }
 }
