@@ -21,8 +21,8 @@ const MOST: usize = WRITE;
 /// Most bytes to ask a script for that reads them itself, while Redis does nothing else.
 const MOST_IN_SCRIPT: usize = PER_SCRIPT.1;
 
-/// The bytes that the next call may ask for: all that the connection carries in time, which its scripts share. While that is no limit,
-/// a call asks for [`MOST`], or for [`MOST_IN_SCRIPT`] by each of its scripts where these are more.
+/// The bytes that the next call may ask for: all that the connection carries in time, which its scripts share. While the
+/// connection carries more, a call asks for [`MOST`], or for [`MOST_IN_SCRIPT`] by each of its scripts where these are more.
 #[derive(Debug)]
 pub(super) struct DequeueRoom {
     bytes: AtomicUsize,
