@@ -106,48 +106,8 @@ impl PreparedTask {
     }
 
     pub(super) fn of<J: Job>(job: &J) -> Self {
-        let made = || {
-            let payload = encode_arguments(job)?;
-            let unique_bytes = job.unique_by().transpose()?;
-            // The options are all named, so that none is forgotten. The server reads `kill_after` when it runs the task.
-            let JobOptions {
-                queue,
-                retry,
-                timeout,
-                deadline,
-                expires,
-                group,
-                unique,
-                debounce,
-                debounce_max,
-                unique_until,
-                unique_extend,
-                retention,
-                max_crashes,
-                kill_after: _,
-            } = J::OPTIONS;
-            Ok(Prepared {
-                name: J::NAME.to_owned(),
-                payload: Some(payload),
-                unique_bytes,
-                queue: Some(QueueName::new(queue)?),
-                retry: times("retry", retry)?,
-                timeout: timeout.map(|timeout| span("timeout", timeout)).transpose()?,
-                deadline: deadline.map(|deadline| until("deadline", deadline)).transpose()?,
-                expires: expires.map(|expires| until("expires", expires)).transpose()?,
-                group: group.map(GroupName::new).transpose()?,
-                unique: unique.map(|ttl| span("unique", ttl)).transpose()?,
-                unique_until,
-                unique_extend,
-                debounce: debounce.map(|quiet| exact("debounce", quiet)).transpose()?,
-                debounce_max: debounce_max.map(|most| exact("debounce_max", most)).transpose()?,
-                retention: retention.map(|retention| span("retention", retention)).transpose()?,
-                max_crashes: max_crashes.map(crashes).transpose()?,
-                shape: Some(ArgumentShape::of::<J>()),
-                ..Prepared::default()
-            })
-        };
-        Self(made())
+        let arguments = || Ok((encode_arguments(job)?, job.unique_by().transpose()?));
+        Self(arguments().and_then(|arguments| Prepared::of(J::NAME, J::OPTIONS, ArgumentShape::of::<J>(), arguments)))
     }
 
     pub(super) fn raw(name: String, payload: Option<Bytes>) -> Self {
@@ -169,6 +129,54 @@ impl PreparedTask {
             apply(prepared);
             Ok(())
         });
+    }
+}
+
+impl Prepared {
+    /// Checks the options of a job. The function is compiled once, and not for each job of a program.
+    fn of(
+        name: &str,
+        options: JobOptions,
+        shape: ArgumentShape,
+        (payload, unique_bytes): (Bytes, Option<Bytes>),
+    ) -> Result<Self, EnqueueError> {
+        // The options are all named, so that none is forgotten. The server reads `kill_after` when it runs the task.
+        let JobOptions {
+            queue,
+            retry,
+            timeout,
+            deadline,
+            expires,
+            group,
+            unique,
+            debounce,
+            debounce_max,
+            unique_until,
+            unique_extend,
+            retention,
+            max_crashes,
+            kill_after: _,
+        } = options;
+        Ok(Self {
+            name: name.to_owned(),
+            payload: Some(payload),
+            unique_bytes,
+            queue: Some(QueueName::new(queue)?),
+            retry: times("retry", retry)?,
+            timeout: timeout.map(|timeout| span("timeout", timeout)).transpose()?,
+            deadline: deadline.map(|deadline| until("deadline", deadline)).transpose()?,
+            expires: expires.map(|expires| until("expires", expires)).transpose()?,
+            group: group.map(GroupName::new).transpose()?,
+            unique: unique.map(|ttl| span("unique", ttl)).transpose()?,
+            unique_until,
+            unique_extend,
+            debounce: debounce.map(|quiet| exact("debounce", quiet)).transpose()?,
+            debounce_max: debounce_max.map(|most| exact("debounce_max", most)).transpose()?,
+            retention: retention.map(|retention| span("retention", retention)).transpose()?,
+            max_crashes: max_crashes.map(crashes).transpose()?,
+            shape: Some(shape),
+            ..Self::default()
+        })
     }
 }
 
