@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use asynq_tests::Persistence;
+
 use crate::processes::{
     incidents::{all_done, crashes},
     world::World,
@@ -56,6 +58,31 @@ async fn an_outage_longer_than_the_lease_takes_nothing_from_one_worker() {
 #[ignore = "takes three minutes: scripts/prove incidents"]
 async fn three_outages_in_a_row_take_nothing_from_two_workers() {
     outages_cost_nothing(3, 2).await;
+}
+
+/// Redis is killed and at once started again, with a snapshot in which every lease has lapsed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "takes a minute and a half: scripts/prove incidents"]
+async fn a_quick_restart_from_an_older_snapshot_takes_nothing_from_two_workers() {
+    const RUNS: usize = 20;
+    let mut world = World::redis_keeping(Persistence::None, "").await;
+    let _workers = [world.everyday_of(RUNS / 2).await, world.everyday_of(RUNS / 2).await];
+    world.hold();
+    world.enqueue_records(RUNS, 0).await;
+    world.started(RUNS).await;
+    ::redis::cmd("SAVE").exec(&mut world.redis.as_ref().unwrap().connection()).unwrap();
+    tokio::time::sleep(OUTAGE).await;
+    let server = world.redis.as_mut().unwrap();
+    server.kill();
+    server.restart();
+    tokio::time::sleep(AFTERWARDS).await;
+    assert_eq!((world.history().repeated(), crashes(&world).await), (Vec::new(), vec![0; RUNS]));
+    world.release();
+    all_done(&world, RUNS).await;
+    println!(
+        "incident: Redis restarted at once with the leases of {OUTAGE:?} ago, 2 workers alive, {RUNS} jobs running: 0 run \
+         twice, 0 crashes counted, {RUNS} done"
+    );
 }
 
 /// Another program keeps the write lock of the file for longer than the lease, three times in a row.

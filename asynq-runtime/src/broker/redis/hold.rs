@@ -1,7 +1,8 @@
 //! Decides when a lapsed lease may be recovered: not before every live server has had time to extend its leases.
 //!
 //! All leases lapse at once when Redis was away for longer than a lease, when its clock steps ahead, and when this
-//! machine was suspended. Live servers extend their leases as soon as they can, and recovery must not be faster. Where one master
+//! machine was suspended. They have lapsed, too, in a Redis that came back from an older snapshot, and in a replica that lacked the last
+//! writes when it was promoted. Live servers extend their leases as soon as they can, and recovery must not be faster. Where one master
 //! of a cluster was away, this is so for its queues.
 
 use std::{
@@ -21,7 +22,8 @@ const SLACK: Duration = Duration::from_secs(2);
 pub(super) struct Hold {
     lease: Duration,
     until: Option<Instant>,
-    last: Option<(Instant, DateTime<Utc>)>,
+    /// The last look, and the connection on which it was made.
+    last: Option<(Instant, DateTime<Utc>, u64)>,
     /// When Redis last answered, as far as is known here.
     answered: Option<Instant>,
     /// The queues that took no writes a short time ago, and until when each is held.
@@ -34,13 +36,15 @@ impl Hold {
         Self { lease, until: None, last: None, answered: None, queues: HashMap::new() }
     }
 
-    /// Notes that Redis's clock showed `redis` at `now`. Returns how long lapsed leases must not be recovered yet.
-    pub(super) fn look(&mut self, now: Instant, redis: DateTime<Utc>) -> Duration {
-        let may_recover = self.last.is_some_and(|(then, redis_then)| {
+    /// Notes that Redis's clock showed `redis` at `now`, on the `connection` of this number; another one may lead to a Redis with older
+    /// leases. Returns how long lapsed leases must not be recovered yet.
+    pub(super) fn look(&mut self, now: Instant, redis: DateTime<Utc>, connection: u64) -> Duration {
+        let may_recover = self.last.is_some_and(|(then, redis_then, on)| {
             let elapsed_on_redis = (redis - redis_then).to_std().unwrap_or_default();
-            self.is_soon(now) && elapsed_on_redis < now.duration_since(then).saturating_add(SLACK)
+            let most = now.duration_since(then).saturating_add(SLACK);
+            on == connection && self.is_soon(now) && elapsed_on_redis < most
         });
-        (self.last, self.answered) = (Some((now, redis)), Some(now));
+        (self.last, self.answered) = (Some((now, redis, connection)), Some(now));
         if !may_recover {
             self.until = Some(now + self.length());
         }
@@ -94,7 +98,9 @@ mod tests {
     fn looks(at: &[(u64, i64)]) -> Vec<u64> {
         let (start, mut hold) = (Instant::now(), Hold::new(LEASE));
         let redis = |seconds: i64| DateTime::from_timestamp(1_893_000_000 + seconds, 0).unwrap();
-        at.iter().map(|&(at, redis_at)| hold.look(start + Duration::from_secs(at), redis(redis_at)).as_secs()).collect()
+        at.iter()
+            .map(|&(at, redis_at)| hold.look(start + Duration::from_secs(at), redis(redis_at), 1).as_secs())
+            .collect()
     }
 
     #[test]
@@ -111,11 +117,22 @@ mod tests {
     }
 
     #[test]
+    fn recovery_waits_on_a_new_connection_which_may_lead_to_a_redis_with_older_leases() {
+        let (start, mut hold) = (Instant::now(), Hold::new(LEASE));
+        let mut look = |at: u64, connection: u64| {
+            let redis = DateTime::from_timestamp(1_893_000_000, 0).unwrap() + Duration::from_secs(at);
+            hold.look(start + Duration::from_secs(at), redis, connection).as_secs()
+        };
+        assert_eq!([0, 5, 10, 15, 20].map(|at| look(at, 1)), [15, 10, 5, 0, 0]);
+        assert_eq!([24, 29, 34, 39].map(|at| look(at, 2)), [15, 10, 5, 0]);
+    }
+
+    #[test]
     fn recovery_waits_after_a_time_in_which_no_server_could_extend() {
         let (start, mut hold) = (Instant::now(), Hold::new(LEASE));
         let look = |hold: &mut Hold, at: u64| {
             let redis = DateTime::from_timestamp(1_893_000_000, 0).unwrap() + Duration::from_secs(at);
-            hold.look(start + Duration::from_secs(at), redis).as_secs()
+            hold.look(start + Duration::from_secs(at), redis, 1).as_secs()
         };
         assert_eq!([0, 5, 10, 15].map(|at| look(&mut hold, at)), [15, 10, 5, 0]);
         hold.forget();
@@ -133,7 +150,7 @@ mod tests {
             for pass in 0..10 {
                 let at = 830 * pass;
                 let redis = DateTime::from_timestamp_millis(1_893_000_000_000 + i64::try_from(at).unwrap()).unwrap();
-                left = hold.look(time(at), redis);
+                left = hold.look(time(at), redis, 1);
                 answers.iter().for_each(|after| hold.answered(time(at + after)));
             }
             left

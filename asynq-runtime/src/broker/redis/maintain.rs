@@ -298,7 +298,9 @@ impl RedisBroker {
         let ahead = times.iter().filter_map(|time| reply::time(time.as_ref().ok()?)).max();
         let failure = || times.iter().find_map(|time| time.as_ref().err().cloned());
         let redis = ahead.ok_or_else(|| failure().unwrap_or_else(|| reply::unexpected("no time")))?;
-        Ok(self.hold.lock().look(Instant::now(), redis))
+        // Read after the answer: if a call had to wait for a new connection, the answer came on that one.
+        let connection = self.router.generation();
+        Ok(self.hold.lock().look(Instant::now(), redis, connection))
     }
 
     async fn ask_each(
