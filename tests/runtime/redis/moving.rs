@@ -147,6 +147,32 @@ async fn break_move_early(broker: &RedisBroker, redis: &mut MultiplexedConnectio
     assert_eq!(places(broker, &id(name)).await, [(queue(), TaskState::Scheduled)]);
 }
 
+/// In a cluster, the new master of the old queue may lack the last step there, while the task has arrived in the new queue.
+#[tokio::test]
+async fn a_copy_that_a_failover_brought_back_ends_when_the_move_is_requested_again() {
+    let server = Server::start(&[]);
+    let broker = server.broker().await;
+    let mut redis = server.foreign().await;
+    break_move_early(&broker, &mut redis, "t1").await;
+    let mut kept = Vec::new();
+    for key in ["asynq:{default}:t:t1", "asynq:{default}:scheduled"] {
+        let value: Vec<u8> = redis::cmd("DUMP").arg(key).query_async(&mut redis).await.unwrap();
+        kept.push((key, value));
+    }
+    assert_eq!(broker.move_task(&queue(), &id("t1"), &low()).await.unwrap(), Changed::Done);
+    for (key, value) in kept {
+        let () = redis::cmd("RESTORE").arg(key).arg(0).arg(value).query_async(&mut redis).await.unwrap();
+    }
+    set(&mut redis, &["DEL", "asynq:{default}:x:moved:t1"]).await;
+    assert_eq!(
+        places(&broker, &id("t1")).await,
+        [(queue(), TaskState::Scheduled), (low(), TaskState::Pending)],
+        "the copy is back"
+    );
+    assert_eq!(broker.move_task(&queue(), &id("t1"), &low()).await.unwrap(), Changed::Done);
+    assert_eq!(places(&broker, &id("t1")).await, [(low(), TaskState::Pending)]);
+}
+
 /// Makes the record of a move one of a newer version, which has a field more, and returns it.
 async fn add_to_record(redis: &mut MultiplexedConnection, task: &str) -> Vec<u8> {
     let mut record: Vec<u8> = redis.hget(task, "move").await.unwrap();

@@ -127,19 +127,15 @@ impl RedisBroker {
     /// Carries a held task to the other queue. `None` if another program changed the task, so that the caller must look
     /// again.
     async fn carry(&self, id: &TaskId, moving: &Move, found: &Found) -> Result<Option<Changed>, Refused> {
-        match self.place(id, moving, found).await {
-            Ok(true) => {}
-            // Another mover was faster, and the task may have run and gone since.
-            Ok(false) => return Ok(Some(Changed::Done)),
-            Err(refused) => {
-                let unanswered = matches!(refused, Refused::Broker(_));
-                // If the task has left this queue meanwhile, the obstacle in the other queue is the task itself.
-                if unanswered || self.release(id, moving, End::Source).await? {
-                    return Err(refused);
-                }
-                return Ok(None);
+        if let Err(refused) = self.place(id, moving, found).await {
+            let unanswered = matches!(refused, Refused::Broker(_));
+            // If the task has left this queue meanwhile, the obstacle in the other queue is the task itself.
+            if unanswered || self.release(id, moving, End::Source).await? {
+                return Err(refused);
             }
+            return Ok(None);
         }
+        // If the move has ended in the other queue, another mover was faster, or a failover has brought this copy back.
         match self.drop_copy(id, moving, End::Source, true).await? {
             Dropped::Done => {
                 // If this releases no task, another mover has done so before.
@@ -206,8 +202,8 @@ impl RedisBroker {
         self.router.send_one(call).await.map(|_| ())
     }
 
-    /// Places the copy in the other queue. Returns `false` if this move has ended.
-    async fn place(&self, id: &TaskId, moving: &Move, found: &Found) -> Result<bool, Refused> {
+    /// Places the copy in the other queue, unless this move has ended there.
+    async fn place(&self, id: &TaskId, moving: &Move, found: &Found) -> Result<(), Refused> {
         let keys = Keys::new(&moving.queue(End::Target));
         let lock = moving.lock(&found.lock(), End::Target);
         let mut names = vec![keys.task(id.as_str()), keys.scheduled(), keys.moved(id.as_str())];
@@ -238,8 +234,7 @@ impl RedisBroker {
         let mut answer = reply::array(answer)?.into_iter().map(reply::text);
         let (word, holder) = (answer.next().flatten().unwrap_or_default(), answer.next().flatten());
         match word.as_str() {
-            "done" => Ok(true),
-            "over" => Ok(false),
+            "done" | "over" => Ok(()),
             "conflict" => Err(Refused::IdConflict),
             "duplicate" => Err(Refused::Duplicate { holder: holder.and_then(reply::id) }),
             _ => Err(reply::unexpected("an unknown word").into()),
