@@ -64,6 +64,19 @@ impl Clock for ManualClock {
     }
 }
 
+/// Returns the time since the machine started, with the time in which it slept. This clock cannot be set.
+#[cfg(any(feature = "redis", feature = "sqlite"))]
+pub(crate) fn since_boot() -> Duration {
+    use rustix::time::{ClockId, clock_gettime};
+
+    // On Linux alone, the ordinary clock of this kind does not count the time in which the machine sleeps.
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    let clock = ClockId::Boottime;
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    let clock = ClockId::Monotonic;
+    Duration::try_from(clock_gettime(clock)).unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -77,5 +90,13 @@ mod tests {
         assert_eq!((clock.now() - before).num_seconds(), 90);
         clock.advance(Duration::MAX);
         assert_eq!(clock.now(), DateTime::<Utc>::MAX_UTC);
+    }
+
+    #[cfg(any(feature = "redis", feature = "sqlite"))]
+    #[test]
+    fn the_time_since_the_start_of_the_machine_grows() {
+        let (before, started) = (since_boot(), std::time::Instant::now());
+        while started.elapsed() < Duration::from_millis(2) {}
+        assert!(since_boot() > before);
     }
 }

@@ -2,7 +2,7 @@
 //! tracking connection, and Redis announces the next change of that hash by any program
 //! (docs/design/wire.md#waiting-without-polling).
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use redis::Value;
 use tokio::time::{sleep, timeout};
@@ -73,14 +73,11 @@ impl EndSource for OneWait<'_> {
         self.broker.task(self.queue, self.id).await
     }
 
-    async fn changed(&mut self) -> Result<Option<Instant>, BrokerError> {
-        match self.broker.until_closed(received(&self.listening, self.tracking)).await? {
-            Some(Change::Key(at)) => {
-                self.is_announced = true;
-                Ok(Some(at))
-            }
-            _ => Ok(None),
+    async fn changed(&mut self) -> Result<Option<Duration>, BrokerError> {
+        if self.broker.until_closed(received(&self.listening, self.tracking)).await? == Some(Change::Key) {
+            self.is_announced = true;
         }
+        Ok(None)
     }
 }
 

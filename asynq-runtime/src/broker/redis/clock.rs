@@ -12,8 +12,8 @@ use std::{
 
 use chrono::{DateTime, TimeDelta, Utc};
 use parking_lot::Mutex;
-use rustix::time::{ClockId, clock_gettime};
 
+pub(super) use crate::clock::since_boot;
 use crate::{
     broker::{RunToken, token::TokenSource},
     clock::Clock,
@@ -129,16 +129,6 @@ impl BrokerClock {
     }
 }
 
-/// Returns the time since the machine started, with the time in which it slept. This clock cannot be set.
-pub(super) fn since_boot() -> Duration {
-    // On Linux alone, the ordinary clock of this kind does not count the time in which the machine sleeps.
-    #[cfg(any(target_os = "linux", target_os = "android"))]
-    let clock = ClockId::Boottime;
-    #[cfg(not(any(target_os = "linux", target_os = "android")))]
-    let clock = ClockId::Monotonic;
-    Duration::try_from(clock_gettime(clock)).unwrap_or_default()
-}
-
 fn span(time: Duration) -> TimeDelta {
     TimeDelta::from_std(time).unwrap_or(TimeDelta::MAX)
 }
@@ -188,12 +178,5 @@ mod tests {
         let set_back = now - TimeDelta::hours(1);
         clock.learn(start, set_back, start + round_trip);
         assert_eq!(clock.redis_at(start + round_trip / 2), Some(set_back));
-    }
-
-    #[test]
-    fn the_time_since_the_start_of_the_machine_grows() {
-        let (before, started) = (since_boot(), std::time::Instant::now());
-        while started.elapsed() < Duration::from_millis(2) {}
-        assert!(since_boot() > before);
     }
 }

@@ -10,7 +10,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use parking_lot::Mutex;
@@ -27,6 +27,7 @@ use crate::{
         BrokerError, Inspect as _, TaskEnd,
         task_end::{EndSource, Retries, has_ended, wait_for_end},
     },
+    clock::since_boot,
     task::{Extra, QueueName, TaskId, TaskInfo, TaskState},
     until::until,
 };
@@ -39,6 +40,8 @@ const SLICE: usize = 500;
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 /// A look that takes less time needs no pause after it.
 const SHORT: Duration = Duration::from_millis(1);
+/// How often the time is noted while nothing comes: far longer than a program takes to notice the commit of another.
+const LAP: Duration = Duration::from_secs(5);
 /// Commits that follow each other within this time are looked at together, where only the last one matters.
 const TOGETHER: Duration = Duration::from_millis(5);
 
@@ -68,8 +71,8 @@ struct RuntimeWaiters {
 struct Waiter {
     queue: QueueName,
     id: TaskId,
-    /// When the task may have ended, for the first time since the waiter's last look.
-    notified_at: Mutex<Option<Instant>>,
+    /// A [`since_boot`] before the task may have ended, for the first time since the waiter's last look.
+    notified_at: Mutex<Option<Duration>>,
     notification: Notify,
 }
 
@@ -99,7 +102,7 @@ impl EndSource for OneWait<'_> {
         self.broker.task(&self.guard.waiter.queue, &self.guard.waiter.id).await
     }
 
-    async fn changed(&mut self) -> Result<Option<Instant>, BrokerError> {
+    async fn changed(&mut self) -> Result<Option<Duration>, BrokerError> {
         Ok(Some(self.guard.waiter.notified().await))
     }
 }
@@ -187,7 +190,7 @@ impl EndWaiters {
         // A runtime may have the id of one that has ended, some of whose waits were not dropped yet.
         if waiters.looks.as_ref().is_none_or(AbortOnDropHandle::is_finished) {
             let ends = store.common.notifier.ends();
-            let looks = look_for_all(Arc::clone(&self.waiting), runtime, Arc::clone(store), ends);
+            let looks = look_for_all(Arc::clone(&self.waiting), runtime, Arc::clone(store), ends, since_boot());
             waiters.looks = Some(AbortOnDropHandle::new(handle.spawn(looks)));
         }
         WaiterGuard { waiters: self, runtime, number, waiter }
@@ -206,7 +209,7 @@ impl Drop for WaiterGuard<'_> {
 }
 
 impl Waiter {
-    fn notify(&self, at: Instant) {
+    fn notify(&self, at: Duration) {
         // The waiter may look much later, and concludes from the first change when its task vanished at the earliest.
         self.notified_at.lock().get_or_insert(at);
         self.notification.notify_one();
@@ -216,17 +219,29 @@ impl Waiter {
         self.notified_at.lock().is_some()
     }
 
-    /// Waits until the task may have ended since the last look, and returns when it first did.
-    async fn notified(&self) -> Instant {
+    /// Waits until the task may have ended since the last look, and returns a time before it first did.
+    async fn notified(&self) -> Duration {
         until(&self.notification, || *self.notified_at.lock()).await
     }
 }
 
-/// Looks for all waiters of a runtime after each commit that ended a task, until its handle is dropped with the last of them.
-async fn look_for_all(waiting: Arc<Mutex<Waiting>>, runtime: runtime::Id, store: Arc<Store>, mut ends: Listener) {
+/// Looks for all waiters of a runtime after each commit that ended a task, until its handle is dropped with the last of them. `ends`
+/// tells of the commits from `begun` on.
+async fn look_for_all(
+    waiting: Arc<Mutex<Waiting>>,
+    runtime: runtime::Id,
+    store: Arc<Store>,
+    mut ends: Listener,
+    begun: Duration,
+) {
+    let (mut before, mut last) = (begun, begun);
     loop {
-        ends.notified().await;
-        let notified_at = Instant::now();
+        // A program that stood still is told of a commit late, and its timer may fire even earlier. So a commit counts from the lap before
+        // the last.
+        while timeout(LAP, ends.notified()).await.is_err() {
+            (before, last) = (last, since_boot());
+        }
+        let (notified_at, begun) = (before, since_boot());
         let unnotified = |waiters: &RuntimeWaiters| -> Vec<Arc<Waiter>> {
             waiters.by_number.values().filter(|waiter| !waiter.is_notified()).cloned().collect()
         };
@@ -245,10 +260,12 @@ async fn look_for_all(waiting: Arc<Mutex<Waiting>>, runtime: runtime::Id, store:
             }
         }
         // Commits that come meanwhile are looked at together, so that these waiters never take more than half of a reader's time.
-        let took = notified_at.elapsed();
+        let took = since_boot().saturating_sub(begun);
         if took > SHORT {
             sleep(took.min(LONGEST_PAUSE)).await;
         }
+        // These looks saw each commit until they began.
+        (before, last) = (begun, begun);
     }
 }
 
@@ -325,9 +342,21 @@ mod tests {
         let broker = SqliteBroker::in_memory(SqliteOptions::default()).await.unwrap();
         let (queue, id) = (QueueName::new("default").unwrap(), TaskId::new("t1").unwrap());
         let guard = broker.ends.join(&broker.store, &queue, &id);
-        let first = Instant::now();
+        let first = since_boot();
         guard.waiter.notify(first);
         guard.waiter.notify(first + Duration::from_secs(3_600));
         assert_eq!(guard.waiter.notified().await, first);
+    }
+
+    #[tokio::test]
+    async fn a_runtime_that_stood_still_does_not_take_an_old_commit_for_a_new_one() {
+        let broker = SqliteBroker::in_memory(SqliteOptions::default()).await.unwrap();
+        let (queue, id) = (QueueName::new("default").unwrap(), TaskId::new("t1").unwrap());
+        let guard = broker.ends.join(&broker.store, &queue, &id);
+        broker.store.common.notifier.notify_all();
+        let committed = since_boot();
+        // Nothing else runs on this runtime meanwhile.
+        while since_boot() == committed {}
+        assert!(soon(guard.waiter.notified()).await <= committed);
     }
 }

@@ -1,15 +1,13 @@
 //! Waits for the end of a task: the conclusions of a waiter from one look to the next.
 
-use std::{
-    future::Future,
-    time::{Duration, Instant},
-};
+use std::{future::Future, time::Duration};
 
 use tokio::time::timeout;
 
 use super::{Retries, TaskEnd, has_ended};
 use crate::{
     broker::{BrokerError, BrokerErrorKind},
+    clock::since_boot,
     task::{Extra, QueueName, TaskId, TaskInfo, TaskState},
 };
 
@@ -25,8 +23,9 @@ pub(in super::super) trait EndSource {
     /// Returns the whole task.
     fn read(&self) -> impl Future<Output = Result<Option<TaskInfo>, BrokerError>> + Send;
 
-    /// Waits until the task may have changed; returns the time of the first change, if that is known.
-    fn changed(&mut self) -> impl Future<Output = Result<Option<Instant>, BrokerError>> + Send;
+    /// Waits until the task may have changed; returns a [`since_boot`] before the first change, if one is known that is later than the
+    /// last look.
+    fn changed(&mut self) -> impl Future<Output = Result<Option<Duration>, BrokerError>> + Send;
 }
 
 /// Waits for the end of the task; see [`Inspect::wait_for_end`](crate::broker::Inspect::wait_for_end).
@@ -38,6 +37,7 @@ pub(in super::super) async fn wait_for_end(
 ) -> Result<TaskEnd, BrokerError> {
     let (mut watch, mut retries, mut unread) = (EndWatch::default(), Retries::within(limit), 0);
     loop {
+        let asked = since_boot();
         let found = match retries.ask(source.look()).await {
             Some(Ok(found)) => found,
             Some(Err(error)) => {
@@ -46,7 +46,7 @@ pub(in super::super) async fn wait_for_end(
             }
             None => return watch.time_over().ok_or_else(Retries::no_answer),
         };
-        match watch.looked(found, Instant::now()) {
+        match watch.looked(found, asked, since_boot()) {
             AfterLook::Wait => retries.answered(),
             AfterLook::Answer(answer) => return Ok(answer),
             AfterLook::Read => {
@@ -82,8 +82,8 @@ struct EndWatch(Option<Seen>);
 struct Seen {
     state: TaskState,
     is_awaited: bool,
-    /// The task is known not to have changed before this time.
-    unchanged_until: Instant,
+    /// The task is known not to have changed before this [`since_boot`].
+    unchanged_until: Duration,
 }
 
 /// The conclusion from a look.
@@ -98,12 +98,13 @@ enum AfterLook {
 }
 
 impl EndWatch {
-    /// Takes the result of a look: the state and the extra facts of the task, or `None` if it does not exist.
-    fn looked(&mut self, found: Option<(TaskState, Extra)>, now: Instant) -> AfterLook {
+    /// Takes the result of a look: the state and the extra facts of the task, or `None` if it does not exist. The program may have
+    /// stood still between the question and now: the task was there when it was asked for, and may be gone since any time before now.
+    fn looked(&mut self, found: Option<(TaskState, Extra)>, asked: Duration, now: Duration) -> AfterLook {
         match found {
             Some((state, _)) if has_ended(state) => AfterLook::Read,
             Some((state, extra)) => {
-                self.0 = Some(Seen { state, is_awaited: extra.awaited, unchanged_until: now });
+                self.0 = Some(Seen { state, is_awaited: extra.awaited, unchanged_until: asked });
                 AfterLook::Wait
             }
             None if self.was_deleted(now) => AfterLook::Answer(TaskEnd::Deleted),
@@ -111,8 +112,8 @@ impl EndWatch {
         }
     }
 
-    /// Notes that the task changed at `at`, for the first time since the last look.
-    fn changed(&mut self, at: Instant) {
+    /// Notes that the task changed for the first time since the last look, and not before `at`.
+    fn changed(&mut self, at: Duration) {
         if let Some(seen) = &mut self.0 {
             seen.unchanged_until = seen.unchanged_until.max(at);
         }
@@ -124,9 +125,9 @@ impl EndWatch {
     }
 
     /// Whether a task that does not exist was deleted without an end: if it had ended, it would still be kept.
-    fn was_deleted(&self, now: Instant) -> bool {
+    fn was_deleted(&self, now: Duration) -> bool {
         let retention = Duration::from_secs(Extra::AWAITED_RETENTION);
-        self.0.is_some_and(|seen| seen.is_awaited && now.saturating_duration_since(seen.unchanged_until) < retention)
+        self.0.is_some_and(|seen| seen.is_awaited && now.saturating_sub(seen.unchanged_until) < retention)
     }
 }
 
@@ -153,7 +154,7 @@ mod tests {
             pending().await
         }
 
-        async fn changed(&mut self) -> Result<Option<Instant>, BrokerError> {
+        async fn changed(&mut self) -> Result<Option<Duration>, BrokerError> {
             Ok(None)
         }
     }
@@ -178,8 +179,7 @@ mod tests {
 
     #[test]
     fn a_task_that_is_not_there_was_deleted_only_if_its_end_would_still_be_kept() {
-        let start = Instant::now();
-        let after = |seconds| start + Duration::from_secs(seconds);
+        let after = Duration::from_secs;
         for (is_awaited, changed_at, looked_at, expected) in [
             (true, None, 59, TaskEnd::Deleted),
             (true, None, 60, TaskEnd::Gone),
@@ -188,24 +188,25 @@ mod tests {
             (false, Some(1), 1, TaskEnd::Gone),
         ] {
             let mut watch = EndWatch::default();
-            assert_eq!(watch.looked(Some((TaskState::Active, awaited(is_awaited))), start), AfterLook::Wait);
+            // The answer of the first look comes late: the task may have changed since it was asked for.
+            let active = Some((TaskState::Active, awaited(is_awaited)));
+            assert_eq!(watch.looked(active, after(0), after(50)), AfterLook::Wait);
             if let Some(at) = changed_at {
                 watch.changed(after(at));
             }
             let case = format!("{is_awaited} {changed_at:?} {looked_at}");
-            assert_eq!(watch.looked(None, after(looked_at)), AfterLook::Answer(expected), "{case}");
+            assert_eq!(watch.looked(None, after(0), after(looked_at)), AfterLook::Answer(expected), "{case}");
         }
-        assert_eq!(EndWatch::default().looked(None, start), AfterLook::Answer(TaskEnd::Gone));
+        assert_eq!(EndWatch::default().looked(None, after(0), after(0)), AfterLook::Answer(TaskEnd::Gone));
     }
 
     #[test]
     fn only_an_end_is_read_and_the_last_state_is_returned_when_the_time_is_over() {
-        let now = Instant::now();
         for state in TaskState::ALL {
             let mut watch = EndWatch::default();
             assert_eq!(watch.time_over(), None);
             let has_ended = matches!(state, TaskState::Completed | TaskState::Archived);
-            let after = watch.looked(Some((state, awaited(true))), now);
+            let after = watch.looked(Some((state, awaited(true))), Duration::ZERO, Duration::ZERO);
             assert_eq!(after, if has_ended { AfterLook::Read } else { AfterLook::Wait }, "{state}");
             assert_eq!(watch.time_over(), (!has_ended).then_some(TaskEnd::NotYet(state)));
         }
