@@ -60,7 +60,7 @@ pub(in super::super) async fn wait_for_end(
                         return Err(BrokerError::new(BrokerErrorKind::Corrupt, text));
                     }
                     Some(Err(error)) => retries.after(error).await?,
-                    None => return Err(Retries::no_answer()),
+                    None => return watch.time_over().ok_or_else(Retries::no_answer), // It ended too late to be read.
                 }
                 continue;
             }
@@ -164,9 +164,14 @@ mod tests {
         let (queue, id) = (QueueName::from_wire("q"), TaskId::from_wire("t"));
         let end =
             |looks: &[TaskState]| wait_for_end(StandsStill(looks.to_vec()), &queue, &id, Duration::from_millis(1));
-        let (nothing, pending, completed) =
-            soon(async { tokio::join!(end(&[]), end(&[TaskState::Pending]), end(&[TaskState::Completed])) }).await;
+        // The last state is that of the first look.
+        let ends_late = [TaskState::Completed, TaskState::Active];
+        let (nothing, pending, completed, late) = soon(async {
+            tokio::join!(end(&[]), end(&[TaskState::Pending]), end(&[TaskState::Completed]), end(&ends_late))
+        })
+        .await;
         assert_eq!(pending.unwrap(), TaskEnd::NotYet(TaskState::Pending));
+        assert_eq!(late.unwrap(), TaskEnd::NotYet(TaskState::Active));
         // A task that has ended cannot be reported without having been read.
         for error in [nothing.unwrap_err(), completed.unwrap_err()] {
             assert_eq!(error.kind(), BrokerErrorKind::Timeout);
