@@ -265,6 +265,21 @@ async fn a_go_worker_ends_a_wait_as_well() {
     assert_eq!(ended(waiter).await, TaskEnd::Gone);
 }
 
+#[tokio::test]
+async fn a_revoked_task_that_a_go_tool_runs_again_has_a_new_end() {
+    let t = Fixture::real_time().await;
+    if t.lacks(Need::GoPeer) {
+        return;
+    }
+    let run = t.start_run(awaited("t1")).await;
+    t.settle(&run, Action::Revoke { extra: ending(Ending::Revoked) }).await;
+    t.store.go().unwrap().run("completed", "t1");
+    let again = t.take_one().await;
+    t.settle(&again, complete("7")).await;
+    let task = ended_task(end_of(t.broker(), "t1", Duration::ZERO).await);
+    assert_eq!((task.ending, task.result.as_deref()), (Ending::Plain, Some(&b"7"[..])));
+}
+
 fn task_message(id: &str) -> asynq_runtime::task::TaskMessage {
     task(id).message
 }

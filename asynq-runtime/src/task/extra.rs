@@ -88,7 +88,7 @@ impl Ending {
     }
 
     /// Returns this ending if a task in `state` can have it. The stored ending stays on a task that Go's tools run
-    /// again, and says nothing about the end of that run.
+    /// again. The next end by a worker of ours removes it; that by a Go worker in the same state cannot be told from the earlier one.
     #[allow(dead_code, reason = "brokers use it, and there may be none")]
     pub(crate) fn of(self, state: super::TaskState) -> Self {
         match (self, state) {

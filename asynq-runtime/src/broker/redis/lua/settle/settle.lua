@@ -5,7 +5,7 @@
 -- ARGV     1 now · 2 when the counters of the day expire, Unix seconds; then per item: op id token and, by op,
 --          d (done): lock ('' none, or one that stays)
 --          c (complete): msg · retention seconds · lock · result? 0|1, or - to delete an earlier one · result ·
---          x ('' unchanged)
+--          x ('' as it is, without an earlier ending)
 --          r (retry): msg ('' unchanged) · delay ms · counted 0|1, or - where the run did not begin: the crashes stay ·
 --          x ('' none) · a new error in msg? 0|1
 --          a (archive): msg · lock where the hash names none · x ('' none)
@@ -55,6 +55,12 @@ local function is_replaced(key)
   return false
 end
 
+-- Removes how an earlier run ended (field 9 of x), which stays on a task that a Go tool runs again.
+local function forget_ending(key)
+  local x = call('HGET', key, 'x')
+  if x and proto_number(x, 9) ~= 0 then call('HSET', key, 'x', x .. '\72\0') end
+end
+
 local width = { d = 4, c = 9, r = 8, a = 6, q = 3 }
 local p = 3
 while p <= #ARGV do
@@ -79,7 +85,7 @@ while p <= #ARGV do
       call('HDEL', key, 'checkpoint')
       if ARGV[p + 6] == '1' then call('HSET', key, 'result', ARGV[p + 7]) end
       if ARGV[p + 6] == '-' then call('HDEL', key, 'result') end
-      if ARGV[p + 8] ~= '' then call('HSET', key, 'x', ARGV[p + 8]) end
+      if ARGV[p + 8] ~= '' then call('HSET', key, 'x', ARGV[p + 8]) else forget_ending(key) end
       push(completed, whole(now_s + tonumber(ARGV[p + 4])), id)
       unlock(ARGV[p + 5], id)
       processed = processed + 1
