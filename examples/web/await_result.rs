@@ -32,8 +32,12 @@ async fn result(State(client): State<Client>, Path(id): Path<String>) -> (Status
         Ok(Outcome::StillRunning) => (StatusCode::ACCEPTED, "not yet\n".into()),
         Ok(Outcome::Archived(error)) => (StatusCode::UNPROCESSABLE_ENTITY, format!("{error}\n")),
         Ok(_) => (StatusCode::GONE, "there is no result\n".into()),
-        Err(ResultError::Nowhere { .. }) => (StatusCode::NOT_FOUND, "there is no such task\n".into()),
-        Err(_) => (StatusCode::SERVICE_UNAVAILABLE, "try again\n".into()),
+        Err(ResultError::Nowhere { .. } | ResultError::OtherJob { .. }) => {
+            (StatusCode::NOT_FOUND, "there is no such task\n".into())
+        }
+        Err(error) if error.is_not_yet() => (StatusCode::SERVICE_UNAVAILABLE, "try again\n".into()),
+        // Asking again does not help: the result cannot be read, or is not there.
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")),
     }
 }
 

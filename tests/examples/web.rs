@@ -5,8 +5,10 @@ use std::{
     net::TcpStream,
 };
 
-use asynq_tests::{Persistence, RedisServer, eventually_blocking};
+use asynq_runtime::RawTask;
+use asynq_tests::{Persistence, RedisServer, eventually_blocking, patient};
 use tempfile::tempdir;
+use tokio::runtime::Runtime;
 
 use crate::program::Program;
 
@@ -32,6 +34,10 @@ fn answer_to(place: &str, result: &str) -> String {
 fn an_axum_application_answers_with_the_result_of_a_task() {
     let folder = tempdir().unwrap();
     let redis = RedisServer::start(Persistence::None);
+    let of_another_job = RawTask::new("another:job", "x").queue("another").task_id("other");
+    Runtime::new().unwrap().block_on(async {
+        patient::client(&redis.url()).await.enqueue_raw(of_another_job).await.unwrap();
+    });
     for environment in [&[][..], &[("ASYNQ_URL", redis.url().as_str())]] {
         let program = Program::start("await_result", folder.path(), &[], environment);
         let place = program.line("http://");
@@ -45,7 +51,9 @@ fn an_axum_application_answers_with_the_result_of_a_task() {
         let failed = begun.lines().find_map(|line| line.strip_prefix("location: ")).unwrap().trim();
         let answer = answer_to(&place, failed);
         assert!(answer.starts_with("HTTP/1.1 422") && answer.contains("no picture is so narrow"), "{answer}");
-        assert!(ask(&place, "GET /results/never").starts_with("HTTP/1.1 404"));
+        for id in ["never", "other"] {
+            assert!(ask(&place, &format!("GET /results/{id}")).starts_with("HTTP/1.1 404"), "{id}");
+        }
 
         program.signal("INT");
         let (status, output) = program.end();

@@ -32,7 +32,9 @@ async fn result(State(client): State<Client>, Path(id): Path<String>) -> (Status
         Err(error @ (ResultError::Nowhere { .. } | ResultError::OtherJob { .. })) => {
             (StatusCode::NOT_FOUND, format!("{error}\n"))
         }
-        Err(error) => (StatusCode::SERVICE_UNAVAILABLE, format!("{error}\n")),
+        Err(error) if error.is_not_yet() => (StatusCode::SERVICE_UNAVAILABLE, format!("{error}\n")),
+        // Asking again does not help: the result cannot be read, or is not there.
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")),
     }
 }
 
