@@ -125,8 +125,9 @@ impl Semaphore {
 
     /// Takes a token for the attempt that `ctx` belongs to, if one is free; does not wait. The token is out until it is released,
     /// at the latest until the attempt's deadline, so that a worker that dies blocks no other for ever. The next attempt at its task
-    /// takes its place, unless a Go worker makes it, or both end at the task's own `deadline`: then the token is out until its end. As in
-    /// asynq a token has the id of its task alone, so give tasks of one scope different ids, also in different queues.
+    /// takes its place, unless a Go worker makes it. As in asynq a token has the id of its task alone, so give tasks of one scope
+    /// different ids, also in different queues. Where a job has a `deadline` and no timeout, an attempt that has lost its task and
+    /// still runs also releases the token of the next one, because the broker tells them apart by their ends, which are the same.
     ///
     /// Returns `None` if `max` tokens are out. Return [`JobError::snooze`](crate::JobError::snooze) to try again later, or an
     /// error to spend a retry. A token that was released is unused until the next of these tasks comes back, so choose a snooze
@@ -159,7 +160,7 @@ impl Semaphore {
         let was_kept = mem::replace(&mut *is_kept, true);
         // Made before the answer, because the call may have taken a token although its caller leaves or its answer is lost.
         let mut token = Token::new(origin, id, until);
-        let answer = broker.acquire_token(&self.scope, self.max, &token.id, until).await;
+        let answer = broker.acquire_token(&self.scope, self.max, &token.id, until, was_kept).await;
         if !answer.as_ref().map_or_else(BrokerError::is_ambiguous, |given| *given) {
             *is_kept = was_kept;
             token.forget();

@@ -10,7 +10,16 @@ use super::Fixture;
 const MINUTE: Duration = Duration::from_secs(60);
 
 async fn acquire(t: &Fixture, scope: &str, max: usize, task: &str) -> bool {
-    t.broker().acquire_token(scope, max, &task_id(task), t.now() + MINUTE).await.unwrap()
+    acquire_as(t, scope, max, task, false).await
+}
+
+/// Acquires a token for an attempt that has one.
+async fn acquire_again(t: &Fixture, scope: &str, max: usize, task: &str) -> bool {
+    acquire_as(t, scope, max, task, true).await
+}
+
+async fn acquire_as(t: &Fixture, scope: &str, max: usize, task: &str, has_one: bool) -> bool {
+    t.broker().acquire_token(scope, max, &task_id(task), t.now() + MINUTE, has_one).await.unwrap()
 }
 
 /// Releases a token that was acquired just now.
@@ -73,7 +82,17 @@ async fn scopes_do_not_share_tokens() {
 async fn a_holder_that_asks_again_gets_none_when_all_are_out() {
     let t = Fixture::start().await;
     assert!(acquire(&t, "mail", 1, "a").await);
-    assert!(!acquire(&t, "mail", 1, "a").await);
+    assert!(!acquire_again(&t, "mail", 1, "a").await);
+}
+
+#[tokio::test]
+async fn an_attempt_takes_the_place_of_one_that_ends_at_the_same_time() {
+    let t = Fixture::start().await;
+    assert!(acquire(&t, "mail", 1, "a").await);
+    assert!(acquire(&t, "mail", 1, "a").await, "both attempts end at the deadline of the task");
+    assert!(!acquire(&t, "mail", 1, "b").await);
+    assert!(release(&t, "mail", "a").await);
+    assert!(!release(&t, "mail", "a").await, "it was one token");
 }
 
 #[tokio::test]
@@ -93,7 +112,7 @@ async fn a_holder_that_asks_again_keeps_one_token_for_longer() {
     let t = Fixture::start().await;
     assert!(acquire(&t, "mail", 2, "a").await);
     t.advance(Duration::from_secs(50));
-    assert!(acquire(&t, "mail", 2, "a").await);
+    assert!(acquire_again(&t, "mail", 2, "a").await);
     assert!(acquire(&t, "mail", 2, "b").await, "it holds one of two");
     t.advance(Duration::from_secs(50));
     assert!(!acquire(&t, "mail", 2, "c").await, "its time began again");
@@ -129,7 +148,9 @@ async fn brokers_share_the_tokens_of_a_scope() {
     let mut calls = JoinSet::new();
     for i in 0..14 {
         let (broker, until) = (if i % 2 == 0 { t.shared() } else { t.another_broker().await }, t.now() + MINUTE);
-        calls.spawn(async move { broker.acquire_token("mail", 7, &task_id(&format!("t{i}")), until).await.unwrap() });
+        calls.spawn(
+            async move { broker.acquire_token("mail", 7, &task_id(&format!("t{i}")), until, false).await.unwrap() },
+        );
     }
     assert_eq!(calls.join_all().await.into_iter().filter(|got| *got).count(), 7);
 }

@@ -117,6 +117,18 @@ async fn an_attempt_that_lost_its_task_leaves_the_token_of_the_next_one() {
 }
 
 #[tokio::test]
+async fn an_attempt_takes_the_token_of_a_dead_one_that_ends_at_the_same_deadline() {
+    let t = Fixture::start().await;
+    let partner = semaphore(1);
+    std::mem::forget(partner.try_acquire(&minute(&t, "t1")).await.unwrap().unwrap());
+    let ctx = minute(&t, "t1");
+    let next = partner.try_acquire(&ctx).await.unwrap().expect("the attempt that had it has died");
+    assert!(partner.try_acquire(&ctx).await.unwrap().is_none(), "the attempt has the one token itself");
+    assert!(partner.try_acquire(&minute(&t, "t2")).await.unwrap().is_none());
+    next.release().await.unwrap();
+}
+
+#[tokio::test]
 async fn the_release_of_a_lost_token_returns_an_error() {
     let t = Fixture::start().await;
     let partner = semaphore(1);

@@ -252,7 +252,13 @@ asynq_test_support::delegate! {
         reclaim_sets(queue: &QueueName) -> Result<usize, BrokerError>;
     }
     Semaphores {
-        acquire_token(scope: &str, max: usize, task: &TaskId, until: DateTime<Utc>) -> Result<bool, BrokerError>;
+        acquire_token(
+            scope: &str,
+            max: usize,
+            task: &TaskId,
+            until: DateTime<Utc>,
+            has_one: bool
+        ) -> Result<bool, BrokerError>;
         release_token(scope: &str, task: &TaskId, until: DateTime<Utc>) -> Result<bool, BrokerError>;
     }
 }

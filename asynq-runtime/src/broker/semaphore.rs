@@ -11,9 +11,9 @@ pub trait Semaphores {
     /// Gives the task a token until the time `until`, if fewer than `max` tokens are held; expired tokens do not count. Returns
     /// whether the task got one. On Redis times are whole seconds, and a token counts until the end of the second of its `until`.
     ///
-    /// A token that the task holds until another time was acquired for an earlier attempt, which is over: unlike in asynq it does not
-    /// count, and the new one takes its place. One that it holds until the same time counts like any other. A task is known by its id
-    /// alone, whatever its queue.
+    /// `has_one` says whether this attempt holds one already, which then counts like any other and lasts until the new time.
+    /// Otherwise a token of the task was acquired for an earlier attempt, which is over: unlike in asynq it does not count, and the new
+    /// one takes its place. A task is known by its id alone, whatever its queue.
     ///
     /// # Errors
     ///
@@ -24,10 +24,11 @@ pub trait Semaphores {
         max: usize,
         task: &TaskId,
         until: DateTime<Utc>,
+        has_one: bool,
     ) -> Result<bool, BrokerError>;
 
     /// Releases the token that the task holds until `until`, as it was acquired; returns whether the task had it. A token that a later
-    /// attempt at the task has acquired ends at another time and stays.
+    /// attempt at the task has acquired stays if it ends at another time; both end at the task's `deadline` where it has no timeout.
     ///
     /// # Errors
     ///

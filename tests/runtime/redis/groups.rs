@@ -107,7 +107,7 @@ async fn groups_of_a_full_redis_are_drained() {
     let () = redis.srem(GROUPS, "g").await.unwrap();
     assert_eq!(broker.restore_groups(&[queue()]).await.unwrap(), 1);
     let until = clock_now(&broker) + chrono::TimeDelta::seconds(60);
-    assert!(broker.acquire_token("mail", 1, &TaskId::new("a").unwrap(), until).await.unwrap());
+    assert!(broker.acquire_token("mail", 1, &TaskId::new("a").unwrap(), until, false).await.unwrap());
 }
 
 fn clock_now(broker: &RedisBroker) -> chrono::DateTime<chrono::Utc> {

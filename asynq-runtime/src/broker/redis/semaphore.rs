@@ -19,13 +19,15 @@ impl Semaphores for RedisBroker {
         max: usize,
         task: &TaskId,
         until: DateTime<Utc>,
+        has_one: bool,
     ) -> Result<bool, BrokerError> {
         let call = ACQUIRE
             .on(&[keys::semaphore(scope)])
             .arg(self.clock.argument())
             .arg(max)
             .arg(until.timestamp())
-            .arg(task.as_str());
+            .arg(task.as_str())
+            .arg(i32::from(has_one));
         self.ask_whether(call).await
     }
 

@@ -23,19 +23,20 @@ impl Semaphores for SqliteBroker {
         max: usize,
         task: &TaskId,
         until: DateTime<Utc>,
+        has_one: bool,
     ) -> Result<bool, BrokerError> {
         let (scope, task, until) = (scope.to_owned(), task.clone(), until.timestamp_millis());
         let (same_scope, same_task) = (scope.clone(), task.clone());
         let command = WriteCommand::new(Priority::Settle, 1, move |tx| {
             tx.view.execute(&sql::semaphore::FORGET, params![scope, tx.view.now])?;
-            let left = is_left(&tx.view, &scope, max, &task, until)?;
+            let left = is_left(&tx.view, &scope, max, &task, has_one)?;
             if left {
                 tx.view.execute(&sql::semaphore::ACQUIRE, params![scope, task.as_str(), until])?;
             }
             Ok(left)
         });
         let command =
-            command.unless(move |view| Ok((!is_left(view, &same_scope, max, &same_task, until)?).then_some(false)));
+            command.unless(move |view| Ok((!is_left(view, &same_scope, max, &same_task, has_one)?).then_some(false)));
         self.store.write(command).await
     }
 
@@ -46,9 +47,9 @@ impl Semaphores for SqliteBroker {
     }
 }
 
-/// Whether fewer than `max` tokens are out for an attempt at `task` that ends at `until`.
-fn is_left(view: &View<'_>, scope: &str, max: usize, task: &TaskId, until: i64) -> rusqlite::Result<bool> {
-    let params = params![scope, view.now, task.as_str(), until];
+/// Whether fewer than `max` tokens are out for an attempt at `task`, which may have one of them itself (`has_one`).
+fn is_left(view: &View<'_>, scope: &str, max: usize, task: &TaskId, has_one: bool) -> rusqlite::Result<bool> {
+    let params = params![scope, view.now, task.as_str(), has_one];
     let out: Option<i64> = view.find(&sql::semaphore::OUT, params, |row| row.get(0))?;
     Ok(out.is_none_or(|out| usize::try_from(out).is_ok_and(|out| out < max)))
 }

@@ -132,8 +132,9 @@ asynq_test_support::delegate! {
             max: usize,
             task: &TaskId,
             until: DateTime<Utc>,
+            has_one: bool,
         ) -> Result<bool, BrokerError> {
-            let given = self.pulse("acquire_token").await.acquire_token(scope, max, task, until).await?;
+            let given = self.pulse("acquire_token").await.acquire_token(scope, max, task, until, has_one).await?;
             let withholds = self.withholds_token.lock().unwrap().take();
             if let Some(is_given) = withholds {
                 is_given.send(()).unwrap();

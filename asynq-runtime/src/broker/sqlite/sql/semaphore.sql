@@ -5,9 +5,9 @@
 DELETE FROM main.token WHERE scope = ?1 AND until <= ?2;
 
 -- name: out
--- How many tokens of a scope are out, without one of an earlier attempt at this task, which ends at another time. ?1 scope, ?2 now,
--- ?3 task, ?4 until. Row: n.
-SELECT count(*) FROM main.token WHERE scope = ?1 AND until > ?2 AND (id <> ?3 OR until = ?4);
+-- How many tokens of a scope are out, without one of an earlier attempt at this task, which is over. ?1 scope, ?2 now, ?3 task,
+-- ?4 whether this attempt has one: then that of the task is its own. Row: n.
+SELECT count(*) FROM main.token WHERE scope = ?1 AND until > ?2 AND (id <> ?3 OR ?4);
 
 -- name: acquire
 -- Gives a token to a task, or sets a new end of the token that the task has. ?1 scope, ?2 task, ?3 until.

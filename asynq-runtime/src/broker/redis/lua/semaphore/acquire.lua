@@ -1,12 +1,12 @@
 -- Gives a task a token if one is left, as asynq's x/rate does.
 -- KEYS     1 asynq:sema:SCOPE
--- ARGV     1 now · 2 how many there are · 3 until when, Unix seconds · 4 id of the task
+-- ARGV     1 now · 2 how many there are · 3 until when, Unix seconds · 4 id of the task · 5 1 if this attempt has a token, else 0
 -- Returns  1 if the task got one, else 0
 local now_s = clock(ARGV[1])
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', whole(now_s - 1))
 local held, own = redis.call('ZCARD', KEYS[1]), redis.call('ZSCORE', KEYS[1], ARGV[4])
--- The token of an earlier attempt at this task ends at another time. That attempt is over, so its token keeps out no attempt.
-if own and tonumber(own) ~= tonumber(ARGV[3]) then held = held - 1 end
+-- Where this attempt has none, the token is that of an earlier attempt at this task, which is over: it keeps out no attempt.
+if own and ARGV[5] == '0' then held = held - 1 end
 if held >= tonumber(ARGV[2]) then return 0 end
 redis.call('ZADD', KEYS[1], ARGV[3], ARGV[4])
 return 1

@@ -1,4 +1,4 @@
--- Takes a token back, unless a later attempt at the task has it: that one has it until another time.
+-- Takes a token back, unless a later attempt at the task has it until another time.
 -- KEYS     1 asynq:sema:SCOPE
 -- ARGV     1 until when the attempt has the token, Unix seconds · 2 id of the task
 -- Returns  1 if it had one, else 0
