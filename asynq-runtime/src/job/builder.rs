@@ -96,7 +96,8 @@ macro_rules! option_methods {
         /// time of this one, instead of refusing this one; needs `unique`. The waiting task keeps its id, see
         /// [`Enqueued::replaced`](crate::Enqueued::replaced). While an equal task runs, this one is stored to run after it,
         /// and the running one is not tried again with its older arguments. An archived task that keeps its lock, and one in
-        /// a group, still refuses this one.
+        /// a group, still refuses this one. One that is still tried again when its lock is over is not found, and runs beside
+        /// this one with its older arguments: let `unique` be longer than the retries take.
         pub fn or_replace(mut self) -> Self {
             self$(.$task)?.put(|p| p.or_replace = true);
             self
