@@ -107,7 +107,8 @@ pub enum UniqueUntil {
     End = 0,
     /// Success or deletion, as in asynq: an archived task keeps its lock.
     Success = 1,
-    /// The first start of the task.
+    /// The first start of the task, which is when a slot of a worker takes it. A task that is put back before it began, because no
+    /// thread was free or the worker stopped, waits without its lock.
     Start = 2,
 }
 
