@@ -41,7 +41,8 @@ impl Inspector {
     }
 
     /// Makes a scheduled, retry, archived, completed or aggregating task pending, at the end of its queue. Its attempts stay
-    /// counted. A unique lock that was freed when the task ended is not taken again, so an equal task may run beside it.
+    /// counted. A unique lock that was freed when the task ended is not taken again, so an equal task may run beside it, unless
+    /// its own run takes the lock (`unique_extend`).
     ///
     /// # Errors
     ///
