@@ -43,6 +43,11 @@ pub enum TransactionError {
         /// The client's file.
         expected: String,
     },
+    /// The client's tasks are in memory, as those of a `TestApp` are.
+    #[error(
+        "the client's tasks are in memory, where no other connection can join them; open the client on a file, in a test on a new one"
+    )]
+    InMemory,
     /// There is no transaction to join.
     #[error("no transaction is open on this connection; begin one (BEGIN IMMEDIATE), or use `enqueue`")]
     NoTransaction,
@@ -162,8 +167,9 @@ impl SqliteBroker {
     fn check_file(&self, connection: &Connection) -> Result<(), TransactionError> {
         let common = &self.store.common;
         common.check()?;
+        let Some(expected) = common.identity else { return Err(TransactionError::InMemory) };
         let found = connection.path();
-        if let (Some(found), Some(expected)) = (found, common.identity)
+        if let Some(found) = found
             && Identity::of(Path::new(found)).is_ok_and(|found| found == expected)
         {
             return Ok(());
