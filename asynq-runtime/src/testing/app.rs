@@ -200,12 +200,20 @@ impl TestApp {
 
     /// Fires the linked `#[periodic]` jobs when time passes: [`advance`](Self::advance) enqueues the task of each tick in its
     /// span, at the time of the tick. The tasks of earlier ticks are still there then, so [`drain`](Self::drain) between the
-    /// ticks of a job whose `overlap` is not `allow`. Times before the first `advance` have no ticks. Default: periodic jobs
-    /// run only when they are enqueued.
+    /// ticks of a job whose `overlap` is not `allow`, as [`wait`](Self::wait) does. Times before the first of these two calls have no
+    /// ticks. Default: periodic jobs run only when they are enqueued.
     #[must_use]
     pub fn with_schedules(mut self) -> Self {
         self.has_schedules = true;
         self
+    }
+
+    /// Returns when the next tick of a schedule is; `None` without schedules.
+    pub(super) async fn next_tick(&self) -> Option<DateTime<Utc>> {
+        if !self.has_schedules {
+            return None;
+        }
+        timetable::next(&self.client, self.worker().await.registry()).await.filter(|at| *at > self.now())
     }
 
     /// Returns the client that enqueues into this application.
@@ -230,8 +238,7 @@ impl TestApp {
             end.advance(span);
             if self.has_schedules {
                 let registry = self.worker().await.registry();
-                while let Some(at) = timetable::next(&self.client, registry).await
-                    && at > self.now()
+                while let Some(at) = self.next_tick().await
                     && at <= end.now()
                 {
                     self.clock.set(at);

@@ -1,6 +1,6 @@
 //! Runs the due tasks of a [`TestApp`](super::TestApp), one after the other.
 
-use std::{collections::HashSet, sync::Arc};
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use asynq_grammar::Pattern;
 use tokio::sync::Mutex;
@@ -11,11 +11,15 @@ use crate::{
     client::Client,
     job::{Registry, RegistryError},
     server::{Aggregations, Attempt, Executor, LayerStack, Parts, ServerBuilder, ServerError, Stop, Stranded, Why},
-    task::{GroupName, QueueName, ServerInfo, TaskId},
+    task::{GroupName, QueueName, ServerInfo, TaskId, TaskInfo},
 };
 
 /// The limit of attempts in one drain, more than a test runs on purpose.
 const ENDLESS: usize = 100_000;
+
+/// The clock of a wait advances at least so far for a group, because a group has no due time, and at most so far.
+const SHORTEST_LOOK: Duration = Duration::from_secs(1);
+const LONGEST_LOOK: Duration = Duration::from_secs(86_400);
 
 /// The outcome of [`TestApp::drain`](super::TestApp::drain).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -94,9 +98,13 @@ impl Worker {
         self.executor.registry()
     }
 
-    /// Returns whether the worker looks at groups: in one without an aggregation no group is ever ripe.
-    pub(super) fn looks_at_groups(&self) -> bool {
-        !self.aggregations.is_empty()
+    /// Returns after which time the group of this task is looked at again, a tenth of the time in which it may become ripe; `None` if
+    /// the worker aggregates no such task.
+    pub(super) fn next_look(&self, task: &TaskInfo) -> Option<Duration> {
+        let rules = &self.aggregations.rules;
+        let ripens = rules.max_delay.map_or(rules.grace, |delay| delay.min(rules.grace));
+        let takes = self.aggregations.takes(task.group.as_deref()?, &task.r#type);
+        takes.then(|| (ripens / 10).clamp(SHORTEST_LOOK, LONGEST_LOOK))
     }
 
     pub(super) async fn drain(&self) -> Drained {

@@ -346,14 +346,18 @@ async fn a_task_is_awaited_by_the_clock_of_the_application() {
 
 /// With a drain for each second of the thirty days, the wait would not end.
 #[tokio::test]
-async fn a_wait_steps_over_a_task_in_a_group_that_nothing_aggregates() {
-    let (app, _) = app().await;
-    let app = app.server(|server| server.registry(Registry::only::<(record,)>().unwrap()));
-    record::job("grouped").group("stranded").enqueue(app.client()).await.unwrap();
-    let later = record::enqueue_in(app.client(), "60d", "good").await.unwrap();
-    let begun = app.now();
-    assert_eq!(soon(app.wait(&later, "30d")).await, Outcome::StillRunning);
-    assert_eq!(app.now() - begun, chrono::TimeDelta::days(30));
+async fn a_wait_steps_over_a_task_in_a_group_that_is_aggregated_late_or_never() {
+    for (group, grace) in [("mails", "60d"), ("stranded", "1m")] {
+        let app = app().await.0.server(|server| {
+            let server = server.registry(Registry::only::<(record,)>().unwrap()).group_grace(grace);
+            server.aggregate("mails", |_, _| Ok::<_, BoxError>(RawTask::new("many", "")))
+        });
+        record::job("grouped").group(group).enqueue(app.client()).await.unwrap();
+        let later = record::enqueue_in(app.client(), "60d", "good").await.unwrap();
+        let begun = app.now();
+        assert_eq!(soon(app.wait(&later, "30d")).await, Outcome::StillRunning);
+        assert_eq!(app.now() - begun, chrono::TimeDelta::days(30));
+    }
 }
 
 #[tokio::test]
