@@ -185,6 +185,9 @@ async fn the_web_application_squares_a_number_and_knows_its_own_tasks_alone() {
     let other = client.enqueue(RawTask::new("other", "").process_in("1h")).await.unwrap();
     assert_eq!(status(&format!("GET /results/{}", other.id)).0, "404", "a task of another job");
     assert_eq!(status("GET /results/never").0, "404");
+    let failed = client.enqueue(RawTask::new("square", "").process_in("1h")).await.unwrap();
+    client.inspector().archive("default", &failed.id).await.unwrap();
+    assert_eq!(status(&format!("GET /results/{}", failed.id)), ("422".to_owned(), "it failed".to_owned()));
 }
 
 #[tokio::test]

@@ -27,14 +27,18 @@ async fn begin(State(client): State<Client>, Path(number): Path<u32>) -> Result<
 async fn result(State(client): State<Client>, Path(id): Path<String>) -> (StatusCode, String) {
     match client.wait::<square>(&id, "5s").await {
         Ok(Outcome::Done(squared)) => (StatusCode::OK, format!("{squared}\n")),
-        Ok(Outcome::StillRunning) => (StatusCode::ACCEPTED, "not yet\n".to_owned()),
-        Ok(other) => (StatusCode::GONE, format!("{other:?}\n")),
-        Err(error @ (ResultError::Nowhere { .. } | ResultError::OtherJob { .. })) => {
-            (StatusCode::NOT_FOUND, format!("{error}\n"))
+        Ok(Outcome::StillRunning) => (StatusCode::ACCEPTED, "not yet\n".into()),
+        // The text of an error may name files and hosts: it is for the operators alone.
+        Ok(Outcome::Archived(_)) => (StatusCode::UNPROCESSABLE_ENTITY, "it failed\n".into()),
+        Ok(_) => (StatusCode::GONE, "there is no result\n".into()),
+        Err(ResultError::Nowhere { .. } | ResultError::OtherJob { .. }) => {
+            (StatusCode::NOT_FOUND, "there is no such task\n".into())
         }
-        Err(error) if error.is_not_yet() => (StatusCode::SERVICE_UNAVAILABLE, format!("{error}\n")),
+        Err(error) if error.is_not_yet() => (StatusCode::SERVICE_UNAVAILABLE, "try again
+".into()),
         // Asking again does not help: the result cannot be read, or is not there.
-        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")),
+        Err(_) => (StatusCode::INTERNAL_SERVER_ERROR, "there is no readable result
+".into()),
     }
 }
 
@@ -42,10 +46,12 @@ async fn result(State(client): State<Client>, Path(id): Path<String>) -> (Status
 async fn main() -> Result<(), BoxError> {
     // The client of the HTTP side answers its last requests after the worker has left.
     let client = Client::from_env().await?;
+    // The port comes before the worker, because a program that returns an error while its worker runs counts as a crash of
+    // the tasks.
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
     let running = App::new().build().await?.start().await?;
 
     let app = Router::new().route("/squares/{number}", post(begin)).route("/results/{id}", get(result));
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
     println!("http://{}", listener.local_addr()?);
     let (end, ended) = tokio::sync::oneshot::channel::<()>();
     let http = axum::serve(listener, app.with_state(client)).with_graceful_shutdown(async { drop(ended.await) });

@@ -41,3 +41,20 @@ fn each_template_is_built_by_the_tests_and_depends_on_existing_crates() {
     assert_eq!(folders.count(), TEMPLATES.len(), "a template has no place in TEMPLATES");
     none(broken, "a new program builds at once");
 }
+
+#[test]
+fn a_program_binds_its_port_before_its_worker_starts() {
+    let mut late = Vec::new();
+    for path in files("template").into_iter().chain(files("examples")).filter(|path| path.ends_with(".rs")) {
+        let source = read(&path);
+        if let (Some(bind), Some(start)) = (source.find("TcpListener::bind("), source.find(".start()"))
+            && start < bind
+        {
+            late.push(path);
+        }
+    }
+    none(
+        late,
+        "a program that cannot bind its port would end with a running worker, which counts as a crash of its tasks",
+    );
+}
