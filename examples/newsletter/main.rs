@@ -8,8 +8,8 @@
 //! cargo run --example newsletter -- my-subscribers.csv
 //! ```
 //!
-//! Stop the program with Ctrl-C or kill -9 and run it again: it finishes the tasks that are left, and no settled message goes out
-//! twice.
+//! Stop the program with Ctrl-C or kill -9 and run it again within 90 days: it finishes the tasks that are left, and no settled
+//! message goes out twice.
 
 mod address;
 mod campaign;
@@ -54,10 +54,10 @@ const CHUNK: usize = 500;
 
 /// Sends this campaign to one subscriber.
 ///
-/// There is one task per address and campaign: its id names both, and `retention` keeps it longer than the campaign takes, so
-/// that the id refuses a second task even after the first was sent. `unique_by = "to"` also refuses a task under any other id, as
+/// There is one task per address and campaign: its id names both, and `retention` keeps it for 90 days after the letter was sent, as
+/// long as an archived task is kept. The id refuses a second task until then. `unique_by = "to"` also refuses a task under any other id, as
 /// long as the first waits or runs.
-#[job(queue = "newsletter", retry = 5, timeout = "30s", unique = "1d", unique_by = "to", retention = "1d")]
+#[job(queue = "newsletter", retry = 5, timeout = "30s", unique = "1d", unique_by = "to", retention = "90d")]
 async fn send_issue(
     ctx: &JobContext,
     post: State<PostOffice>,
