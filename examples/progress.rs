@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 async fn copy(ctx: &JobContext, seen: State<Arc<Notify>>, pages: u32) -> JobResult<u32> {
     for page in 1..=pages {
         ctx.progress(f64::from(page) / f64::from(pages), format!("page {page} of {pages}")).await?;
-        // The result is kept if this attempt fails: the next one could go on from here.
+        // The dashboard and other tools show it. To go on from here after a failure, a job takes a `Checkpoint`.
         ctx.write_result(&page).await?;
         seen.notified().await;
     }

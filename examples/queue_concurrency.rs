@@ -1,4 +1,5 @@
-//! Limits per queue: a slow partner gets two calls at a time, everything else has the other slots.
+//! Limits per queue: a slow partner gets two calls at a time from each worker, everything else has the other slots. The example
+//! `semaphore` has a limit over all workers.
 
 use std::{
     sync::atomic::{AtomicUsize, Ordering::SeqCst},

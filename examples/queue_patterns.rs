@@ -1,4 +1,5 @@
-//! Queue patterns: one queue per tenant, served as soon as it appears, and never more than one task of a tenant at a time.
+//! Queue patterns: one queue per tenant, served as soon as it appears, and in each worker never more than one task of a tenant at a
+//! time. The example `semaphore` has a limit over all workers.
 
 use std::{
     collections::HashSet,
@@ -32,8 +33,8 @@ async fn import(ctx: &JobContext, busy: State<Busy>, file: String) -> JobResult 
 async fn main() -> Result<(), BoxError> {
     let server = Server::builder(std::env::var("ASYNQ_URL").unwrap_or_else(|_| "sqlite://asynq.db".to_owned()))
         .state(Busy::default())
-        // All tenants share one weight, so that a thousand of them do not drown `default`; the limit is for each tenant. On the
-        // command line: --queues 'default=3,tenant:*=1/1'
+        // All tenants share one weight, so that a thousand of them do not drown `default`; the limit is for each tenant in this
+        // worker. On the command line: --queues 'default=3,tenant:*=1/1'
         .queue("default", 3)
         .queue("tenant:*", 1)
         .queue_concurrency("tenant:*", 1)

@@ -152,7 +152,10 @@ fn settled(folder: &Path, url: &str) -> HashSet<String> {
         let tasks = client.broker().tasks(&queue, TaskState::Completed, page).await.unwrap();
         client.broker().close().await;
         let days = Duration::from_secs(90 * 86_400);
-        assert!(tasks.iter().all(|task| task.retention >= Some(days)), "a campaign that goes on later sends them again");
+        assert!(
+            tasks.iter().all(|task| task.retention >= Some(days)),
+            "a campaign that goes on later sends them again"
+        );
         tasks.iter().filter_map(|task| Some(task.id.as_str().split_once('.')?.1.to_owned())).collect()
     })
 }
