@@ -38,7 +38,7 @@ async fn result(State(client): State<Client>, Path(id): Path<String>) -> (Status
         }
         Err(error) if error.is_not_yet() => (StatusCode::SERVICE_UNAVAILABLE, "try again\n".into()),
         // Asking again does not help: the result cannot be read, or is not there.
-        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")),
+        Err(_) => (StatusCode::INTERNAL_SERVER_ERROR, "there is no readable result\n".into()),
     }
 }
 

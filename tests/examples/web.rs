@@ -50,8 +50,7 @@ fn an_axum_application_answers_with_the_result_of_a_task() {
         let begun = ask(&place, "POST /thumbnails/0");
         let failed = begun.lines().find_map(|line| line.strip_prefix("location: ")).unwrap().trim();
         let answer = answer_to(&place, failed);
-        assert!(answer.starts_with("HTTP/1.1 422") && answer.ends_with("it failed
-"), "{answer}");
+        assert!(answer.starts_with("HTTP/1.1 422") && answer.ends_with("it failed\n"), "{answer}");
         for id in ["never", "other"] {
             assert!(ask(&place, &format!("GET /results/{id}")).starts_with("HTTP/1.1 404"), "{id}");
         }

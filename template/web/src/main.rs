@@ -34,11 +34,9 @@ async fn result(State(client): State<Client>, Path(id): Path<String>) -> (Status
         Err(ResultError::Nowhere { .. } | ResultError::OtherJob { .. }) => {
             (StatusCode::NOT_FOUND, "there is no such task\n".into())
         }
-        Err(error) if error.is_not_yet() => (StatusCode::SERVICE_UNAVAILABLE, "try again
-".into()),
+        Err(error) if error.is_not_yet() => (StatusCode::SERVICE_UNAVAILABLE, "try again\n".into()),
         // Asking again does not help: the result cannot be read, or is not there.
-        Err(_) => (StatusCode::INTERNAL_SERVER_ERROR, "there is no readable result
-".into()),
+        Err(_) => (StatusCode::INTERNAL_SERVER_ERROR, "there is no readable result\n".into()),
     }
 }
 
