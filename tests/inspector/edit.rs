@@ -329,6 +329,11 @@ async fn arguments_of_an_earlier_version_are_edited_by_the_job_of_today() {
         let _ = (to, copies);
         Ok(())
     }
+    #[job(name = "edit:grew", alias = "edit:grown")]
+    async fn grew(to: String, #[serde(default)] copies: u32, note: Option<String>) -> JobResult {
+        let _ = (to, copies, note);
+        Ok(())
+    }
 
     let t = Fixture::start().await;
     let client = async || Client::new(t.another_broker().await);
@@ -343,11 +348,15 @@ async fn arguments_of_an_earlier_version_are_edited_by_the_job_of_today() {
     let read = |job: &mut grown| assert_eq!((job.to.as_str(), job.copies), ("bob", 2));
     inspector.edit::<grown>("default", "t1", read).await.unwrap();
 
-    // A program that does not know today's shape finds it on the broker.
-    let task = inspector.task("default", "t1").await.unwrap();
-    let reader = client().await.inspector().argument_reader([(&*task.r#type, &task.payload[..])]).await;
-    let arguments = serde_json::json!({ "to": "bob", "copies": 2 });
-    assert_eq!(reader.read(&task.r#type, None, &task.payload), Some(Ok(arguments)));
+    // A program that does not know today's shape finds it on the broker, also by the earlier name of the job.
+    let shown = async || {
+        let task = inspector.task("default", "t1").await.unwrap();
+        let reader = client().await.inspector().argument_reader([(&*task.r#type, &task.payload[..])]).await;
+        reader.read(&task.r#type, None, &task.payload)
+    };
+    assert_eq!(shown().await, Some(Ok(serde_json::json!({ "to": "bob", "copies": 2 }))));
+    inspector.edit::<grew>("default", "t1", |job| job.note = Some("new".into())).await.unwrap();
+    assert_eq!(shown().await, Some(Ok(serde_json::json!({ "to": "bob", "copies": 2, "note": "new" }))));
 }
 
 /// The fingerprint is the same with and without the secret.

@@ -52,9 +52,9 @@ impl Inspector {
     ) -> Result<(), InspectError> {
         let (queue, id) = (queue_name(queue)?, task_id(id)?);
         let earlier = self.earlier_shape::<J>(&queue, &id).await?;
-        // A worker of the earlier version may take the task, and reads the new payload by its shape, unless its job has
-        // another name.
-        DueShapes::among(&*self.broker, [ArgumentShape::of::<J>()]).keep().await;
+        // A worker of the earlier version may take the task, and looks for the shape of the new payload by the task's name.
+        let names = std::iter::once(J::NAME).chain(J::ALIASES.iter().copied());
+        DueShapes::among(&*self.broker, names.map(|name| ArgumentShape::of::<J>().named(name))).keep().await;
         self.replace(&queue, id, |task| {
             if !is_named::<J>(&task.r#type) {
                 let found = task.r#type.clone();

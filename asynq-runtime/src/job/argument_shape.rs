@@ -21,6 +21,11 @@ impl ArgumentShape {
         Self { job: J::NAME, codec: J::CODEC, argument: J::ARGUMENT, fingerprint: Fingerprint::of::<J> }
     }
 
+    /// Returns the same shape for tasks that have another name of the job.
+    pub(crate) const fn named(self, job: &'static str) -> Self {
+        Self { job, ..self }
+    }
+
     /// Returns the shape if it must be kept now. JSON payloads say their shape themselves, except the name of a lone
     /// argument.
     pub(crate) fn due(self, stored: &StoredShapes) -> Option<NewShape> {
