@@ -359,6 +359,40 @@ async fn arguments_of_an_earlier_version_are_edited_by_the_job_of_today() {
     assert_eq!(shown().await, Some(Ok(serde_json::json!({ "to": "bob", "copies": 2, "note": "new" }))));
 }
 
+/// A second task with the new argument would be accepted, and one with the old argument refused.
+#[tokio::test]
+async fn a_lock_that_an_earlier_version_made_of_other_bytes_is_not_left_behind() {
+    mod earlier {
+        use super::*;
+
+        #[job(name = "edit:charge", unique = "1h", unique_by = "account")]
+        pub(super) async fn charge(account: u32, note: String) -> JobResult {
+            let _ = (account, note);
+            Ok(())
+        }
+    }
+    #[job(name = "edit:charge", unique = "1h", unique_by = "account")]
+    async fn charge(account: i64, note: String) -> JobResult {
+        let _ = (account, note);
+        Ok(())
+    }
+
+    let (_t, client, inspector) = world().await;
+    earlier::charge::job(5_u32, "rent").task_id("t1").process_in("1h").enqueue(&client).await.unwrap();
+    let refused = async || {
+        let before = inspector.task("default", "t1").await.unwrap();
+        let error = inspector.edit::<charge>("default", "t1", |job| job.account = 6).await.unwrap_err().to_string();
+        assert!(error.contains("the task's unique lock was made of other bytes"), "{error}");
+        assert_eq!(inspector.task("default", "t1").await.unwrap(), before);
+    };
+    refused().await;
+    // Another argument leaves the lock where it is, and the task then has today's shape.
+    inspector.edit::<charge>("default", "t1", |job| job.note = "food".into()).await.unwrap();
+    refused().await;
+    let equal = earlier::charge::job(5_u32, "other").enqueue(&client).await.unwrap_err();
+    assert_eq!(equal.existing_id().map(TaskId::as_str), Some("t1"));
+}
+
 /// The fingerprint is the same with and without the secret.
 #[tokio::test]
 async fn an_argument_that_has_become_secret_stays_so_when_an_older_program_keeps_its_shape() {

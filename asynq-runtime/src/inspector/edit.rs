@@ -43,7 +43,9 @@ impl Inspector {
     /// # Errors
     ///
     /// The queue or the task does not exist; the task belongs to another job, or its state does not allow an edit; its arguments
-    /// cannot be read; an equal task holds the new lock; other programs changed the task at every try; or the broker failed.
+    /// cannot be read; an equal task holds the new lock; an argument of `unique_by` changes, and the task's lock was not made of
+    /// the bytes that it has in this program, as after a change of its type; other programs changed the task at every try; or the
+    /// broker failed.
     pub async fn edit<J: Job>(
         &self,
         queue: impl AsRef<str>,
@@ -111,7 +113,7 @@ impl Inspector {
     /// # Errors
     ///
     /// The arguments cannot be encoded, or the task or the arguments are of another job; the task holds a `Some` of nothing, such as
-    /// `Some(None)`, or a float that is not finite, because JSON has null for both; otherwise the errors of [`edit_raw`](Self::edit_raw).
+    /// `Some(None)`, or a float that is not finite, because JSON has null for both; otherwise the errors of [`edit`](Self::edit).
     pub async fn edit_prepared(
         &self,
         queue: impl AsRef<str>,
@@ -177,11 +179,14 @@ impl Inspector {
             if change.payload.len() > self.payload_limit {
                 return Err(InspectError::TooLarge { size: change.payload.len(), limit: self.payload_limit });
             }
-            let edit = PayloadEdit {
-                unique_key: new_key(queue, &task, &change),
-                expected: Some(task.payload),
-                payload: change.payload,
-            };
+            let unique_key = new_key(queue, &task, &change);
+            let moves = change.unique_by.as_ref().is_some_and(|(before, after)| before != after);
+            if moves && task.unique_key.is_some() && unique_key.is_none() {
+                let reason = "the task's unique lock was made of other bytes, by another version of the job or before an edit of the \
+                              payload, and would stay: delete the task and enqueue it anew";
+                return Err(InspectError::Request { what: "arguments", reason: reason.to_owned() });
+            }
+            let edit = PayloadEdit { unique_key, expected: Some(task.payload), payload: change.payload };
             match self.change(queue, || self.broker.edit_payload(queue, &id, &edit)).await {
                 Ok(changed) => return self.done(changed, TaskChange::Edit, queue, id).await,
                 Err(EditError::Changed) if tries < TRIES => tries += 1,
