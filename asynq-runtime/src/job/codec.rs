@@ -111,8 +111,8 @@ fn decode_postcard<J: Job>(found: u32, arguments: &[u8]) -> Result<J, PayloadErr
         });
     }
     take_whole(arguments, &fingerprint.reads).map_err(|error| match (error.to_string(), error) {
-        // Another version of the type may take the value.
-        (reason, Unreadable::Refused) => PayloadError::Unfit { job: J::NAME, reason },
+        // Another version of the type may take the value, and earlier versions of this crate had no bounds.
+        (reason, Unreadable::Refused | Unreadable::Endless(_)) => PayloadError::Unfit { job: J::NAME, reason },
         (reason, _) => PayloadError::Undecodable { job: J::NAME, reason },
     })
 }

@@ -20,7 +20,7 @@ pub enum PayloadError {
         shape: String,
     },
     /// Arguments that another version of the job may write: JSON that lacks a field or has a value of another type, or a value
-    /// that its type does not take.
+    /// that its type does not take, or that is beyond the bounds of what is read, which earlier versions of this crate did not have.
     #[error(
         "the arguments of `{job}` do not fit: {reason}; run a version that takes them, or give them a default, an alias or \
          an upgrade (docs/changing-a-job.md)"

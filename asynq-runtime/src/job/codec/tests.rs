@@ -327,7 +327,7 @@ fn what_is_nested_too_deeply_is_neither_read_nor_sent() {
         let value = nested(levels);
         assert!(shape::decode(&fingerprint.document, &value).is_err());
         let error = decode_arguments::<Eval>(&payload(&value)).unwrap_err();
-        assert!(matches!(error, PayloadError::Undecodable { .. }), "{error}");
+        assert!(error.is_of_another_version(), "an earlier version of this crate runs it: {error}");
         assert!(error.to_string().contains("deeper than 128 levels"), "{error}");
     }
 }
@@ -360,6 +360,6 @@ fn elements_without_bytes_are_counted_up_to_a_bound() {
     for count in [&[0xa0, 0x9c, 0x01][..], &[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01]] {
         let payload = [&header(POSTCARD, value::<Units>())[..], count].concat();
         let error = decode_arguments::<Units>(&payload).unwrap_err();
-        assert!(matches!(error, PayloadError::Undecodable { .. }), "{error}");
+        assert!(matches!(error, PayloadError::Unfit { .. }), "{error}");
     }
 }
