@@ -173,13 +173,30 @@ async fn a_row_that_cannot_be_a_task_is_refused_with_the_reason() {
         let error = theirs.execute(&sql, []).unwrap_err().to_string();
         assert!(error.contains("grp must be NULL, or a text that is not empty"), "{group}: {error}");
     }
-    for (column, value) in [("delay", "'10m'"), ("delay", "'60000'"), ("now", "'1700000000000'"), ("now", "X'31'")] {
+    for (column, value) in [("delay", "'10m'"), ("delay", "''"), ("due", "'1.5'"), ("now", "' 17'"), ("now", "X'31'")] {
         let sql =
             format!("INSERT INTO enqueue(queue, id, type, msg, {column}) VALUES ('q', 'a', 'mail', X'00', {value})");
         let error = theirs.execute(&sql, []).unwrap_err().to_string();
         assert!(error.contains("due, delay and now must be numbers"), "{column} {value}: {error}");
     }
     assert_eq!(t.number("SELECT (SELECT count(*) FROM task) + (SELECT count(*) FROM queue)"), 0);
+}
+
+/// As some drivers bind all values.
+#[tokio::test]
+async fn a_text_that_is_a_whole_number_is_a_time() {
+    let t = World::new().await;
+    let theirs = t.theirs();
+    let sql =
+        "INSERT INTO enqueue(queue, id, type, msg, due, delay, now) VALUES ('default', ?1, 'mail', ?2, ?3, ?4, '1000')";
+    for (id, due, delay, at) in
+        [("due", Some("61000"), None, 61_000), ("past", Some("200"), None, 1_000), ("delay", None, Some("500"), 1_500)]
+    {
+        theirs.execute(sql, params![id, message(id), due, delay]).unwrap();
+        assert_eq!(t.number(&format!("SELECT at FROM task WHERE id = '{id}'")), at, "{id}");
+        assert_eq!(t.number(&format!("SELECT state = 3 FROM task WHERE id = '{id}'")), i64::from(at > 1_000), "{id}");
+    }
+    check_whole(&t.file());
 }
 
 #[tokio::test]

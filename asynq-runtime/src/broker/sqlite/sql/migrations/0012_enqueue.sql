@@ -1,7 +1,8 @@
--- Version 1011: a view to enqueue by from any program's own transaction, as produce.rs does it. Version 1002 had it first; since
+-- Version 1012: a view to enqueue by from any program's own transaction, as produce.rs does it. Version 1002 had it first; since
 -- 1008 a task gets its row among those of its queue, as in `insert` of produce.sql, and here a lock whose task is gone refuses nothing.
 -- Since 1010 a group that is the empty text is refused: no walk over the groups finds it. Since 1011 times that are texts are refused:
--- SQLite reads '10m' as 10, and takes each text for later than each number.
+-- SQLite reads '10m' as 10, and takes each text for later than each number. Since 1012 a text that is a whole number is one, because some
+-- drivers bind numbers so.
 -- A taken id and a held unique lock are UNIQUE errors of `task.id` and `ulock.key`, which undo this statement alone; with
 -- INSERT OR IGNORE such a row is left out. Times are Unix milliseconds, spans milliseconds; timeout, deadline and retention
 -- are asynq's whole seconds, repeated from the message. `now` replaces SQLite's clock where a program has another.
@@ -21,7 +22,9 @@ BEGIN
   SELECT RAISE(ABORT, 'enqueue: grp must be NULL, or a text that is not empty')
   WHERE new.grp IS NOT NULL AND (typeof(new.grp) <> 'text' OR new.grp = '');
   SELECT RAISE(ABORT, 'enqueue: due, delay and now must be numbers (of milliseconds)')
-  WHERE typeof(new.due) IN ('text', 'blob') OR typeof(new.delay) IN ('text', 'blob') OR typeof(new.now) IN ('text', 'blob');
+  WHERE typeof(new.due) IN ('text', 'blob') AND CAST(CAST(new.due AS INTEGER) AS TEXT) <> new.due
+    OR typeof(new.delay) IN ('text', 'blob') AND CAST(CAST(new.delay AS INTEGER) AS TEXT) <> new.delay
+    OR typeof(new.now) IN ('text', 'blob') AND CAST(CAST(new.now AS INTEGER) AS TEXT) <> new.now;
 
   -- What is in the way is inserted a second time, for the error. Under the caller's OR IGNORE and OR REPLACE that is none.
   INSERT INTO [task](q, state, at, id, type)
@@ -32,12 +35,12 @@ BEGIN
   INSERT INTO [ulock](q, key, id, until)
   SELECT l.q, l.key, l.id, l.until FROM [ulock] AS l
   WHERE l.q = (SELECT q FROM [queue] WHERE name = new.queue) AND l.key = new.unique_key
-    AND l.until > coalesce(new.now, CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER))
+    AND l.until > coalesce(new.now + 0, CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER))
     AND EXISTS (SELECT 1 FROM [task] AS h WHERE h.q = l.q AND h.id = l.id);
   SELECT CASE changes() WHEN 0 THEN RAISE(IGNORE) ELSE RAISE(ABORT, 'enqueue: a unique lock is never replaced') END
   FROM [ulock] AS l
   WHERE l.q = (SELECT q FROM [queue] WHERE name = new.queue) AND l.key = new.unique_key
-    AND l.until > coalesce(new.now, CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER))
+    AND l.until > coalesce(new.now + 0, CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER))
     AND EXISTS (SELECT 1 FROM [task] AS h WHERE h.q = l.q AND h.id = l.id);
 
   INSERT INTO [queue](name) SELECT new.queue WHERE NOT EXISTS (SELECT 1 FROM [queue] WHERE name = new.queue);
@@ -51,8 +54,8 @@ BEGIN
         WHERE line.q = q.q AND line.state = 2 ORDER BY line.at DESC, line.seq DESC LIMIT 1), t.now)) END,
     t.now, new.id, new.type, coalesce(new.retried, 0), coalesce(new.max_retry, 25), coalesce(new.timeout, 0),
     coalesce(new.deadline, 0), coalesce(new.retention, 0), new.unique_key, new.grp, new.extra
-  FROM [queue] AS q, (SELECT c.now, coalesce(c.now + new.delay, new.due, c.now) AS due
-    FROM (SELECT coalesce(new.now, CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER)) AS now) AS c) AS t
+  FROM [queue] AS q, (SELECT c.now, coalesce(c.now + new.delay, new.due + 0, c.now) AS due
+    FROM (SELECT coalesce(new.now + 0, CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER)) AS now) AS c) AS t
   WHERE q.name = new.queue;
   -- The body of a task that was deleted by hand must not refuse the body of the new task in its row.
   DELETE FROM [body] WHERE seq = (SELECT t.seq FROM [task] AS t WHERE t.q = (SELECT q FROM [queue] WHERE name = new.queue) AND t.id = new.id);
