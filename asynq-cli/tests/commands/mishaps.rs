@@ -97,6 +97,36 @@ on_both_brokers! {
         assert_eq!((allowed.code, allowed.out.as_str()), (0, "task one is archived\ntask two is archived\n"), "{allowed}");
     }
 
+    async fn an_orphan_that_is_put_back_into_a_full_archive_warns_of_the_deletion(cli) {
+        let Some(go) = cli.t.store.go() else { return };
+        serve(&cli, 1).await;
+        for id in ["old", "lost"] {
+            cli.t.seed_archived(id).await;
+        }
+        go.break_off("archived", "lost");
+        let refused = cli.run("task archive -q default lost --yes").await;
+        assert!(refused.code == 3 && refused.err.contains("the oldest one will be DELETED"), "{refused}");
+    }
+
+    async fn moving_an_archived_task_into_a_full_archive_warns_of_the_deletion(cli) {
+        serve(&cli, 1).await;
+        cli.t.seed_archived("old").await;
+        cli.t.enqueue(task("moved").in_queue("low")).await;
+        cli.t.enqueue(task("waits").in_queue("low")).await;
+        assert_eq!(cli.run("task archive -q low moved").await.code, 0);
+        let refused = cli.run("task move -q low moved waits --to default --yes").await;
+        let question = "Move 2 tasks of queue low to queue default? Its archive keeps 1 task and holds 1: the oldest one will be DELETED.";
+        assert!(refused.code == 3 && refused.err.contains(question), "{refused}");
+        assert_eq!(cli.t.broker().queue_stats(&queue("low")).await.unwrap().size, 2);
+        // A task that is not archived comes into no archive, and a move to the own queue changes nothing.
+        for line in ["task move -q low waits --to default", "task move -q default old --to default"] {
+            let answer = cli.run(line).await;
+            assert!(answer.code == 0 && !answer.err.contains("DELETED"), "{answer}");
+        }
+        let allowed = cli.run("task move -q low moved --to default --yes --beyond-archive").await;
+        assert_eq!((allowed.code, allowed.out.as_str()), (0, "task moved is in queue default\n"), "{allowed}");
+    }
+
     async fn an_archive_with_room_is_not_spoken_of(cli) {
         serve(&cli, 100).await;
         cli.t.enqueue(task("t1").after(HOUR)).await;

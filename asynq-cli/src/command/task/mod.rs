@@ -56,6 +56,9 @@ pub(crate) enum Task {
     Delete(TheTasks),
     /// Moves tasks to another queue, in their state
     ///
+    /// Asks first where the archive of the other queue cannot keep the archived ones: its oldest tasks would be DELETED,
+    /// often the moved ones, which keep the time at which they were archived. --yes does not answer that.
+    ///
     /// With --json: an array of objects with `id`, `queue`, `done` ("moved"), `to` and `error`.
     Move(one::Move),
     /// Makes all scheduled, retry, archived or aggregating tasks of a queue pending

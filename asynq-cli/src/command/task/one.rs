@@ -1,6 +1,6 @@
 //! `task run`, `archive`, `delete`, `move`: one task, or some by their ids.
 
-use asynq_runtime::{Inspector, TaskState};
+use asynq_runtime::{Inspector, TaskState, task::TaskInfo};
 use clap::Args;
 use serde_json::json;
 
@@ -23,6 +23,9 @@ pub(crate) struct Move {
     /// The other queue; it need not exist yet
     #[arg(long, value_name = "QUEUE")]
     to: String,
+    /// Also where its archive cannot keep all: the oldest tasks in it are DELETED
+    #[arg(long)]
+    beyond_archive: bool,
 }
 
 impl TheTasks {
@@ -46,24 +49,10 @@ impl TheTasks {
 
 impl Archive {
     pub(super) async fn run(self, session: &mut Session) -> Result<(), CliError> {
-        let (inspector, queue) = (session.inspector().await?, &self.tasks.queue);
-        let ids = self.tasks.ids();
-        // If the archive cannot be read, the result of each task reports the error.
-        if let Ok(room) = inspector.archive_room(queue).await
-            && room.beyond(ids.len() as u64) > 0
-        {
-            let mut archived = 0;
-            for id in ids {
-                let is_there = inspector.task(queue, id).await.is_ok_and(|task| task.state != TaskState::Archived);
-                archived += u64::from(is_there);
-            }
-            if archived > 0 && room.beyond(archived) > 0 {
-                let question = format!("Archive {}?", self.tasks.named());
-                if let Err(error) = confirm_beyond_archive(session, &question, room, archived, self.beyond_archive) {
-                    return refused(session, &self.tasks, error);
-                }
-            }
-        }
+        let question = format!("Archive {}?", self.tasks.named());
+        // A task that is archived in its place is counted already.
+        let is_new = |task: &TaskInfo| task.state != TaskState::Archived || task.archived_at.is_none();
+        confirm_room(session, &self.tasks, &self.tasks.queue, &question, is_new, self.beyond_archive).await?;
         each(session, &self.tasks, "archived", None, "is archived", async |inspector, queue, id| {
             Ok(inspector.archive(queue, id).await?)
         })
@@ -73,12 +62,46 @@ impl Archive {
 
 impl Move {
     pub(super) async fn run(self, session: &mut Session) -> Result<(), CliError> {
+        if self.to != self.tasks.queue {
+            let question = format!("Move {} to queue {}?", self.tasks.named(), self.to);
+            let is_new = |task: &TaskInfo| task.state == TaskState::Archived;
+            confirm_room(session, &self.tasks, &self.to, &question, is_new, self.beyond_archive).await?;
+        }
         let text = format!("is in queue {}", self.to);
         each(session, &self.tasks, "moved", Some(&self.to), &text, async |inspector, queue, id| {
             Ok(inspector.move_to(queue, id, &self.to).await?)
         })
         .await
     }
+}
+
+/// Asks before so many of the tasks come into the archive of `queue` that it cannot keep all; those that `is_new` says do.
+async fn confirm_room(
+    session: &mut Session,
+    tasks: &TheTasks,
+    queue: &str,
+    question: &str,
+    is_new: impl Fn(&TaskInfo) -> bool,
+    is_allowed: bool,
+) -> Result<(), CliError> {
+    let inspector = session.inspector().await?;
+    let ids = tasks.ids();
+    // If the archive cannot be read, the result of each task reports the error.
+    if let Ok(room) = inspector.archive_room(queue).await
+        && room.beyond(ids.len() as u64) > 0
+    {
+        let mut archived = 0;
+        for id in ids {
+            archived += u64::from(inspector.task(&tasks.queue, id).await.is_ok_and(|task| is_new(&task)));
+        }
+        if archived > 0
+            && room.beyond(archived) > 0
+            && let Err(error) = confirm_beyond_archive(session, question, room, archived, is_allowed)
+        {
+            return refused(session, tasks, error);
+        }
+    }
+    Ok(())
 }
 
 /// Reports that none of the tasks was changed, because the user did not confirm it.
