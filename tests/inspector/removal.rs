@@ -7,10 +7,10 @@ use std::{
 
 use asynq_runtime::{
     Inspector,
-    broker::TaskSet,
+    broker::{TaskSet, Wanted},
     inspector::{Force, InspectError},
 };
-use asynq_tests::{Build as _, Store as _, done, lock_key, task};
+use asynq_tests::{Build as _, Store as _, done, lock_key, queue, task};
 use tokio::runtime::Handle;
 
 use super::Fixture;
@@ -143,4 +143,24 @@ async fn a_queue_that_others_fill_is_not_deleted_and_runs_again() {
     assert!(matches!(error, InspectError::QueueRefilled { deleted: 3, .. }), "{error}");
     let queue = inspector.queue("default").await.unwrap();
     assert_eq!((queue.scheduled, queue.paused), (1, false));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_begins_during_a_deletion_does_not_hide_what_was_deleted() {
+    let t = Fixture::start().await;
+    let inspector = Inspector::new(t.shared());
+    t.enqueue(task("t0").after(Duration::from_secs(60))).await;
+    // Another person lets the queue run on, and a worker takes its next task.
+    let (broker, member) = (t.shared(), t.another_member(2).await);
+    let begin = move |_| {
+        let begun = async {
+            broker.resume(&queue("default")).await.unwrap();
+            broker.enqueue(vec![task("t1")]).await.remove(0).unwrap();
+            broker.dequeue(&member, &[Wanted { queue: queue("default"), n: 1 }]).await.unwrap()
+        };
+        let runs = tokio::task::block_in_place(|| Handle::current().block_on(begun));
+        assert_eq!(runs.len(), 1);
+    };
+    let error = inspector.delete_queue("default", Force::Yes).on_progress(begin).await.unwrap_err();
+    assert!(matches!(error, InspectError::QueueRefilled { deleted: 1, .. }), "{error}");
 }

@@ -166,7 +166,7 @@ pub struct BulkSlice {
 pub enum QueueDeleted {
     /// The queue was deleted.
     Done,
-    /// The queue has tasks, which are unchanged. If the first of them came during the call, the counters are already deleted.
+    /// The queue has tasks, which are unchanged. If the first of them came during the call, the counters are already deleted; the pause is not.
     NotEmpty,
     /// There is no queue of this name.
     NotFound,

@@ -188,7 +188,7 @@ pub enum InspectError {
         /// How many running tasks the queue has.
         active: u64,
     },
-    /// Other programs enqueued to the queue as fast as its tasks were deleted; the old ones are deleted. Or it has tasks that no person
+    /// Other programs enqueued to the queue as fast as its tasks were deleted, or ran a task of it meanwhile; the old ones are deleted. Or it has tasks that no person
     /// can delete now: of a set that is being aggregated, for two minutes at most, or of a move that broke off.
     #[error(
         "queue `{queue}` is not empty after {deleted} tasks were deleted: stop its producers first; tasks that are being aggregated end \

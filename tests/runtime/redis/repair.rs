@@ -165,6 +165,27 @@ async fn an_empty_queue_is_deleted_with_every_leftover_of_asynq_and_no_foreign_k
     assert_eq!(broker.delete_queue(&other).await.unwrap(), QueueDeleted::Done, "a wildcard is a letter");
 }
 
+/// The walk finds the keys in the order of the server, so one queue of several would show a pause that goes too early.
+#[tokio::test]
+async fn a_queue_that_is_not_deleted_stays_paused() {
+    let server = Server::start(&[]);
+    let broker = server.broker().await;
+    let mut redis = server.foreign().await;
+    for n in 0..20 {
+        let queue = QueueName::from_wire(&format!("q{n}"));
+        let key = |name: &str| format!("asynq:{{q{n}}}:{name}");
+        set(&mut redis, &["SADD", "asynq:queues", queue.as_str()]).await;
+        for lock in 0..300 {
+            set(&mut redis, &["SET", &key(&format!("unique:email:{lock}")), "gone"]).await;
+        }
+        // It counts as a task, and is seen only in the slice of keys that it is in, as a task that comes meanwhile.
+        set(&mut redis, &["LPUSH", &key("g:foreign"), "one"]).await;
+        assert!(broker.pause(&queue).await.unwrap());
+        assert_eq!(broker.delete_queue(&queue).await.unwrap(), QueueDeleted::NotEmpty);
+        assert!(redis.exists::<_, bool>(key("paused")).await.unwrap(), "{queue}");
+    }
+}
+
 #[tokio::test]
 async fn a_group_that_is_not_known_keeps_its_queue() {
     let server = Server::start(&[]);

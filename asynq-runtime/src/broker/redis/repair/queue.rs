@@ -58,7 +58,9 @@ impl RedisBroker {
                 }
             }
             if cursor == "0" {
-                return self.step(keys, &[], if step == Step::Clear { step } else { Step::Check }).await;
+                // The pause goes last, in the step that sees that no task is there: a queue that is left stays paused.
+                let last = if step == Step::Delete { vec![keys.paused()] } else { Vec::new() };
+                return self.step(keys, &last, step).await;
             }
         }
     }
@@ -91,10 +93,10 @@ enum Step {
     Delete,
 }
 
-/// Returns whether the key is one of asynq's or of this program's. Receipts stay, which the repeat of an unanswered call needs, and so do
+/// Returns whether the key is one of asynq's or of this program's that the walk deletes. Receipts stay, which the repeat of an unanswered call needs, and so do
 /// entries of schedules with their pauses, which outlive the tasks of a queue; all of them expire by themselves.
 fn is_its_own(keys: &Keys, key: &str) -> bool {
-    const NAMES: [&str; 13] = [
+    const NAMES: [&str; 12] = [
         "pending",
         "active",
         "lease",
@@ -102,7 +104,6 @@ fn is_its_own(keys: &Keys, key: &str) -> bool {
         "retry",
         "archived",
         "completed",
-        "paused",
         "groups",
         "aggregation_sets",
         "processed",
@@ -130,6 +131,7 @@ mod tests {
             ("asynq:{q}:unique:type:", true),
             ("asynq:{q}:failed:2030-01-01", true),
             ("asynq:{q}:x:due", true),
+            ("asynq:{q}:paused", false),
             ("asynq:{q}:x:sent:c:0:1", false),
             ("asynq:{q}:x:msg:c:0:1:7:0", false),
             ("asynq:{q}:x:moved:id", false),
