@@ -228,6 +228,8 @@ pub enum OddityKind {
     TaskWithoutPlace,
     /// A task in another place than its state says.
     TaskInWrongPlace,
+    /// A task that a move to another queue holds. Where the move does not go on, no worker ever runs it.
+    TaskBeingMoved,
     /// A unique lock whose holder does not exist.
     LockWithoutTask,
     /// A key with one of asynq's names and a value of another kind.
@@ -238,12 +240,13 @@ pub enum OddityKind {
 
 impl OddityKind {
     /// Every kind.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::ActiveWithoutLease,
         Self::LeaseWithoutTask,
         Self::IdWithoutTask,
         Self::TaskWithoutPlace,
         Self::TaskInWrongPlace,
+        Self::TaskBeingMoved,
         Self::LockWithoutTask,
         Self::ForeignKey,
         Self::WrongCount,
@@ -257,6 +260,7 @@ impl OddityKind {
             Self::IdWithoutTask => "id-without-task",
             Self::TaskWithoutPlace => "task-without-place",
             Self::TaskInWrongPlace => "task-in-wrong-place",
+            Self::TaskBeingMoved => "task-being-moved",
             Self::LockWithoutTask => "lock-without-task",
             Self::ForeignKey => "foreign-key",
             Self::WrongCount => "wrong-count",

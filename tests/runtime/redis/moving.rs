@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use asynq_runtime::broker::{
-    Action, BulkAction, BulkSlice, Changed, Chosen, Inspect, Maintain, PayloadEdit, Repair, RetryOrder, When,
-    redis::RedisBroker,
+    Action, BulkAction, BulkSlice, Changed, Chosen, Diagnose, Inspect, Maintain, OddityKind, PayloadEdit, Repair,
+    RetryOrder, When, redis::RedisBroker,
 };
 use asynq_runtime::task::{GroupName, QueueName, TaskId, TaskMessage, TaskState};
 use chrono::DateTime;
@@ -92,7 +92,10 @@ async fn a_move_that_cannot_arrive_is_given_up_or_goes_on() {
     assert_eq!(elsewhere, Changed::Unfit(TaskState::Scheduled), "it is on its way to another queue");
     assert_eq!(broker.trim_archive(&queue(), Duration::ZERO, 0, 100).await.unwrap(), 0, "no housekeeping deletes it");
     assert_eq!(broker.forward(&[queue()], RetryOrder::Last).await.unwrap().moved, 0, "nothing runs it");
+    let held = async || broker.examine(&queue(), 100).await.unwrap().count(OddityKind::TaskBeingMoved);
+    assert_eq!(held().await, 1, "doctor finds it");
     assert_eq!(broker.move_task(&queue(), &id("t1"), &queue()).await.unwrap(), Changed::Done, "it is given up");
+    assert_eq!(held().await, 0);
     set(&mut redis, &["DEL", "asynq:{low}:scheduled"]).await;
     assert_eq!(broker.move_task(&queue(), &id("t1"), &low()).await.unwrap(), Changed::Done);
     assert_eq!(places(&broker, &id("t1")).await, [(low(), TaskState::Pending)]);

@@ -82,6 +82,16 @@ pub(super) fn finding(queue: &QueueEvidence, oddity: &Oddity) -> Finding {
             "tools show them wrongly, and some refuse to touch them",
             format!("{}{of_active}", misplaced(queue, oddity)),
         ),
+        OddityKind::TaskBeingMoved => (
+            "being-moved",
+            Severity::Warning,
+            "tasks on their way to another queue",
+            "no worker runs them until they have arrived",
+            format!(
+                "a move that goes on now ends by itself; where one broke off, the last error of its task names both queues: asynq task \
+                 inspect --queue={name} -- {first}; move it there again: asynq task move --queue=FROM --to=TO -- {first}"
+            ),
+        ),
         OddityKind::LockWithoutTask => (
             "lock-without-task",
             Severity::Warning,
@@ -100,8 +110,9 @@ pub(super) fn finding(queue: &QueueEvidence, oddity: &Oddity) -> Finding {
             "wrong-count",
             Severity::Warning,
             "counts that are not the number of tasks",
-            "tools show a wrong number; no task is affected",
-            "none, if the file was salvaged or tasks were deleted by SQL; else report it as a bug, with this output"
+            "tools show a wrong number, and a queue whose count is too high cannot be deleted; no task is affected",
+            "if the file was salvaged or tasks were deleted by SQL, count anew as docs/operations.md#sqlite says; else report it as a \
+             bug, with this output"
                 .to_owned(),
         ),
         other => {

@@ -71,7 +71,7 @@ scripts! {
     AGGREGATING = [varint task crashes brief group_step] "inspect/aggregating";
     TASK = [varint task crashes brief] "inspect/task";
     MEMORY = [group_step] "inspect/memory";
-    EXAMINE_CONTAINER = [varint task places] "diagnose/container";
+    EXAMINE_CONTAINER = [varint task places held] "diagnose/container";
     EXAMINE_KEYS = [varint task places] "diagnose/keys";
     IS_LOST = [varint task places] "diagnose/lost";
     CHANGE = [varint task places held] "repair/change";

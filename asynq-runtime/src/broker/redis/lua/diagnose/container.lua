@@ -29,6 +29,8 @@ for _, id in ipairs(ids) do
     odd('id-without-task', id)
   elseif says ~= state then
     odd('task-in-wrong-place', id)
+  elseif is_held(KEYS[4], says, id, key) then
+    odd('task-being-moved', id)
   elseif state == 'active' and not call('ZSCORE', KEYS[3], id) then
     odd('active-without-lease', id)
   end
