@@ -241,7 +241,7 @@ on_both_brokers! {
             cli.run("task run-all -q default -s scheduled").await,
             cli.run("task archive-all -q default -s pending").await,
             cli.run_typing("y\n", "task archiveall -q default -s pending").await,
-            cli.run("task runall -q default -s aggregating -g notes").await,
+            cli.run("task runall -q default -s aggregating -g notes --yes").await,
             cli.run("task delete-all -q default -s pending --yes").await,
             cli.run("task deleteall -q default -s aggregating -g mails --yes --json").await,
             cli.run("task delete-all -q default -s archived --yes --json").await,
@@ -252,6 +252,17 @@ on_both_brokers! {
             cli.run("task run-all -q default -s aggregating -g none").await,
             cli.run("task run-all -q default -s archived -g mails").await,
         ]);
+    }
+
+    async fn tasks_of_a_group_do_not_run_by_themselves_without_a_yes(cli) {
+        cli.t.seed_group("mails", &["one", "two"]).await;
+        let line = "task run-all -q default -s aggregating";
+        let refused = cli.run(line).await;
+        let question = "Run by themselves, and not with their group, 2 aggregating tasks of queue default?";
+        assert!(refused.code == 3 && refused.err.contains(question), "{refused}");
+        assert_eq!(cli.t.state_of("one").await, Some(TaskState::Aggregating));
+        assert_eq!(cli.run_typing("y\n", line).await.code, 0);
+        assert_eq!(cli.t.state_of("one").await, Some(TaskState::Pending));
     }
 
     async fn ctrl_c_stops_between_two_slices_and_reports_the_progress(cli) {

@@ -187,8 +187,13 @@ fn actions(view: &View, queue: &str) -> Markup {
         ),
         _ => "Archive this task? It will not run until it is run by hand.".to_owned(),
     };
+    let run = match state {
+        Completed => "Run this task a second time? It has succeeded.",
+        Aggregating => "Run this task by itself and not with its group?",
+        _ => "",
+    };
     html! {
-        @if matches!(state, Scheduled | Retry | Archived | Completed | Aggregating) { (button("Run now", "run", "", "go").show()) }
+        @if matches!(state, Scheduled | Retry | Archived | Completed | Aggregating) { (button("Run now", "run", run, "go").show()) }
         @if matches!(state, Pending | Scheduled | Retry | Completed | Aggregating) { (button("Archive", "archive", &archive, "").show()) }
         @if state == Active { (button("Cancel", "cancel", "Ask its worker to cancel this run? Its work so far stays done.", "danger").show()) }
         @if state != Active {
@@ -290,6 +295,21 @@ mod tests {
         let shown = [facts(&view), headers(&view)].map(maud::PreEscaped::into_string).concat();
         for part in ["of the id", "of the key", "of the value", "2 more are not listed"] {
             assert!(shown.contains(part), "{part}: {shown}");
+        }
+    }
+
+    #[test]
+    fn a_run_that_cannot_be_undone_is_asked_about() {
+        let mut view = View::of("t1", b"");
+        for (state, question) in [
+            (TaskState::Completed, Some("Run this task a second time? It has succeeded.")),
+            (TaskState::Aggregating, Some("Run this task by itself and not with its group?")),
+            (TaskState::Retry, None),
+        ] {
+            view.task.state = state;
+            let shown = actions(&view, "/queues/default").into_string();
+            assert_eq!(shown.contains(r#"data-ask="Run"#), question.is_some(), "{shown}");
+            assert!(shown.contains("Run now") && question.is_none_or(|question| shown.contains(question)), "{shown}");
         }
     }
 }

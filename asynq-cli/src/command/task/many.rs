@@ -75,7 +75,9 @@ pub(super) fn confirm_beyond_archive(
 
 impl All {
     pub(super) async fn run(self, session: &mut Session) -> Result<(), CliError> {
-        self.carry_out(session, Inspector::run_all, None, "are pending now", false).await
+        // They leave their group for good, and a job whose body only aggregates loses them.
+        let verb = (self.state == TaskState::Aggregating).then_some("Run by themselves, and not with their group,");
+        self.carry_out(session, Inspector::run_all, verb, "are pending now", false).await
     }
 
     pub(super) async fn delete(self, session: &mut Session) -> Result<(), CliError> {

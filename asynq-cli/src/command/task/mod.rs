@@ -39,6 +39,8 @@ pub(crate) enum Task {
     Cancel(cancel::Cancel),
     /// Makes tasks pending, at the end of their queue
     ///
+    /// Does not ask: a task that has succeeded runs a second time, and one of a group by itself.
+    ///
     /// With --json: an array of objects with `id`, `queue`, `done` ("run") and `error`.
     Run(TheTasks),
     /// Archives tasks, so that they do not run
@@ -62,6 +64,8 @@ pub(crate) enum Task {
     /// With --json: an array of objects with `id`, `queue`, `done` ("moved"), `to` and `error`.
     Move(one::Move),
     /// Makes all scheduled, retry, archived or aggregating tasks of a queue pending
+    ///
+    /// Asks first about aggregating ones, unless --yes is given: each runs by itself and not with its group.
     ///
     /// With --json: an object with `queue`, `state`, `group`, `changed`, `ghosts`, `left`, `beyond_archive_limit`,
     /// `stopped`.
