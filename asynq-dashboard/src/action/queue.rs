@@ -68,11 +68,30 @@ pub(super) async fn delete(
     let RemovedQueue { tasks, more, .. } = removed?;
     let all = tasks.saturating_add(which.before);
     let message = if more {
-        let left = inspector.queue(&queue).await?.size;
-        let (deleted, left_are) = (counted(all, "task"), are(left));
-        format!("{deleted} {} deleted, {} {left_are} left: ask again to go on.", are(all), count(left))
+        unfinished(all, inspector.queue(&queue).await?.size)
     } else {
         format!("Queue {queue} is deleted, and {} with it.", counted(all, "task"))
     };
     Ok(Json(Deleted { message, tasks, more }))
+}
+
+/// Returns the message of a deletion that is not at its end.
+fn unfinished(deleted: u64, left: u64) -> String {
+    let (tasks, are_deleted) = (counted(deleted, "task"), are(deleted));
+    format!(
+        "{tasks} {are_deleted} deleted, {} {} left, and the queue is paused: ask again to go on.",
+        count(left),
+        are(left)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_deletion_that_goes_on_says_that_the_queue_is_paused() {
+        let message = "1,200 tasks are deleted, 1 is left, and the queue is paused: ask again to go on.";
+        assert_eq!(unfinished(1_200, 1), message);
+    }
 }
