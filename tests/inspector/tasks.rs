@@ -7,7 +7,7 @@ use asynq_runtime::{
     broker::TaskSet,
     inspector::{InspectError, TaskChange},
 };
-use asynq_tests::{Build as _, eventually, lock_key, polled, queue, retry, task};
+use asynq_tests::{Build as _, Store as _, eventually, lock_key, polled, queue, retry, task, task_id};
 
 use super::Fixture;
 
@@ -234,4 +234,23 @@ async fn a_cancel_request_ends_a_task_that_no_worker_runs_any_more() {
     assert_eq!(inspector.task("other", "t2").await.unwrap().state, TaskState::Active, "its queue was not named");
     let late = t.settle(&run, asynq_tests::done()).await;
     assert_ne!(late, asynq_runtime::broker::Settled::Ok, "the worker that was only stopped changes nothing");
+}
+
+#[tokio::test]
+async fn a_cancel_request_ends_an_orphan_whose_message_cannot_be_read() {
+    let t = Fixture::start().await;
+    let inspector = Inspector::new(t.shared());
+    for cancel_in_queue in [false, true] {
+        let id = if cancel_in_queue { "t2" } else { "t1" };
+        t.seed_active(id).await;
+        t.store.overwrite_message(&queue("default"), &task_id(id), b"\xff");
+        t.let_leases_pass();
+        if cancel_in_queue {
+            assert!(inspector.cancel_in("default", id).await.unwrap());
+        } else {
+            assert_eq!(inspector.cancel(id).await.unwrap(), [queue("default")]);
+        }
+        let task = inspector.task("default", id).await.unwrap();
+        assert_eq!((task.state, task.r#type.as_str()), (TaskState::Archived, "undecodable"));
+    }
 }

@@ -148,8 +148,9 @@ impl Check {
         }
         if unseen.unreadable > 0 {
             notes.push(format!(
-                "the check is not complete: {} cannot be read, because the task behind an id is gone or its message is \
-                 damaged; `asynq doctor` finds such ids",
+                "the check is not complete: {} cannot be read, because the task behind an id is gone, which \
+                 `asynq doctor` finds, or its message is damaged: no tool shows its id, and `asynq task delete-all` deletes it \
+                 with all others of its state",
                 show::tasks(unseen.unreadable)
             ));
         }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
+use asynq_grammar::shell;
 use asynq_runtime::{
     Client, TaskState,
     broker::{
@@ -16,6 +17,7 @@ use super::{Finding, Severity};
 use crate::{
     entries::{Entry, entries},
     reading::{Take, Unseen, read},
+    show::tasks,
     unlisted,
 };
 
@@ -123,6 +125,10 @@ pub(crate) async fn gather(
             let (unknown, unseen) = unknown.unwrap_or_default();
             // An id without a task is a finding of the examination; only the limit leaves tasks unseen.
             examination.complete &= unseen.beyond == 0;
+            let damaged = unseen.unreadable.saturating_sub(examination.count(OddityKind::IdWithoutTask));
+            // Where ids without a task or wrong counts may explain it, nothing is said.
+            let is_sure = examination.complete && examination.count(OddityKind::WrongCount) == 0;
+            findings.extend((is_sure && damaged > 0).then(|| damaged_messages(&stats.name, damaged)));
             let oldest_group = oldest_group.unwrap_or_default();
             let states = states(&**client.broker(), &stats.name, &examination).await;
             queues.push(QueueEvidence { stats, examination, states, unknown, oldest_group });
@@ -179,6 +185,18 @@ fn unreadable(subject: &str, found: String, means: &'static str) -> Finding {
         repair: "repair what the error names; where a node of a cluster is down, bring it back, then ask again"
             .to_owned(),
     }
+}
+
+/// Returns the finding for tasks that are there and that no page shows.
+fn damaged_messages(queue: &QueueName, damaged: u64) -> Finding {
+    let name = shell::quote(queue.as_str());
+    let means = "their messages are damaged: no tool shows them or their ids, and they are in the numbers of the queue";
+    let found = format!("{} in retry or in the archive cannot be read", tasks(damaged));
+    let repair = format!(
+        "a worker archives one that is due, and it is shown then, with its bytes; one that was archived before is deleted with all \
+         others only: asynq task delete-all --queue={name} --state archived"
+    );
+    Finding { repair, ..unreadable(queue.as_str(), found, means) }
 }
 
 async fn oldest_group(broker: &dyn Broker, stats: &QueueStats) -> Result<Option<GroupStats>, BrokerError> {

@@ -228,6 +228,12 @@ on_both_brokers! {
             "the worker of task orphan was asked to cancel it; no worker ran it in default: it was ended there\n"
         );
         assert_eq!(cli.t.state_of("orphan").await, Some(TaskState::Retry));
+        cli.t.seed_active("unreadable").await;
+        cli.t.store.overwrite_message(&queue("default"), &task_id("unreadable"), b"\xff");
+        cli.t.let_leases_pass();
+        let answer = cli.run("task cancel unreadable").await;
+        assert!(answer.code == 0 && answer.out.ends_with("no worker ran it in default: it was ended there\n"), "{answer}");
+        assert_eq!(cli.t.state_of("unreadable").await, Some(TaskState::Archived));
     }
 
     async fn all_tasks_of_a_state_are_changed_together(cli) {

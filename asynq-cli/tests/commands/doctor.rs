@@ -132,6 +132,18 @@ on_both_brokers! {
         assert_eq!(found(&cli).await, ["error active-without-lease default"]);
     }
 
+    async fn tasks_whose_message_is_damaged_are_told(cli) {
+        serve(&cli).await;
+        for id in ["sound", "damaged"] {
+            cli.t.seed_retry(id, Duration::from_secs(3600)).await;
+        }
+        assert_eq!(found(&cli).await, [""; 0]);
+        cli.t.store.overwrite_message(&default_queue(), &task_id("damaged"), b"\xff");
+        assert_eq!(found(&cli).await, ["error unreadable default"]);
+        let answer = cli.run("doctor").await;
+        assert!(answer.out.contains("1 task in retry or in the archive cannot be read"), "{answer}");
+    }
+
     async fn a_limit_that_ends_the_search_is_reported(cli) {
         serve(&cli).await;
         let ids: Vec<String> = (0..250).map(|n| format!("t{n}")).collect();

@@ -297,7 +297,7 @@ fn nothing(view: &View<'_>, path: &str) -> Markup {
     let (message, then) = match view.state {
         _ if matches!(view.list, List::Page(span, _) if span.total > 0) => (
             "Nothing to show here",
-            "The tasks of this page have left it meanwhile, or cannot be read: `asynq doctor` counts those.",
+            "The tasks of this page have left it meanwhile, or cannot be read. `asynq doctor` names ids without a task; no tool shows a task whose message is damaged.",
         ),
         TaskState::Active => ("Nothing runs now", "A task is active while a worker runs it."),
         TaskState::Pending => {

@@ -188,9 +188,8 @@ impl Inspector {
 
     /// Ends the task as a failed attempt if no worker runs it. Returns whether it did.
     async fn end_orphan(&self, queue: &QueueName, id: &TaskId) -> Result<bool, BrokerError> {
-        let found = self.broker.task(queue, id).await?;
-        let is_active = found.is_some_and(|task| task.state == TaskState::Active);
-        Ok(is_active && self.broker.end_orphan(queue, id, ORPHAN).await? == Changed::Done)
+        // The task is not looked up first: one whose message cannot be read is shown by no tool, and is ended all the same.
+        Ok(self.broker.end_orphan(queue, id, ORPHAN).await? == Changed::Done)
     }
 
     /// Changes one task by `call`, and calls again if the task was in a set whose deadline had passed.

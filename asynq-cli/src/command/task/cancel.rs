@@ -23,8 +23,8 @@ impl Cancel {
         let inspector = client.inspector();
         Several::changing("id")
             .each(session, &self.ids, async |id| {
-                let mut ended = Vec::new();
-                for queue in runs(&client, id).await? {
+                let (active, mut ended) = runs(&client, id).await?;
+                for queue in active {
                     if inspector.cancel_in(&queue, id).await? {
                         ended.push(queue);
                     }
@@ -41,12 +41,12 @@ impl Cancel {
     }
 }
 
-/// Returns the queues in which a task of this id runs. Fails if there is none: a request for another task would reach no server and look
-/// like a success.
-async fn runs(client: &Client, id: &str) -> Result<Vec<QueueName>, CliError> {
+/// Returns the queues in which a task of this id runs, and those in which one that cannot be read was ended. Fails if there is none: a
+/// request for another task would reach no server and look like a success.
+async fn runs(client: &Client, id: &str) -> Result<(Vec<QueueName>, Vec<QueueName>), CliError> {
     if id.trim().is_empty() {
         // The inspector has the error of an empty id.
-        return Ok(client.inspector().cancel(id).await?);
+        return Ok((Vec::new(), client.inspector().cancel(id).await?));
     }
     let (broker, task) = (client.broker(), TaskId::from_wire(id));
     let (mut active, mut waits, mut unread) = (Vec::new(), None, None);
@@ -65,11 +65,15 @@ async fn runs(client: &Client, id: &str) -> Result<Vec<QueueName>, CliError> {
     }
     if !active.is_empty() {
         // A request reaches the servers of all queues, also where another queue cannot be read.
-        return Ok(active);
+        return Ok((active, Vec::new()));
     }
     match (waits, unread) {
         (Some(waits), _) => Err(CliError::NotFound(waits)),
         (None, Some(error)) => Err(error.into()),
-        (None, None) => Err(CliError::NotFound(format!("there is no task `{id}` in any queue"))),
+        // A task whose message cannot be read looks as if it were not there.
+        (None, None) => match client.inspector().cancel(id).await? {
+            ended if ended.is_empty() => Err(CliError::NotFound(format!("there is no task `{id}` in any queue"))),
+            ended => Ok((Vec::new(), ended)),
+        },
     }
 }
