@@ -89,7 +89,10 @@ async fn tasks_behind_a_slice_that_cannot_be_read_are_found() {
     let found = served.found("q=needle&state=pending").await;
     assert!(found.len() == 1 && found[0]["id"] == "t249", "{found:?}");
     let page = served.get("/queues/default?state=pending").await.body;
-    assert!(page.contains("1–30 of 250") && page.contains("or cannot be read. `asynq doctor` names ids without a task"), "{page}");
+    assert!(
+        page.contains("1–30 of 250") && page.contains("or cannot be read. `asynq doctor` names ids without a task"),
+        "{page}"
+    );
 }
 
 /// A worker takes tasks that cannot be read from the list, so that those behind them move up.
