@@ -98,6 +98,7 @@ use self::{
 pub(crate) use self::{aggregate::Aggregations, executor::Executor, os_signals::OsRequests};
 #[allow(unused_imports, reason = "a TestApp uses it, which is not there without the broker that it runs on")]
 pub(crate) use self::{
+    aggregate::Unaggregated,
     attempt::Attempt,
     backed_off::Stranded,
     layer_stack::LayerStack,

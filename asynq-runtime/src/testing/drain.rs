@@ -10,7 +10,11 @@ use crate::{
     broker::{Action, Broker, Cancellations, RetryOrder, Run, ServerName, Settlement, Wanted},
     client::Client,
     job::{Registry, RegistryError},
-    server::{Aggregations, Attempt, Executor, LayerStack, Parts, ServerBuilder, ServerError, Stop, Stranded, Why},
+    panics::Caught,
+    server::{
+        Aggregations, Attempt, Executor, LayerStack, Parts, ServerBuilder, ServerError, Stop, Stranded, Unaggregated,
+        Why,
+    },
     task::{GroupName, QueueName, ServerInfo, TaskId, TaskInfo},
 };
 
@@ -177,13 +181,14 @@ impl Worker {
         (settlement.expect("every attempt is decided"), is_revoked)
     }
 
-    /// Makes due tasks pending, those of a drain that was dropped as well once their leases have passed, and deletes expired ones,
-    /// as a server's forwarder, recoverer and janitor do.
+    /// Makes due tasks pending, those of a drain that was dropped as well once their leases have passed, sends the sets of such a drain
+    /// back to their groups, and deletes expired tasks, as a server's forwarder, recoverer and janitor do.
     async fn make_due(&self, queues: &[QueueName]) {
         let Self { broker, retries, .. } = self;
         while unwrap_answer(broker.recover(queues).await).more {}
         while unwrap_answer(broker.forward(queues, *retries).await).more {}
         for queue in queues {
+            while unwrap_answer(broker.reclaim_sets(queue).await) == 100 {}
             while unwrap_answer(broker.delete_expired(queue, 100).await) == 100 {}
         }
     }
@@ -209,11 +214,13 @@ impl Worker {
                     continue;
                 }
                 while let Some(set) = unwrap_answer(broker.claim_set(queue, &group, &aggregations.rules).await) {
-                    let ended =
-                        match aggregations.aggregate(&set, broker, executor.dispatcher(), &Stranded::default()).await {
-                            Ok(outcome) => broker.finish_set(&set, &outcome).await.map_err(|error| error.to_string()),
-                            Err(why) => Err(why.to_string()),
-                        };
+                    let stranded = Stranded::default();
+                    let work = aggregations.aggregate(&set, broker, executor.dispatcher(), &stranded);
+                    let ended = match Caught::new(work).await {
+                        Ok(Ok(outcome)) => broker.finish_set(&set, &outcome).await.map_err(|error| error.to_string()),
+                        Ok(Err(why)) => Err(why.to_string()),
+                        Err(panic) => Err(Unaggregated::Failed(panic).to_string()),
+                    };
                     if let Err(why) = ended {
                         unwrap_answer(broker.release_set(&set).await);
                         left_alone.insert(place);

@@ -262,19 +262,48 @@ async fn a_function_that_fails_leaves_the_tasks_in_their_group() {
         server
             .aggregate("bad", |_, _| Err::<RawTask, _>("no idea"))
             .aggregate("loop", |_, _| Ok::<_, BoxError>(RawTask::new("x", "").group("loop")))
+            .aggregate("panics", |_, _| -> Result<RawTask, BoxError> { panic!("out of ideas") })
             .aggregate("wrong", |_, _| Ok::<_, BoxError>(RawTask::new("x", "").timeout("soon")))
     });
-    for group in ["bad", "loop", "wrong"] {
+    for group in ["bad", "loop", "panics", "wrong"] {
         app.client().enqueue(RawTask::new("of Go", "x").group(group)).await.unwrap();
     }
     app.advance("1m").await;
     let drained = app.drain().await;
     let whys: Vec<_> = drained.unaggregated.iter().map(|(_, why)| why.as_str()).collect();
-    assert_eq!(whys.len(), 3, "{whys:?}");
+    assert_eq!(whys.len(), 4, "{whys:?}");
     assert_eq!(whys[0], "its aggregation failed: no idea");
     assert!(whys[1].contains("invalid option `group`: an aggregated task runs by itself"), "{}", whys[1]);
-    assert!(whys[2].contains("invalid option `timeout`"), "{}", whys[2]);
-    assert_eq!(states(&app, "of Go").await, vec![(TaskState::Aggregating, None); 3]);
+    assert!(whys[2].starts_with("its aggregation failed: panic") && whys[2].contains("out of ideas"), "{}", whys[2]);
+    assert!(whys[3].contains("invalid option `timeout`"), "{}", whys[3]);
+    assert_eq!(states(&app, "of Go").await, vec![(TaskState::Aggregating, None); 4]);
+}
+
+#[tokio::test]
+async fn the_set_of_a_drain_that_was_dropped_goes_back_to_its_group() {
+    let (app, _) = app().await;
+    let (sender, mut entered) = tokio::sync::mpsc::unbounded_channel();
+    let app = app.server(|server| {
+        server.aggregate("slow", move |_, _| {
+            let never_ends = sender.send(()).is_ok();
+            async move {
+                if never_ends {
+                    std::future::pending::<()>().await;
+                }
+                Ok::<_, BoxError>(RawTask::new("made", ""))
+            }
+        })
+    });
+    app.client().enqueue(RawTask::new("of Go", "x").group("slow")).await.unwrap();
+    app.advance("1m").await;
+    tokio::select! {
+        drained = app.drain() => panic!("{drained:?}"),
+        has_begun = soon(entered.recv()) => has_begun.unwrap(),
+    }
+    drop(entered);
+    app.advance("3m").await;
+    let drained = app.drain().await;
+    assert_eq!((drained.aggregated, drained.unaggregated.len()), (1, 0), "{drained:?}");
 }
 
 #[tokio::test]
