@@ -353,12 +353,17 @@ fn add(outcome: &mut SetOutcome, set: &TaskSet, task: PreparedTask, now: DateTim
     let made = task
         .into_result()
         .and_then(|mut task| {
+            let waits = [
+                ("group", task.group.is_some()),
+                ("debounce", task.debounce.is_some()),
+                ("or_replace", task.or_replace),
+            ];
+            if let Some((option, _)) = waits.into_iter().find(|(_, is_set)| *is_set) {
+                let reason = "an aggregated task runs by itself, as soon as it is made; leave it out".to_owned();
+                return Err(EnqueueError::Option { option, reason });
+            }
             task.queue = Some(set.queue.clone());
             task.id = Some(set.task_id(outcome.made.len()));
-            if task.group.take().is_some() {
-                let reason = "an aggregated task runs by itself; leave the group out".to_owned();
-                return Err(EnqueueError::Option { option: "group", reason });
-            }
             new_task(PreparedTask::ready(task), now, Client::MAX_PAYLOAD_LIMIT)
         })
         .map_err(|error| Unaggregated::Invalid(error.to_string()))?;

@@ -263,20 +263,25 @@ async fn a_function_that_fails_leaves_the_tasks_in_their_group() {
             .aggregate("bad", |_, _| Err::<RawTask, _>("no idea"))
             .aggregate("loop", |_, _| Ok::<_, BoxError>(RawTask::new("x", "").group("loop")))
             .aggregate("panics", |_, _| -> Result<RawTask, BoxError> { panic!("out of ideas") })
+            .aggregate("rests", |_, _| Ok::<_, BoxError>(RawTask::new("x", "").debounce("10s")))
+            .aggregate("stays", |_, _| Ok::<_, BoxError>(RawTask::new("x", "").unique("10s").or_replace()))
             .aggregate("wrong", |_, _| Ok::<_, BoxError>(RawTask::new("x", "").timeout("soon")))
     });
-    for group in ["bad", "loop", "panics", "wrong"] {
+    for group in ["bad", "loop", "panics", "rests", "stays", "wrong"] {
         app.client().enqueue(RawTask::new("of Go", "x").group(group)).await.unwrap();
     }
     app.advance("1m").await;
     let drained = app.drain().await;
     let whys: Vec<_> = drained.unaggregated.iter().map(|(_, why)| why.as_str()).collect();
-    assert_eq!(whys.len(), 4, "{whys:?}");
+    assert_eq!(whys.len(), 6, "{whys:?}");
     assert_eq!(whys[0], "its aggregation failed: no idea");
-    assert!(whys[1].contains("invalid option `group`: an aggregated task runs by itself"), "{}", whys[1]);
+    for (at, option) in [(1, "group"), (3, "debounce"), (4, "or_replace")] {
+        let expected = format!("invalid option `{option}`: an aggregated task runs by itself");
+        assert!(whys[at].contains(&expected), "{}", whys[at]);
+    }
     assert!(whys[2].starts_with("its aggregation failed: panic") && whys[2].contains("out of ideas"), "{}", whys[2]);
-    assert!(whys[3].contains("invalid option `timeout`"), "{}", whys[3]);
-    assert_eq!(states(&app, "of Go").await, vec![(TaskState::Aggregating, None); 4]);
+    assert!(whys[5].contains("invalid option `timeout`"), "{}", whys[5]);
+    assert_eq!(states(&app, "of Go").await, vec![(TaskState::Aggregating, None); 6]);
 }
 
 #[tokio::test]
