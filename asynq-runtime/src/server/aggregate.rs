@@ -65,7 +65,7 @@ fn seconds(name: &'static str, span: impl IntoSpan) -> Result<Duration, WrongRul
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Unaggregated {
     /// All types that are left to other servers, with the first task of each.
-    #[error("this server has no aggregation for its tasks of type {}; another server may", types(.0))]
+    #[error("this server has no aggregation for its tasks of type {}; another server may", types(.0.keys()))]
     Unknown(BTreeMap<String, TaskId>),
     #[error("its aggregation failed: {0}")]
     Failed(String),
@@ -73,10 +73,12 @@ pub(crate) enum Unaggregated {
     Invalid(String),
 }
 
-fn types(unknown: &BTreeMap<String, TaskId>) -> String {
+/// Returns the names of the first types, and how many more there are.
+pub(super) fn types<'t>(names: impl ExactSizeIterator<Item = &'t String>) -> String {
     const SHOWN: usize = 3;
-    let shown: Vec<_> = unknown.keys().take(SHOWN).map(|name| format!("{name:?}")).collect();
-    let more = unknown.len() - shown.len();
+    let all = names.len();
+    let shown: Vec<_> = names.take(SHOWN).map(|name| format!("{name:?}")).collect();
+    let more = all - shown.len();
     shown.join(", ") + &if more > 0 { format!(" and {more} more") } else { String::new() }
 }
 

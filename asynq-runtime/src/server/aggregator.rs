@@ -12,7 +12,7 @@ use tokio::{task::JoinSet, time::Instant};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::{
-    aggregate::Unaggregated,
+    aggregate::{Unaggregated, types},
     backed_off::{BackedOff, Stranded},
     retry_backoff::RetryBackoff,
     server_context::ServerContext,
@@ -283,7 +283,19 @@ impl Aggregator {
             metrics::aggregated(word);
         }
         match outcome {
-            Ok(()) if !stranded.is_empty() => self.backed_off.go_on(&queue, &group, &stranded, Instant::now()),
+            Ok(()) if !stranded.is_empty() => {
+                let begins = self.backed_off.go_on(&queue, &group, &stranded, Instant::now());
+                if begins {
+                    log!(
+                        warn,
+                        %queue, %group,
+                        "tasks of type {} have been in this group for twenty minutes, this server has no aggregation for them and no \
+                         other server took them: they run by themselves now; where another server aggregates them and has a longer \
+                         group_grace, it needs a queue of its own",
+                        types(stranded.iter())
+                    );
+                }
+            }
             Ok(()) if had_failed => self.backed_off.forget(&queue, &group),
             Ok(()) | Err(Unfinished::Leaving) => {}
             // A set of the same look has failed before.

@@ -136,17 +136,27 @@ impl BackedOff {
     }
 
     /// Ends the back-off of a group that the stranded tasks of the types `left` have left, and lets the tasks behind them follow for a
-    /// while. After that the types are watched anew, because another server may take their tasks by then.
-    pub(crate) fn go_on(&mut self, queue: &QueueName, group: &GroupName, left: &BTreeSet<String>, now: Instant) {
+    /// while. After that the types are watched anew, because another server may take their tasks by then. Returns whether such a while
+    /// begins.
+    pub(crate) fn go_on(
+        &mut self,
+        queue: &QueueName,
+        group: &GroupName,
+        left: &BTreeSet<String>,
+        now: Instant,
+    ) -> bool {
+        let mut begins = false;
         if let Some(rest) = self.groups.get_mut(&(queue.clone(), group.clone())) {
             (rest.until, rest.times) = (now, 0);
             for (r#type, seen) in &mut rest.unknown {
                 // A while that has begun is not renewed.
                 if left.contains(r#type) && matches!(seen, UnknownType::First(..)) {
                     *seen = UnknownType::Left(now + LONGEST);
+                    begins = true;
                 }
             }
         }
+        begins
     }
 
     /// Returns whether the last set of a group failed.
@@ -232,12 +242,12 @@ mod tests {
         backed_off.add(&queue, &group, unknown("1"), at(0));
         backed_off.add(&queue, &group, unknown("1"), at(1_200));
         let left = BTreeSet::from(["left".to_owned()]);
-        backed_off.go_on(&queue, &group, &left, at(1_200));
+        assert!(backed_off.go_on(&queue, &group, &left, at(1_200)));
         assert!(!backed_off.contains(&queue, &group, at(1_200)));
         assert!(is_stranded(&backed_off, "left", "2", 1_200) && !is_stranded(&backed_off, "other", "2", 1_200));
         // Neither a failure nor a further set makes the while longer.
         backed_off.add(&queue, &group, unknown("3"), at(1_500));
-        backed_off.go_on(&queue, &group, &left, at(1_600));
+        assert!(!backed_off.go_on(&queue, &group, &left, at(1_600)));
         assert!(is_stranded(&backed_off, "left", "4", 1_799) && !is_stranded(&backed_off, "left", "4", 1_800));
         backed_off.add(&queue, &group, unknown("4"), at(3_600));
         assert!(!is_stranded(&backed_off, "left", "4", 4_799) && is_stranded(&backed_off, "left", "4", 4_800));
