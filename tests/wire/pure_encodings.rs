@@ -118,9 +118,11 @@ fn a_go_program_skips_the_fields_that_we_add() {
         host: "h".into(),
         rust_version: "1.2.3".into(),
         clock_ahead_ms: Some(-7),
+        aggregated_types: vec!["t".into()],
         ..ServerInfo::default()
     };
-    let without = ServerInfo { rust_version: String::new(), clock_ahead_ms: None, ..with.clone() };
+    let without =
+        ServerInfo { rust_version: String::new(), clock_ahead_ms: None, aggregated_types: Vec::new(), ..with.clone() };
     assert!(with.encode_to_vec().starts_with(&without.encode_to_vec()), "the fields come last");
 }
 

@@ -7,6 +7,7 @@
 
 use std::{
     collections::{BTreeMap, HashSet},
+    iter,
     sync::Arc,
     time::Duration,
 };
@@ -186,6 +187,17 @@ impl Aggregations {
         self.function(group).is_some() || self.typed(r#type).is_some()
     }
 
+    /// Returns the types whose tasks are aggregated, with the aliases of their jobs, as the server shows them to others.
+    pub(crate) fn types(&self) -> Vec<String> {
+        let names = |of: &Aggregation| iter::once(of.of).chain(of.of_job.aliases.iter().copied());
+        self.typed.values().flat_map(names).map(str::to_owned).collect()
+    }
+
+    /// Returns the beginnings of the names of groups for which there is a function, as the server shows them to others.
+    pub(crate) fn patterns(&self) -> Vec<String> {
+        self.functions.iter().map(|(pattern, _)| pattern.clone()).collect()
+    }
+
     /// Returns the function that decides for the groups of this name.
     fn function(&self, group: &str) -> Option<&Function> {
         mux::find(self.functions.iter().map(|(pattern, function)| (pattern, function)), group)
@@ -199,8 +211,9 @@ impl Aggregations {
 
     /// Returns the outcome of a set, where the dispatcher says which types can run here. Beside tasks that are aggregated here, those
     /// of other types run alone if they can run here. Otherwise they fail the set, so that another server takes it; those of the types in
-    /// `stranded`, for which that did not help, run alone. Runs user code: the caller catches its panics and limits the time of that code
-    /// and of the look-ups at the broker.
+    /// `stranded`, for which that did not help, run alone, unless a server that lives says that it aggregates them: it may have a longer
+    /// grace period than this one. Runs user code: the caller catches its panics and limits the time of that code and of the look-ups at
+    /// the broker.
     pub(crate) async fn aggregate(
         &self,
         set: &TaskSet,
@@ -248,8 +261,28 @@ impl Aggregations {
             }
         }
         let all_are_stranded = unknown.iter().all(|(name, first)| stranded.has(name, first));
-        if all_are_stranded { Ok(outcome) } else { Err(Unaggregated::Unknown(unknown)) }
+        // A server that aggregates a part of the set does not wait for one that aggregates another part, which would wait for this one.
+        let others_do = all_are_stranded && !aggregates_some && others_aggregate(set, &unknown, broker).await?;
+        if all_are_stranded && !others_do { Ok(outcome) } else { Err(Unaggregated::Unknown(unknown)) }
     }
+}
+
+/// Returns whether a server of the set's queue lives that says that it aggregates tasks of one of these types.
+///
+/// # Errors
+///
+/// The broker cannot be asked.
+async fn others_aggregate(
+    set: &TaskSet,
+    unknown: &BTreeMap<String, TaskId>,
+    broker: &Arc<dyn Broker>,
+) -> Result<bool, Unaggregated> {
+    let servers = broker.servers().await.map_err(|error| {
+        Unaggregated::Failed(format!("the broker cannot be asked which servers aggregate its tasks: {error}"))
+    })?;
+    Ok(servers.iter().any(|server| {
+        server.info.serves(&set.queue) && unknown.keys().any(|r#type| server.info.aggregates(&set.group, r#type))
+    }))
 }
 
 partial_debug!(Aggregations { functions as Vec::len, typed, rules, .. });

@@ -290,8 +290,8 @@ impl Aggregator {
                         warn,
                         %queue, %group,
                         "tasks of type {} have been in this group for twenty minutes, this server has no aggregation for them and no \
-                         other server took them: they run by themselves now; where another server aggregates them and has a longer \
-                         group_grace, it needs a queue of its own",
+                         other server took them: they run by themselves now; where a Go server aggregates them and has a longer \
+                         grace period, it needs a queue of its own",
                         types(stranded.iter())
                     );
                 }

@@ -2,11 +2,16 @@
 
 use chrono::{DateTime, Utc};
 
-use super::{config::Config, queues::to_wire};
+use super::{aggregate::Aggregations, config::Config, queues::to_wire};
 use crate::{broker::ServerName, task::ServerInfo};
 
 /// Returns the facts that the server shows when it joins.
-pub(crate) fn introduction(name: &ServerName, config: &Config, started: DateTime<Utc>) -> ServerInfo {
+pub(crate) fn introduction(
+    name: &ServerName,
+    config: &Config,
+    aggregations: &Aggregations,
+    started: DateTime<Utc>,
+) -> ServerInfo {
     ServerInfo {
         host: name.host.clone(),
         pid: i32::try_from(name.pid).unwrap_or(0),
@@ -21,6 +26,8 @@ pub(crate) fn introduction(name: &ServerName, config: &Config, started: DateTime
         // The broker sets it.
         clock_ahead_ms: None,
         archives: config.archives.to_wire(),
+        aggregated_types: aggregations.types(),
+        aggregated_groups: aggregations.patterns(),
     }
 }
 

@@ -234,10 +234,10 @@ impl Server {
 
         let queues = ServedQueues::new(config.queues.clone(), config.strict);
         let started = broker.now();
-        let (joined, introduced) = (Arc::clone(&broker), config.clone());
+        let (joined, introduced, aggregates) = (Arc::clone(&broker), config.clone(), Arc::clone(&aggregations));
         let join = async move {
             let name = identity::new_name();
-            let info = identity::introduction(&name, &introduced, started);
+            let info = identity::introduction(&name, &introduced, &aggregates, started);
             joined.join(&name, &info).await
         };
         let limit = longest_call(&*broker);

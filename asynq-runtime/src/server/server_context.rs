@@ -127,7 +127,7 @@ impl ServerContext {
         ServerInfo {
             status: status.to_owned(),
             active_worker_count: active,
-            ..identity::introduction(&self.member.name, &self.config, self.started)
+            ..identity::introduction(&self.member.name, &self.config, &self.aggregations, self.started)
         }
     }
 

@@ -5,7 +5,7 @@ use asynq_grammar::pattern::matches;
 use bytes::Bytes;
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::{QueueName, length};
+use super::{GroupName, QueueName, length};
 
 /// `google.protobuf.Timestamp`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, prost::Message)]
@@ -77,6 +77,12 @@ pub struct ServerInfo {
     /// How many archived tasks a queue keeps, if the server's program says so; the first matching entry counts. Go skips it.
     #[prost(message, repeated, tag = "1002")]
     pub archives: Vec<ArchiveLimit>,
+    /// The types whose tasks the server aggregates. Only Rust servers set this field; Go skips it.
+    #[prost(string, repeated, tag = "1003")]
+    pub aggregated_types: Vec<String>,
+    /// The beginnings of the names of the groups that functions of the server aggregate. Only Rust servers set this field; Go skips it.
+    #[prost(string, repeated, tag = "1004")]
+    pub aggregated_groups: Vec<String>,
 }
 
 impl ServerInfo {
@@ -93,6 +99,12 @@ impl ServerInfo {
     pub fn archive_limit(&self, queue: &QueueName) -> u64 {
         let limit = self.archives.iter().find(|limit| matches(&limit.queue, queue.as_str()));
         limit.map_or(ArchiveLimit::DEFAULT, |limit| limit.tasks)
+    }
+
+    /// Returns whether the server says that it aggregates tasks of this type in this group.
+    pub(crate) fn aggregates(&self, group: &GroupName, r#type: &str) -> bool {
+        self.aggregated_types.iter().any(|known| known == r#type)
+            || self.aggregated_groups.iter().any(|beginning| group.as_str().starts_with(beginning.as_str()))
     }
 
     /// Returns whether the server is a Go program.

@@ -405,6 +405,9 @@ async fn a_server_aggregates_by_type_and_by_function_and_leaves_failures_alone()
     soon(running.signals().aggregated.reached(turns + 1)).await;
     let bad = client.broker().queue_stats(&"default".parse().unwrap()).await.unwrap();
     assert_eq!(bad.aggregating, 1);
+    let [server] = &*client.broker().servers().await.unwrap() else { panic!("one server") };
+    assert_eq!(server.info.aggregated_types, ["note", "memo", "number"]);
+    assert_eq!(server.info.aggregated_groups, ["bad"]);
     soon(running.shutdown()).await.unwrap();
 }
 

@@ -255,6 +255,8 @@ mod tests {
             rust_version: "1".into(),
             clock_ahead_ms: Some(-5),
             archives: Vec::new(),
+            aggregated_types: vec!["t".into()],
+            aggregated_groups: vec!["g".into()],
         };
         let parts = AnnouncedInfo::new(info.clone());
         let later =

@@ -3,14 +3,17 @@ use tokio::time::Instant;
 
 use super::*;
 use crate::{
-    broker::sqlite::{SqliteBroker, SqliteOptions},
+    broker::{
+        ServerName,
+        sqlite::{SqliteBroker, SqliteOptions},
+    },
     job::{Aggregates, Job, JobOptions, JobResult, encode_arguments},
     server::{
         backed_off::BackedOff,
         config::OnUnknown,
         handlers::{Handlers, handler},
     },
-    task::{QueueName, TaskMessage},
+    task::{QueueName, QueueWeight, ServerInfo, TaskMessage},
 };
 
 #[derive(Serialize, Deserialize)]
@@ -138,6 +141,46 @@ async fn a_server_lets_tasks_run_alone_beside_those_that_it_aggregates_and_where
         let makes_one = expected.is_ok() && types.contains(&"note");
         assert_eq!(outcome.as_ref().map_or(0, |outcome| outcome.made.len()), usize::from(makes_one), "{types:?}");
         assert_eq!(outcome.map(|outcome| outcome.alone), expected, "{types:?}, of which {left:?} are stranded");
+    }
+}
+
+#[tokio::test]
+async fn stranded_tasks_stay_for_a_server_that_lives_and_aggregates_them_unless_this_one_aggregates_a_part() {
+    let registry = Registry::only::<(Digest,)>().unwrap();
+    let mut aggregations = Aggregations::default();
+    aggregations.serve(&registry, [Aggregation::of::<Digest>("here", 1)]).unwrap();
+    let dispatcher = Dispatcher::new(registry, Handlers::default(), OnUnknown::default());
+    let broker = broker().await;
+    let note = encode_arguments(&Note { text: "a".into() }).unwrap();
+    // For each set: the queue of the other server, the types and the groups that it aggregates, the types of the set, and whether
+    // its tasks stay.
+    for (queue, aggregated_types, aggregated_groups, types, stay) in [
+        ("q", &["comment"][..], &[""; 0][..], &["comment"][..], true),
+        ("q", &["comment"], &[], &["comment", "weird"], true),
+        ("q", &["other"], &[], &["comment"], false),
+        ("other", &["comment"], &[], &["comment"], false),
+        ("q", &[], &["g"], &["comment"], true),
+        ("q", &[], &["groups"], &["comment"], false),
+        // Go's servers and those of earlier versions do not say it.
+        ("q", &[], &[], &["comment"], false),
+        // Neither server would ever have a set of its own types alone.
+        ("q", &["comment"], &[], &["comment", "note"], false),
+    ] {
+        let owned = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
+        let info = ServerInfo {
+            queues: vec![QueueWeight { queue: Some(queue.to_owned()), weight: Some(1) }],
+            aggregated_types: owned(aggregated_types),
+            aggregated_groups: owned(aggregated_groups),
+            ..ServerInfo::default()
+        };
+        let name = ServerName { host: "h".into(), pid: std::process::id(), server_id: "other".into() };
+        let other = broker.join(&name, &info).await.unwrap();
+        let members = types.iter().map(|r#type| member(r#type, if *r#type == "note" { &note[..] } else { &b""[..] }));
+        let set = set(members.collect());
+        let outcome = aggregations.aggregate(&set, &broker, &dispatcher, &stranded(&["comment", "weird"])).await;
+        let is_left = matches!(outcome, Err(Unaggregated::Unknown(_)));
+        assert_eq!((is_left, outcome.is_ok()), (stay, !stay), "{types:?} beside {info:?}: {outcome:?}");
+        broker.leave(&other).await.unwrap();
     }
 }
 
