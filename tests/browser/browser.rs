@@ -81,7 +81,7 @@ impl Browser {
             "--force-color-profile=srgb",
             "--lang=en-GB",
             "--window-size=1360,900",
-            // The tab of the next test is no new process, and no script of a page runs for so long that compiling it again pays.
+            // The tab of the next test needs no new process, and no script of a page runs for so long that compiling it again pays.
             "--renderer-process-limit=1",
             "--js-flags=--no-opt --no-sparkplug --max-lazy",
         ];

@@ -1,12 +1,7 @@
 //! Periodic jobs in a `TestApp`: they fire when the test advances its clock.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering::SeqCst},
-};
-
 use asynq_cron::prelude::*;
-use asynq_runtime::{prelude::*, testing::TestApp};
+use asynq_runtime::{prelude::*, task::TaskState, testing::TestApp};
 use chrono::{DateTime, Timelike as _};
 
 #[periodic("0 9 * * *", tz = "Europe/Berlin")]
@@ -14,7 +9,7 @@ async fn test_app_report(tick: Tick) {
     println!("for {}", tick.scheduled_at());
 }
 
-#[periodic("@every 1h", overlap = "skip")]
+#[periodic("@every 1h", overlap = "skip", retention = "1d")]
 async fn test_app_sweep() {}
 
 #[tokio::test]
@@ -91,19 +86,14 @@ async fn a_task_that_no_schedule_enqueued_has_the_time_of_the_applications_clock
     assert_eq!(app.wait(&task, "1m").await.done().expect("a result"), start.timestamp());
 }
 
-#[periodic("@every 1h", overlap = "skip")]
-async fn test_app_count(count: State<Arc<AtomicUsize>>) {
-    count.fetch_add(1, SeqCst);
-}
-
 #[tokio::test]
 async fn a_wait_stops_at_each_tick_on_its_way() {
     let start = "2026-03-28T12:00:00Z".parse().expect("a time");
-    let only = Registry::only::<(test_app_count, test_app_moment)>().expect("a registry");
-    let count = Arc::new(AtomicUsize::new(0));
-    let app = TestApp::new().await.starting_at(start).server(|server| server.registry(only));
-    let app = app.state(Arc::clone(&count)).with_schedules();
+    let only = Registry::only::<(test_app_sweep, test_app_moment)>().expect("a registry");
+    let app = TestApp::new().await.starting_at(start).server(|server| server.registry(only)).with_schedules();
     let task = test_app_moment::job().process_in("5h30m").awaited().enqueue(app.client()).await.expect("a task");
     assert!(app.wait(&task, "6h").await.done().is_ok());
-    assert_eq!(count.load(SeqCst), 5, "each run ends before the next tick");
+    let tasks = app.tasks().await;
+    let swept = tasks.iter().filter(|task| task.r#type == "test_app_sweep" && task.state == TaskState::Completed);
+    assert_eq!(swept.count(), 5, "each run ends before the next tick");
 }

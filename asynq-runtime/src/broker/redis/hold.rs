@@ -3,7 +3,8 @@
 //! All leases lapse at once when Redis was away for longer than a lease, when its clock steps ahead, and when this
 //! machine was suspended. They have lapsed, too, in a Redis that came back from an older snapshot, and in a replica that lacked the last
 //! writes when it was promoted. Live servers extend their leases as soon as they can, and recovery must not be faster. Where one master
-//! of a cluster was away, this is so for its queues.
+//! of a cluster takes no writes, this is so for its queues; a new connection to one holds the queues of all, because one number stands
+//! for all connections.
 
 use std::{
     collections::HashMap,
@@ -49,6 +50,11 @@ impl Hold {
             self.until = Some(now + self.length());
         }
         self.until.map_or(Duration::ZERO, |until| until.saturating_duration_since(now))
+    }
+
+    /// Returns whether the last look, if there was one, was made on this connection.
+    pub(super) fn is_on(&self, connection: u64) -> bool {
+        self.last.is_none_or(|(.., on)| on == connection)
     }
 
     /// Notes that Redis has answered another call. Between two looks there are the pause of their caller and several round trips,
@@ -125,6 +131,9 @@ mod tests {
         };
         assert_eq!([0, 5, 10, 15, 20].map(|at| look(at, 1)), [15, 10, 5, 0, 0]);
         assert_eq!([24, 29, 34, 39].map(|at| look(at, 2)), [15, 10, 5, 0]);
+        // A recovery that meets the next connection waits for the look on it.
+        assert_eq!([2, 3].map(|connection| hold.is_on(connection)), [true, false]);
+        assert!(Hold::new(LEASE).is_on(1), "without a look");
     }
 
     #[test]

@@ -84,6 +84,10 @@ impl Maintain for RedisBroker {
     async fn recover(&self, queues: &[QueueName]) -> Result<Recovered, BrokerError> {
         let (mut lapsed, _) = self.lapses(queues).await?;
         lapsed.retain(|queue| !self.is_held(queue));
+        // A connection that is newer than the last look may lead to a Redis with older leases: the next look begins a hold.
+        if !self.hold.lock().is_on(self.router.generation()) {
+            return Ok(Recovered::default());
+        }
         let answers = self.ask_each(&lapsed, |keys| self.recover_call(keys)).await?;
         let (mut recovered, mut failed) = (Recovered::default(), None);
         for (queue, answer) in lapsed.iter().zip(answers) {

@@ -87,7 +87,7 @@ impl SqliteBroker {
     ///
     /// # Errors
     ///
-    /// `connection` is open on another file, does not sync at all, or the file cannot be read.
+    /// The tasks are in memory, `connection` is open on another file or does not sync at all, or the file cannot be read.
     pub(crate) fn attach(&self, connection: &Connection) -> Result<(), TransactionError> {
         self.check_file(connection)?;
         let common = &self.store.common;
