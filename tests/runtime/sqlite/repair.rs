@@ -291,6 +291,18 @@ async fn the_payload_of_an_unreadable_task_is_not_replaced() {
 }
 
 #[tokio::test]
+async fn a_cancel_of_a_task_that_does_not_run_waits_for_no_writer() {
+    let t = World::new().await;
+    enqueue(&t.broker, task("a")).await.unwrap();
+    let holder = rusqlite::Connection::open(t.file()).unwrap();
+    holder.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let unfit = Changed::Unfit(TaskState::Pending);
+    for (name, expected) in [("missing", Changed::NotFound), ("a", unfit)] {
+        assert_eq!(t.broker.end_orphan(&queue(), &id(name), "gone").await.unwrap(), expected);
+    }
+}
+
+#[tokio::test]
 async fn an_orphan_is_retried_then_archived_and_its_old_run_is_fenced() {
     let t = World::new().await;
     let mut new = unique("a", KEY);

@@ -55,6 +55,14 @@ impl Repair for SqliteBroker {
 
     async fn end_orphan(&self, queue: &QueueName, id: &TaskId, error: &str) -> Result<Changed, BrokerError> {
         let (queue, id, error) = (queue.clone(), id.clone(), error.to_owned());
+        // A cancel asks all queues: those without such a task cost no write.
+        let looked = (queue.clone(), id.clone());
+        let look =
+            move |view: &View<'_>| Subject::find(view, &looked.0, &looked.1).map(|task| task.map(|task| task.state));
+        match self.store.read(look).await? {
+            Some(TaskState::Active) => {}
+            found => return Ok(found.map_or(Changed::NotFound, Changed::Unfit)),
+        }
         self.change(move |tx| orphan::end(tx, &queue, &id, &error)).await
     }
 
