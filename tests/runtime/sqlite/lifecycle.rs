@@ -266,9 +266,15 @@ async fn the_tasks_of_a_salvaged_file_can_be_counted_anew() {
     enqueue(&broker, task("a")).await.unwrap();
     let other = rusqlite::Connection::open(&file).unwrap();
     other.busy_timeout(PATIENCE).unwrap();
+    let low = QueueName::new("low").unwrap();
+    let mut lost = task("b");
+    (lost.message.queue, lost.queue) = ("low".into(), low.clone());
+    enqueue(&broker, lost).await.unwrap();
     other.execute("UPDATE tally SET n = n + 100", []).unwrap();
+    other.execute("DELETE FROM tally WHERE q = (SELECT q FROM queue WHERE name = 'low')", []).unwrap();
     let wrong = async || broker.examine(&queue(), 100).await.unwrap().count(OddityKind::WrongCount);
     assert!(wrong().await > 0);
-    other.execute(statement.unwrap(), []).unwrap();
+    other.execute_batch(statement.unwrap()).unwrap();
     assert_eq!((wrong().await, broker.queue_stats(&queue()).await.unwrap().pending), (0, 1));
+    assert_eq!(broker.queue_stats(&low).await.unwrap().pending, 1);
 }
