@@ -187,6 +187,16 @@ async fn a_queue_that_is_not_deleted_stays_paused() {
 }
 
 #[tokio::test]
+async fn a_deletion_that_broke_off_is_ended_by_its_repeat() {
+    let server = Server::start(&[]);
+    let broker = server.broker().await;
+    let mut redis = server.foreign().await;
+    set(&mut redis, &["SET", "asynq:{default}:paused", "1700000000"]).await;
+    assert_eq!(broker.delete_queue(&queue()).await.unwrap(), QueueDeleted::NotFound);
+    assert!(!redis.exists::<_, bool>("asynq:{default}:paused").await.unwrap());
+}
+
+#[tokio::test]
 async fn a_group_that_is_not_known_keeps_its_queue() {
     let server = Server::start(&[]);
     let broker = server.broker().await;

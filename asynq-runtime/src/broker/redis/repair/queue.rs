@@ -25,7 +25,11 @@ impl RedisBroker {
         let is_empty = self.for_each_slice(&keys, "g:", Step::Clear).await?;
         match (is_known, is_empty) {
             (_, false) => return Ok(QueueDeleted::NotEmpty),
-            (false, true) => return Ok(QueueDeleted::NotFound),
+            (false, true) => {
+                // A call that broke off may have left the pause of a queue whose name is gone.
+                self.step(&keys, &[keys.paused()], Step::Delete).await?;
+                return Ok(QueueDeleted::NotFound);
+            }
             (true, true) => {}
         }
         if !self.for_each_slice(&keys, "", Step::Delete).await? {
@@ -34,7 +38,8 @@ impl RedisBroker {
         self.router.send_one(Call::plain("SREM").arg(QUEUES).arg(queue.as_str())).await?;
         self.producer.names().forget(queue);
         // A client that enqueued in between takes the name for known, so the name is added again.
-        if !self.step(&keys, &[], Step::Check).await? {
+        // The pause goes with this look, so a queue that is left stays paused.
+        if !self.step(&keys, &[keys.paused()], Step::Delete).await? {
             self.router.send_one(QueueNames::call([queue])).await?;
             return Ok(QueueDeleted::NotEmpty);
         }
@@ -58,9 +63,7 @@ impl RedisBroker {
                 }
             }
             if cursor == "0" {
-                // The pause goes last, in the step that sees that no task is there: a queue that is left stays paused.
-                let last = if step == Step::Delete { vec![keys.paused()] } else { Vec::new() };
-                return self.step(keys, &last, step).await;
+                return self.step(keys, &[], step).await;
             }
         }
     }
@@ -72,7 +75,7 @@ impl RedisBroker {
         all.extend_from_slice(names);
         let call = match step {
             Step::Clear => CLEAR_GROUPS.on(&all).arg(keys.prefix()),
-            Step::Check | Step::Delete => DELETE_KEYS.on(&all).arg(keys.prefix()).arg(i32::from(step == Step::Check)),
+            Step::Delete => DELETE_KEYS.on(&all).arg(keys.prefix()),
         };
         loop {
             match reply::number(&self.router.send_one(call.clone()).await?) {
@@ -88,8 +91,6 @@ impl RedisBroker {
 enum Step {
     /// Removes names and ids without a task from its groups and sets.
     Clear,
-    /// Asks whether the queue has no task.
-    Check,
     Delete,
 }
 

@@ -2,7 +2,7 @@
 -- any place no hash or lock of the queue belongs to one.
 -- KEYS     1 pending · 2 active · 3 scheduled · 4 retry · 5 archived · 6 completed · 7 groups · 8 aggregation_sets
 --          · then the keys to delete (at most 100)
--- ARGV     1 prefix of the queue's keys · 2 only ask? 0|1
+-- ARGV     1 prefix of the queue's keys
 -- Returns  1 done, or nothing is there · 0 the queue has tasks
 local call = redis.call
 -- This call removes nothing; as the first write it lets the script run when memory is full.
@@ -22,7 +22,5 @@ local groups = ARGV[1] .. 'g:'
 for i = 9, #KEYS do
   if string.sub(KEYS[i], 1, #groups) == groups and is_taken(KEYS[i]) then return 0 end
 end
-if ARGV[2] == '0' then
-  for i = 9, #KEYS do call('UNLINK', KEYS[i]) end
-end
+for i = 9, #KEYS do call('UNLINK', KEYS[i]) end
 return 1
