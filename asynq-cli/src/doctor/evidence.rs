@@ -126,8 +126,9 @@ pub(crate) async fn gather(
             // An id without a task is a finding of the examination; only the limit leaves tasks unseen.
             examination.complete &= unseen.beyond == 0;
             let damaged = unseen.unreadable.saturating_sub(examination.count(OddityKind::IdWithoutTask));
-            // Where ids without a task or wrong counts may explain it, nothing is said.
-            let is_sure = examination.complete && examination.count(OddityKind::WrongCount) == 0;
+            // Where ids without a task, wrong counts or foreign keys may explain it, nothing is said.
+            let other = [OddityKind::WrongCount, OddityKind::ForeignKey];
+            let is_sure = examination.complete && other.iter().all(|&kind| examination.count(kind) == 0);
             findings.extend((is_sure && damaged > 0).then(|| damaged_messages(&stats.name, damaged)));
             let oldest_group = oldest_group.unwrap_or_default();
             let states = states(&**client.broker(), &stats.name, &examination).await;

@@ -198,6 +198,18 @@ async fn with_a_waiting_task() -> asynq_tests::RedisServer {
 }
 
 #[tokio::test]
+async fn a_foreign_key_in_place_of_a_task_is_no_damaged_message() {
+    let server = asynq_tests::RedisServer::start(asynq_tests::Persistence::None);
+    let client = patient::client(&server.url()).await;
+    client.enqueue_raw(RawTask::new("email", &b"{}"[..])).await.unwrap();
+    let mut redis = server.connection();
+    redis::cmd("SET").arg("asynq:{default}:t:foreign").arg("text").exec(&mut redis).unwrap();
+    redis::cmd("ZADD").arg("asynq:{default}:retry").arg("4000000000").arg("foreign").exec(&mut redis).unwrap();
+    let answer = run_on(&server, &["doctor"]).await;
+    assert!(answer.out.contains("foreign-key") && !answer.out.contains("cannot be read"), "{answer}");
+}
+
+#[tokio::test]
 async fn the_names_of_all_queues_are_not_read_for_each_queue() {
     const QUEUES: u64 = 30;
     let server = asynq_tests::RedisServer::start(asynq_tests::Persistence::None);
