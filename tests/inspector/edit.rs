@@ -382,7 +382,7 @@ async fn a_lock_that_an_earlier_version_made_of_other_bytes_is_not_left_behind()
     let refused = async || {
         let before = inspector.task("default", "t1").await.unwrap();
         let error = inspector.edit::<charge>("default", "t1", |job| job.account = 6).await.unwrap_err().to_string();
-        assert!(error.contains("the task's unique lock was made of other bytes"), "{error}");
+        assert!(error.contains("the name of the task's unique lock was made of other bytes"), "{error}");
         assert_eq!(inspector.task("default", "t1").await.unwrap(), before);
     };
     refused().await;

@@ -113,7 +113,8 @@ impl Inspector {
     /// # Errors
     ///
     /// The arguments cannot be encoded, or the task or the arguments are of another job; the task holds a `Some` of nothing, such as
-    /// `Some(None)`, or a float that is not finite, because JSON has null for both; otherwise the errors of [`edit`](Self::edit).
+    /// `Some(None)`, or a float that is not finite, because JSON has null for both; otherwise the errors of [`edit`](Self::edit). The lock of
+    /// a task whose arguments have an earlier shape stays: [`edit`](Self::edit) reads those.
     pub async fn edit_prepared(
         &self,
         queue: impl AsRef<str>,
@@ -182,8 +183,8 @@ impl Inspector {
             let unique_key = new_key(queue, &task, &change);
             let moves = change.unique_by.as_ref().is_some_and(|(before, after)| before != after);
             if moves && task.unique_key.is_some() && unique_key.is_none() {
-                let reason = "the task's unique lock was made of other bytes, by another version of the job or before an edit of the \
-                              payload, and would stay: delete the task and enqueue it anew";
+                let reason = "the name of the task's unique lock was made of other bytes, by another version of the job or before \
+                              an edit of the payload, and cannot follow: delete the task and enqueue it anew";
                 return Err(InspectError::Request { what: "arguments", reason: reason.to_owned() });
             }
             let edit = PayloadEdit { unique_key, expected: Some(task.payload), payload: change.payload };

@@ -191,8 +191,8 @@ pub enum InspectError {
     /// Other programs enqueued to the queue as fast as its tasks were deleted, or ran a task of it meanwhile; the old ones are deleted. Or it has tasks that no person
     /// can delete now: of a set that is being aggregated, for two minutes at most, or of a move that broke off.
     #[error(
-        "queue `{queue}` is not empty after {deleted} tasks were deleted: stop its producers first; tasks that are being aggregated end \
-         within two minutes, and a move that broke off has to be made again"
+        "queue `{queue}` is not empty after {deleted} tasks were deleted: stop its producers first, and wait for tasks that run; \
+         tasks that are being aggregated end within two minutes, and a move that broke off has to be made again"
     )]
     QueueRefilled {
         /// The queue.
