@@ -198,7 +198,7 @@ async fn with_a_waiting_task() -> asynq_tests::RedisServer {
 }
 
 #[tokio::test]
-async fn a_foreign_key_in_place_of_a_task_is_no_damaged_message() {
+async fn a_foreign_key_in_place_of_a_task_is_not_a_damaged_message() {
     let server = asynq_tests::RedisServer::start(asynq_tests::Persistence::None);
     let client = patient::client(&server.url()).await;
     client.enqueue_raw(RawTask::new("email", &b"{}"[..])).await.unwrap();

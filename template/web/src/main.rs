@@ -44,8 +44,7 @@ async fn result(State(client): State<Client>, Path(id): Path<String>) -> (Status
 async fn main() -> Result<(), BoxError> {
     // The client of the HTTP side answers its last requests after the worker has left.
     let client = Client::from_env().await?;
-    // The port comes before the worker, because a program that returns an error while its worker runs counts as a crash of
-    // the tasks.
+    // The port comes before the worker: a program that returns an error while its worker runs leaves its tasks as a crash does.
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
     let running = App::new().build().await?.start().await?;
 
