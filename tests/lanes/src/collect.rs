@@ -18,9 +18,6 @@ pub(crate) const FOLDER: &str = "ASYNQ_LANES_FOLDER";
 /// The variable that names cargo's runner variable, for this program alone; the binaries must see neither.
 const OURS: &str = "ASYNQ_LANES_RUNNER";
 
-/// The packages whose libraries say `doctest = false`. Cargo's `--doc` would build their tests and run them all the same.
-const WITHOUT_DOC_TESTS: [&str; 4] = ["asynq-examples-web", "asynq-repository-tests", "asynq-tests", "asynq-ui-tests"];
-
 /// Writes down one binary as NUL-separated pieces: folder, number of arguments, arguments, variables.
 pub(crate) fn write_down(folder: &Path, command: Vec<OsString>) {
     let binary = Path::new(&command[0]).file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
@@ -85,9 +82,7 @@ fn read(file: &Path) -> Suite {
 }
 
 fn doc_tests() -> Suite {
-    let words = ["test", "--workspace", "--locked", "--no-fail-fast", "--doc"].into_iter();
-    let words =
-        words.chain(WITHOUT_DOC_TESTS.into_iter().flat_map(|package| ["--exclude", package])).map(OsString::from);
+    let words = ["test", "--workspace", "--locked", "--no-fail-fast", "--doc"].map(OsString::from);
     let command = std::iter::once(cargo().get_program().to_owned()).chain(words).collect();
     let folder = env::current_dir().expect("a current folder");
     Suite { name: "doc-tests".to_owned(), folder, command, variables: env::vars_os().collect() }
