@@ -29,7 +29,9 @@ struct Settings {
     journal: Option<String>,
 }
 
-#[job(name = "interop:do", codec = "json")]
+/// The delay before a retry is as long as that of `peer serve`, because a test that reads the state `retry` may come late;
+/// a task that fails once names a short one itself.
+#[job(name = "interop:do", codec = "json", backoff = "1h")]
 async fn interop_do(ctx: &JobContext, journal: State<Journal>, order: Order) -> JobResult<Value> {
     let payload = serde_json::to_string(&order)?;
     let headers: serde_json::Map<String, Value> =
