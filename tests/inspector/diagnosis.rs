@@ -18,7 +18,7 @@ async fn the_nodes_of_a_broker_are_listed_with_their_versions() {
     let (text, numbers) = if t.broker().kind() == "redis" {
         ("redis_version", ["uptime_in_seconds", "used_memory", "connected_clients"])
     } else {
-        ("quick_check", ["page_size", "disk_free_bytes", "disk_reserve_bytes"])
+        ("quick_check", ["page_size", "disk_room_bytes", "disk_reserve_bytes"])
     };
     assert!(node.fact(text).is_some() && numbers.iter().all(|name| node.number(name).is_some()), "{node:?}");
     assert_eq!((node.fact("nothing"), node.number(text)), (None, None));

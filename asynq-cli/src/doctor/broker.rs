@@ -263,11 +263,9 @@ fn slow_calls(node: &Node, evidence: &Evidence, findings: &mut Vec<Finding>) {
 }
 
 fn disk(node: &Node, findings: &mut Vec<Finding>) {
-    let (Some(free), Some(reserve)) = (node.number("disk_free_bytes"), node.number("disk_reserve_bytes")) else {
+    let (Some(room), Some(reserve)) = (node.number("disk_room_bytes"), node.number("disk_reserve_bytes")) else {
         return;
     };
-    let page = |name: &str| node.number(name).unwrap_or_default();
-    let room = free.saturating_add(page("free_pages").saturating_mul(page("page_size")));
     // Ten reserves would be more than a small disk has.
     let little = reserve.saturating_mul(10).min(node.number("disk_bytes").unwrap_or_default() / 10);
     if room < reserve.max(little) {

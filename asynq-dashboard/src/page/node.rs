@@ -159,16 +159,14 @@ fn free(node: &Node) -> Option<Card> {
 }
 
 fn disk(node: &Node) -> Option<Card> {
-    let (free, reserve) = (node.number("disk_free_bytes")?, node.number("disk_reserve_bytes")?);
-    let page = |name: &str| node.number(name).unwrap_or_default();
-    let unused = page("free_pages").saturating_mul(page("page_size"));
-    let is_short = free.saturating_add(unused) < reserve;
+    let (room, reserve) = (node.number("disk_room_bytes")?, node.number("disk_reserve_bytes")?);
+    let is_short = room < reserve;
     let note = if is_short {
         "nothing can be enqueued".to_owned()
     } else {
         format!("the last {} take no new task", size(reserve))
     };
-    Some(Card::new("Free on its disk", size(free)).note(note).alarm(is_short))
+    Some(Card::new("Free for the file", size(room)).note(note).alarm(is_short))
 }
 
 fn durability(node: &Node) -> Option<Card> {
@@ -281,15 +279,15 @@ mod tests {
             (&[("page_size", "4096"), ("wal_bytes", "0")], "Write-ahead log", "0 B", "", false),
             (&[("page_size", "4096"), ("pages", "8"), ("free_pages", "2")], "Free pages", "2", "8 KiB, 25 %", false),
             (
-                &[("page_size", "1"), ("disk_free_bytes", "4096"), ("disk_reserve_bytes", "2048")],
-                "Free on its disk",
+                &[("page_size", "1"), ("disk_room_bytes", "4096"), ("disk_reserve_bytes", "2048")],
+                "Free for the file",
                 "4 KiB",
                 "the last 2 KiB take no new task",
                 false,
             ),
             (
-                &[("page_size", "1"), ("disk_free_bytes", "1024"), ("disk_reserve_bytes", "2048")],
-                "Free on its disk",
+                &[("page_size", "1"), ("disk_room_bytes", "1024"), ("disk_reserve_bytes", "2048")],
+                "Free for the file",
                 "1 KiB",
                 "nothing can be enqueued",
                 true,

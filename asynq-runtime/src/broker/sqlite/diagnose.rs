@@ -41,7 +41,8 @@ impl Diagnose for SqliteBroker {
             add_fact("file", "wal_bytes", bytes.to_string());
             if let Some(disk) = Disk::of(file) {
                 add_fact("file", "disk_bytes", disk.size.to_string());
-                add_fact("file", "disk_free_bytes", disk.free.to_string());
+                let room = disk.room(u64::try_from(free * page_size).unwrap_or(0));
+                add_fact("file", "disk_room_bytes", room.to_string());
                 add_fact("file", "disk_reserve_bytes", disk.reserve().to_string());
             }
         }

@@ -39,7 +39,7 @@ partial_debug!(DiskRoom { .. });
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Disk {
     /// Bytes that a program may still write.
-    pub(super) free: u64,
+    free: u64,
     /// Bytes in all.
     pub(super) size: u64,
 }
@@ -57,9 +57,14 @@ impl Disk {
         RESERVE.min(self.size / 2)
     }
 
-    /// Whether less than the reserve is left; `unused` bytes of the file count as free.
+    /// Bytes that the file can still take: what is free, and its own `unused` bytes.
+    pub(super) fn room(self, unused: u64) -> u64 {
+        self.free.saturating_add(unused)
+    }
+
+    /// Whether less than the reserve is left.
     fn is_short(self, unused: u64) -> bool {
-        self.free.saturating_add(unused) < self.reserve()
+        self.room(unused) < self.reserve()
     }
 }
 

@@ -144,12 +144,18 @@ async fn a_server_lets_tasks_run_alone_beside_those_that_it_aggregates_and_where
     }
 }
 
-#[tokio::test]
-async fn stranded_tasks_stay_for_a_server_that_lives_and_aggregates_them_unless_this_one_aggregates_a_part() {
+/// Returns what makes digests of the notes in the queue `here`; the job `note` itself is not served.
+fn digests_in_queue_here() -> (Aggregations, Dispatcher) {
     let registry = Registry::only::<(Digest,)>().unwrap();
     let mut aggregations = Aggregations::default();
     aggregations.serve(&registry, [Aggregation::of::<Digest>("here", 1)]).unwrap();
     let dispatcher = Dispatcher::new(registry, Handlers::default(), OnUnknown::default());
+    (aggregations, dispatcher)
+}
+
+#[tokio::test]
+async fn stranded_tasks_stay_for_a_server_that_lives_and_aggregates_them_unless_this_one_aggregates_a_part() {
+    let (aggregations, dispatcher) = digests_in_queue_here();
     let broker = broker().await;
     let note = encode_arguments(&Note { text: "a".into() }).unwrap();
     // For each set: the queue of the other server, the types and the groups that it aggregates, the types of the set, and whether
@@ -212,11 +218,7 @@ async fn tasks_whose_aggregation_has_killed_three_workers_run_alone() {
 
 #[tokio::test]
 async fn a_task_of_another_shape_stays_in_its_group_while_the_broker_cannot_be_asked_for_the_shape() {
-    // The job that is aggregated need not be served here.
-    let registry = Registry::only::<(Digest,)>().unwrap();
-    let mut aggregations = Aggregations::default();
-    aggregations.serve(&registry, [Aggregation::of::<Digest>("here", 1)]).unwrap();
-    let dispatcher = Dispatcher::new(registry, Handlers::default(), OnUnknown::default());
+    let (aggregations, dispatcher) = digests_in_queue_here();
     let set = set(vec![member("note", b"\x01\x00\x00\x00\x00a")]);
     let broker = broker().await;
     broker.close().await;

@@ -94,8 +94,9 @@ enum Step {
     Delete,
 }
 
-/// Returns whether the key is one of asynq's or of this program's that the walk deletes. Receipts stay, which the repeat of an unanswered call needs, and so do
-/// entries of schedules with their pauses, which outlive the tasks of a queue; all of them expire by themselves.
+/// Returns whether the key is one of asynq's or of this program's that the walk deletes. Receipts stay, which the repeat of an
+/// unanswered call needs, and so do entries of schedules with their pauses, which outlive the tasks of a queue; all of them expire
+/// by themselves.
 fn is_its_own(keys: &Keys, key: &str) -> bool {
     const NAMES: [&str; 12] = [
         "pending",
