@@ -20,7 +20,7 @@ pub struct Civil {
 impl Civil {
     /// Returns the first second of a day.
     #[must_use]
-    pub const fn midnight(year: i32, month: u32, day: u32) -> Self {
+    pub(super) const fn midnight(year: i32, month: u32, day: u32) -> Self {
         Self { year, month, day, hour: 0, minute: 0, second: 0 }
     }
 
@@ -61,7 +61,7 @@ impl Civil {
 
 /// Returns how many days the month has.
 #[must_use]
-pub fn days_in_month(year: i32, month: u32) -> u32 {
+pub(super) fn days_in_month(year: i32, month: u32) -> u32 {
     match month {
         4 | 6 | 9 | 11 => 30,
         2 if year % 4 == 0 && (year % 100 != 0 || year % 400 == 0) => 29,

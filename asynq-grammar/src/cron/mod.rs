@@ -11,12 +11,7 @@ mod field;
 mod parse;
 mod sentence;
 
-pub use self::{
-    civil::{Civil, days_in_month},
-    error::CronError,
-    field::Fields,
-    parse::parse,
-};
+pub use self::{civil::Civil, error::CronError, field::Fields, parse::parse};
 
 use std::time::Duration;
 

@@ -57,8 +57,6 @@ pub(super) fn payload(job: &JobModel, is_checked: bool) -> TokenStream {
     let (ident, vis) = (job.ident(), job.vis());
     let (shared, own, allow, derives) = (job.shared_attrs(), job.struct_attrs(), allow(), &job.attr.derives);
     let doc = doc(&docs::of_struct(job));
-    let times =
-        job.schedule.as_ref().and_then(periodic::first_times).map(|times| quote!(#[cfg_attr(doc, doc = #times)]));
     // One argument is the payload itself, as Go's `json.Unmarshal` into its type expects. One that is skipped or has a default was
     // refused.
     let is_payload =
@@ -76,7 +74,6 @@ pub(super) fn payload(job: &JobModel, is_checked: bool) -> TokenStream {
         #(#shared)*
         #(#own)*
         #doc
-        #times
         #allow
         #[derive(#private::Serialize, #private::Deserialize #(, #derives)*)]
         #[serde(crate = #serde)]

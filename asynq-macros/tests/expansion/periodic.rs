@@ -14,10 +14,6 @@ async fn ping() -> JobResult {
 ///
 /// Job `ping`.
 /// Runs [`ping()`].
-#[cfg_attr(
-    doc,
-    doc = "\n First runs after 2026-01-01 00:00, about when these docs were built (wall clock of UTC): 2026-01-01 00:05 · 2026-01-01 00:10 · 2026-01-01 00:15 · 2026-01-01 00:20 · 2026-01-01 00:25."
-)]
 #[allow(
     dead_code,
     deprecated,
