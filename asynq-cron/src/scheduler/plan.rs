@@ -44,7 +44,8 @@ struct Row {
     failures: u32,
     /// The last tick that was sent without an answer.
     unanswered: Option<DateTime<Utc>>,
-    /// Whether the last tick that came due could not be fired: then the list goes on to show it as the next.
+    /// Whether the last tick that came due could not be fired: then the list goes on to show it as the next, until
+    /// policy passes it over.
     is_unfired: bool,
     /// When the entry needs attention; `None` while a tick is under way, and when the schedule has no later tick.
     wake: Option<DateTime<Utc>>,
@@ -152,6 +153,7 @@ impl Plan {
                 row.fires = due.fires;
                 if row.fires.is_empty() {
                     row.last = due.newest.unwrap_or(row.last);
+                    row.is_unfired = false;
                     metrics::ticks(row.periodic.job(), TickOutcome::Missed, due.passed_over);
                 }
             }
@@ -328,7 +330,9 @@ mod tests {
         plan.set(Arc::clone(&a), &state(at("08:00:00"), at("08:00:01")));
         let first = plan.take(at("09:00:00"), 10).remove(0).1;
         plan.answered(a.id(), first, Sent::Failed, at("09:00:00"));
+        assert_eq!(plan.rows()[0].2, Some(at("09:00:00")), "it is tried again");
         assert!(plan.take(at("09:30:00"), 10).is_empty(), "`skip` does not run it late");
+        assert_eq!(plan.rows()[0].2, Some(at("10:00:00")), "the list goes on with the tick that will be fired");
         assert_eq!(plan.next(), Some(at("10:00:00")));
     }
 
