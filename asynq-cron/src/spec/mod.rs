@@ -280,6 +280,8 @@ mod tests {
             ("Asia/Beirut", "@daily", "2026-03-28T12:00:00Z", "2026-03-28T22:00:00Z"),
             ("Australia/Lord_Howe", "15 2 * * *", "2026-10-03T00:00:00Z", "2026-10-03T15:30:00Z"),
             ("Australia/Lord_Howe", "15 2 * * *", "2026-04-04T00:00:00Z", "2026-04-04T15:45:00Z"),
+            // In the first pass of an overlap, of a schedule whose next time is in a later gap.
+            ("America/Santiago", "0 */2 5 9 *", "2027-04-04T02:30:00Z", "2027-09-05T05:00:00Z"),
         ] {
             let spec = CronSpec::parse(&format!("TZ={zone} {spec}")).expect(spec);
             assert_eq!(spec.next_after(at(after)), Some(at(expected)), "{spec} after {after}");

@@ -16,21 +16,17 @@ const MOST_CANDIDATES: usize = 200_000;
 pub(super) fn after(fields: &Fields, zone: Tz, after: DateTime<Utc>) -> Option<DateTime<Utc>> {
     let follows = fields.follows_the_clock();
     let local = local(zone, after)?;
-    let first = candidates(fields, local).find_map(|civil| {
-        let instant = if follows { next_pass(zone, civil, after) } else { once(zone, civil) };
-        instant.filter(|&instant| instant > after)
-    });
-    match second_pass_begins(zone, after).filter(|_| follows) {
-        // In the first pass of an overlap, wall-clock times that have passed come again.
-        Some((begins, offset)) => {
-            let again = candidates(fields, begins.checked_sub_signed(TimeDelta::seconds(1))?)
-                .next()
-                .and_then(|civil| civil.checked_sub_signed(TimeDelta::seconds(offset)))
-                .map(|naive| naive.and_utc());
-            [first, again].into_iter().flatten().min()
-        }
-        None => first,
-    }
+    let next = |from| {
+        candidates(fields, from).find_map(|civil| {
+            let instant = if follows { next_pass(zone, civil, after) } else { once(zone, civil) };
+            instant.filter(|&instant| instant > after)
+        })
+    };
+    let first = next(local);
+    // In the first pass of an overlap, wall-clock times that have passed come again.
+    let begins = second_pass_begins(zone, after).filter(|_| follows);
+    let again = begins.and_then(|begins| next(begins.checked_sub_signed(TimeDelta::seconds(1))?));
+    [first, again].into_iter().flatten().min()
 }
 
 /// The first multiple of `interval` since the Unix epoch after `after`.
@@ -66,8 +62,8 @@ fn next_pass(zone: Tz, civil: NaiveDateTime, after: DateTime<Utc>) -> Option<Dat
     }
 }
 
-/// If `instant` is in the first pass of an overlap: the wall clock at the beginning of the second pass, and its offset.
-fn second_pass_begins(zone: Tz, instant: DateTime<Utc>) -> Option<(NaiveDateTime, i64)> {
+/// If `instant` is in the first pass of an overlap: the wall clock at the beginning of the second pass.
+fn second_pass_begins(zone: Tz, instant: DateTime<Utc>) -> Option<NaiveDateTime> {
     let offset = |at: i64| {
         let naive = DateTime::from_timestamp(at, 0)?.naive_utc();
         Some(i64::from(zone.offset_from_utc_datetime(&naive).fix().local_minus_utc()))
@@ -84,7 +80,7 @@ fn second_pass_begins(zone: Tz, instant: DateTime<Utc>) -> Option<(NaiveDateTime
         let middle = before + (since - before) / 2;
         if offset(middle)? == early { before = middle } else { since = middle }
     }
-    Some((DateTime::from_timestamp(since + late, 0)?.naive_utc(), late))
+    Some(DateTime::from_timestamp(since + late, 0)?.naive_utc())
 }
 
 /// The wall clock at `instant`, without the fraction of the second.
