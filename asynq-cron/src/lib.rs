@@ -54,7 +54,7 @@ pub use asynq_macros::periodic;
 
 /// The imports of a file with periodic jobs: `use asynq_cron::prelude::*;`.
 pub mod prelude {
-    pub use crate::{CronSpec, Missed, Overlap, Periodic, Tick, periodic};
+    pub use crate::{CronSpec, Missed, Overlap, Periodic, Tick, Tz, periodic};
 }
 
 /// Items for the expansions of `#[periodic]`; no other code should use them.

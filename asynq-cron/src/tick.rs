@@ -48,7 +48,18 @@ impl Tick {
         Self::read(ctx.header(AT), ctx.header(MISSED)).unwrap_or_else(|| Self::new(now()))
     }
 
-    /// Returns when the tick was due: a time of the schedule, without the jitter.
+    /// Returns when the tick was due: a time of the schedule, without the jitter. It is in UTC, where the date may be another than on
+    /// the clock of the schedule.
+    ///
+    /// ```
+    /// use asynq_cron::{Tick, Tz};
+    ///
+    /// // Midnight in Berlin.
+    /// let tick = Tick::new("2026-10-24T22:00:00Z".parse()?);
+    /// let day = tick.scheduled_at().with_timezone(&Tz::Europe__Berlin).date_naive();
+    /// assert_eq!(day.to_string(), "2026-10-25");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn scheduled_at(&self) -> DateTime<Utc> {
         self.scheduled_at
     }
