@@ -22,9 +22,10 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 ///
 /// # Daylight saving
 ///
-/// An hour written with a star (`*`, `*/2`) follows the clock: no run is added where the clock jumps forward, and both passes
-/// count where it goes back. Any other hour fires once for each time on the wall clock. A time that does not exist fires at the
-/// first instant after the gap, together with any other that falls there. A time that comes twice fires the first time.
+/// An hour written with a star (`*`, `*/2`) follows the clock: a time that does not exist has no run, and one that comes twice has
+/// two. Any other hour fires once for each time on the wall clock. A time that does not exist fires at the first instant after the
+/// gap, together with any other that falls there. A time that comes twice fires the first time. So `0 */12 * * *` has no run at
+/// a midnight that the clock leaves out, and `0 0,12 * * *` has one.
 ///
 /// ```
 /// use asynq_cron::CronSpec;
@@ -280,6 +281,9 @@ mod tests {
             ("Asia/Beirut", "@daily", "2026-03-28T12:00:00Z", "2026-03-28T22:00:00Z"),
             ("Australia/Lord_Howe", "15 2 * * *", "2026-10-03T00:00:00Z", "2026-10-03T15:30:00Z"),
             ("Australia/Lord_Howe", "15 2 * * *", "2026-04-04T00:00:00Z", "2026-04-04T15:45:00Z"),
+            // A time in a gap has no run where the hour has a star, and one where it is named.
+            ("Africa/Cairo", "0 */12 * * *", "2027-04-29T12:00:00Z", "2027-04-30T09:00:00Z"),
+            ("Africa/Cairo", "0 0,12 * * *", "2027-04-29T12:00:00Z", "2027-04-29T22:00:00Z"),
             // In the first pass of an overlap, of a schedule whose next time is in a later gap.
             ("America/Santiago", "0 */2 5 9 *", "2027-04-04T02:30:00Z", "2027-09-05T05:00:00Z"),
         ] {
