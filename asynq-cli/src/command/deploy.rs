@@ -200,7 +200,8 @@ impl Check {
                 });
                 found.tasks += 1;
                 found.archived += u64::from(state == TaskState::Archived);
-                if !found.queues.iter().any(|known| known == queue.as_str()) {
+                // One queue is read after the other.
+                if found.queues.last().is_none_or(|last| last != queue.as_str()) {
                     found.queues.push(queue.to_string());
                 }
             };
