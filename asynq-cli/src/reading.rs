@@ -2,7 +2,8 @@
 
 use asynq_runtime::{
     TaskState,
-    broker::{Broker, BrokerError, Page, TaskBrief},
+    broker::{Broker, BrokerError, GroupPage, Page, TaskBrief},
+    inspector::ListGroups,
     task::QueueName,
 };
 
@@ -112,7 +113,21 @@ async fn read_page(
 }
 
 async fn count_of(broker: &dyn Broker, queue: &QueueName, state: TaskState) -> Result<usize, BrokerError> {
-    Ok(usize::try_from(broker.queue_stats(queue).await?.count(state)).unwrap_or(usize::MAX))
+    let mut count = broker.queue_stats(queue).await?.count(state);
+    // The numbers of a queue on Redis estimate the tasks in very many groups, and the end of the pages must be exact.
+    if state == TaskState::Aggregating && count > 0 && broker.kind() == "redis" {
+        let mut page = broker.groups(queue, None, ListGroups::LIMIT).await?;
+        count = size_of(&page);
+        while let Some(next) = page.next.take() {
+            page = broker.groups(queue, Some(&next), ListGroups::LIMIT).await?;
+            count += size_of(&page);
+        }
+    }
+    Ok(usize::try_from(count).unwrap_or(usize::MAX))
+}
+
+fn size_of(page: &GroupPage) -> u64 {
+    page.groups.iter().map(|group| group.size).sum()
 }
 
 #[cfg(test)]

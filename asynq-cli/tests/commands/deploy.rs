@@ -1,7 +1,7 @@
 //! `deploy check` says yes only after it has looked at every task.
 
 use asynq_runtime::{Registry, broker::NewTask, job, job::JobsLock, prelude::*};
-use asynq_tests::{Build as _, Store, archive, default_queue, task, task_id};
+use asynq_tests::{Build as _, RedisStore, Store, archive, default_queue, task, task_id};
 
 use crate::fixture::{Answer, CliFixture, on_both_brokers};
 
@@ -88,4 +88,28 @@ on_both_brokers! {
         let answer = check(&cli, &["--json"]).await;
         assert_eq!(answer.out.matches("\"archived\": 1").count(), 2, "{answer}");
     }
+}
+
+#[tokio::test]
+async fn the_tasks_of_very_many_groups_are_counted_and_not_estimated() {
+    let cli = CliFixture::<RedisStore>::start().await;
+    let (broker, queue) = (cli.t.broker(), default_queue());
+    let enqueue = async |tasks: Vec<NewTask>| {
+        for answer in broker.enqueue(tasks).await {
+            answer.unwrap();
+        }
+    };
+    let grouped = |n: usize, group: &str| readable(&format!("t{n}")).grouped(group);
+    enqueue((0..3_000).map(|n| grouped(n, &format!("g{n}"))).collect()).await;
+    let mut page = broker.groups(&queue, None, 500).await.unwrap();
+    let mut last = page.groups[0].group.clone();
+    while let Some(next) = page.next.take() {
+        page = broker.groups(&queue, Some(&next), 500).await.unwrap();
+        last = page.groups.last().map_or(last, |stats| stats.group.clone());
+    }
+    // The numbers of a queue estimate the tasks by the first groups that Redis returns.
+    enqueue((3_000..3_499).map(|n| grouped(n, last.as_str())).collect()).await;
+    assert_eq!(broker.queue_stats(&queue).await.unwrap().aggregating, 3_000);
+    let answer = check(&cli, &["--json"]).await;
+    assert!(answer.code == 0 && answer.out.contains("\"tasks\": 3499"), "{answer}");
 }
