@@ -99,6 +99,7 @@ async fn all_are_at_most_those_that_were_confirmed() {
         (&json!(3), &json!(3), &json!(2), &json!(false)),
         "{answer}"
     );
+    assert_eq!(answer["message"], "3 tasks were deleted. 2 are left.");
     assert_eq!(scheduled(t.broker()).await, 2);
 }
 

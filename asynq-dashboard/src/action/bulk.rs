@@ -135,10 +135,9 @@ async fn all(app: &AppState, queue: &str, state: TaskState, wanted: &BulkRequest
     // Other programs may have taken the rest meanwhile.
     more &= report.left > 0;
     let mut message = summary(report.changed, wanted);
-    if more {
-        message.push_str(&format!(" {} {} left: ask again to go on.", count(report.left), are(report.left)));
-    } else if report.left > 0 {
-        message.push_str(&format!(" {} came meanwhile and {} not changed.", count(report.left), are(report.left)));
+    if report.left > 0 {
+        let then = if more { ": ask again to go on" } else { "" };
+        message.push_str(&format!(" {} {} left{then}.", count(report.left), are(report.left)));
     }
     if report.beyond_archive_limit > 0 {
         message.push_str(&format!(

@@ -141,7 +141,7 @@ impl All {
             return CliError::unless_reader_left(written, Err(stopped));
         }
         if report.left > 0 {
-            session.note(&format!("{} came meanwhile; ask again to treat them too", tasks(report.left)));
+            session.note(&format!("the command did not reach {}; ask again to treat them too", tasks(report.left)));
         }
         if report.beyond_archive_limit > 0 {
             session.note(&format!(
