@@ -10,7 +10,7 @@ use asynq_tests::{
 };
 use tokio::task::JoinSet;
 
-use crate::dashboard::stage::{Served, dashboard};
+use crate::dashboard::stage::{Served, client, dashboard};
 
 /// Four searches at a time: a fifth waits for a moment and is refused, and no other request waits with it.
 #[tokio::test]
@@ -127,6 +127,38 @@ async fn an_empty_list_is_not_counted_where_the_numbers_of_its_queue_were_just_r
     .await;
     let numbers = served.get("/api/queues/default").await;
     assert_eq!(numbers.status, 500, "{}", numbers.body);
+}
+
+/// One reader of arguments looks up 64 shapes, and a slice of a list has 200 tasks.
+#[tokio::test]
+async fn arguments_are_searched_in_tasks_of_more_job_types_than_one_reader_knows() {
+    use asynq_runtime::{broker::NewShape, prelude::*};
+
+    #[job(name = "search:letter")]
+    async fn letter(text: String, copies: u8) -> JobResult {
+        let _ = (text, copies);
+        Ok(())
+    }
+
+    let fixture = Fixture::start().await;
+    let (client, broker) = (client(&fixture), fixture.broker());
+    letter::job("needle", 7).task_id("t00").enqueue(&client).await.unwrap();
+    let payload = client.inspector().task("default", "t00").await.unwrap().payload;
+    let fingerprint = Some(u32::from_le_bytes(payload[1..5].try_into().unwrap()));
+    let body = broker.shape("search:letter", fingerprint).await.unwrap().unwrap();
+    let job = |n: usize| format!("search:letter-{n}");
+    let shape = |n| NewShape { job: job(n), fingerprint, body: body.clone() };
+    broker.keep_shapes(&(1..70).map(shape).collect::<Vec<_>>(), |new, _| Some(new.body.clone())).await.unwrap();
+    let new = (1..70).map(|n| {
+        let mut task = task(&format!("t{n:02}")).with_payload(payload.clone());
+        task.message.r#type = job(n);
+        task
+    });
+    for answer in broker.enqueue(new.collect()).await {
+        answer.unwrap();
+    }
+    let served = Served::start(dashboard(&fixture)).await;
+    assert_eq!(served.found("q=needle").await.len(), 70);
 }
 
 #[tokio::test]

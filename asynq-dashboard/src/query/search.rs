@@ -13,6 +13,7 @@ use std::{
 use asynq_runtime::{
     TaskInfo, TaskState,
     broker::{BrokerError, Page, TaskBrief},
+    inspector::ArgumentReader,
     task::{QueueName, TaskId},
 };
 use futures_util::future::join_all;
@@ -39,8 +40,8 @@ pub(crate) const FOR_A_PROGRAM: Duration = Duration::from_millis(1500);
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Tasks that are read at once.
 const SLICE: usize = 200;
-/// Queues that are asked for an id at once.
-const QUEUES_AT_ONCE: usize = 64;
+/// Queues that are asked for an id at once: each has one such task at most, of a shape of its own.
+const QUEUES_AT_ONCE: usize = ArgumentReader::MOST_SHAPES;
 /// All states, in the order in which people look at them.
 const STATES: [TaskState; 7] = [
     TaskState::Active,
@@ -253,23 +254,28 @@ impl Search<'_> {
                 was_short = false;
                 continue;
             }
-            let reader = Reader::of_tasks(self.app, &some).await;
             // `some` ends with the slice, and may begin before it.
             let n = some.len();
-            for (at, task) in some.into_iter().enumerate() {
+            let mut reader = Reader::default();
+            for (at, task) in some.iter().enumerate() {
                 if self.found.tasks.len() == MOST_FOUND {
                     return Ok(Some(cursor));
                 }
-                cursor.last = Some(mark(&task));
+                // Each task may have a shape of its own, and arguments of a shape that was not looked up are not searched.
+                if at.is_multiple_of(ArgumentReader::MOST_SHAPES) {
+                    let end = n.min(at + ArgumentReader::MOST_SHAPES);
+                    reader = Reader::of_tasks(self.app, &some[at..end]).await;
+                }
+                cursor.last = Some(mark(task));
                 cursor.looked = (at + 1 + size).saturating_sub(n);
                 self.found.looked_at += 1;
-                if self.found.tasks.iter().any(|known| same(known, &task)) {
+                if self.found.tasks.iter().any(|known| same(known, task)) {
                     continue;
                 }
-                if self.filter.fits(&reader, &task) {
-                    self.found.tasks.push(task);
+                if self.filter.fits(&reader, task) {
+                    self.found.tasks.push(task.clone());
                 } else {
-                    self.found.partly_searched += usize::from(self.filter.might_fit(&task));
+                    self.found.partly_searched += usize::from(self.filter.might_fit(task));
                 }
             }
             if size > 0 {

@@ -14,8 +14,6 @@ use crate::{
     task::TaskMessage,
 };
 
-/// Most shapes that one reader looks up, because fingerprints are untrusted input.
-const MOST_SHAPES: usize = 64;
 /// Longest payload that is read by its shape, in bytes.
 const MOST_BYTES: usize = 1024 * 1024;
 
@@ -28,6 +26,9 @@ pub struct ArgumentReader {
 }
 
 impl ArgumentReader {
+    /// Most shapes that one reader looks up, because fingerprints are untrusted input.
+    pub const MOST_SHAPES: usize = 64;
+
     /// Returns the arguments in a payload of this type by their names; a [`Secret`](crate::Secret) is `***`. With the `job` that
     /// this program knows by the type, arguments that are secret today are hidden in payloads of its earlier versions, too.
     ///
@@ -54,8 +55,8 @@ impl ArgumentReader {
 }
 
 impl Inspector {
-    /// Looks up the shapes of these payloads, each with the type of its task: at most 64 shapes, each once. The tasks can be
-    /// listed where the broker does not return a shape; [`ArgumentReader::read`] then says that it was not looked up.
+    /// Looks up the shapes of these payloads, each with the type of its task: at most [`ArgumentReader::MOST_SHAPES`], each once.
+    /// The tasks can be listed where the broker does not return a shape; [`ArgumentReader::read`] then says that it was not looked up.
     ///
     /// ```no_run
     /// # use asynq_runtime::prelude::*;
@@ -74,7 +75,7 @@ impl Inspector {
         for (r#type, payload) in payloads {
             if let Some(fingerprint) = fingerprint_of(payload)
                 && shapes.insert((r#type.to_owned(), fingerprint), None).is_none()
-                && wanted.len() < MOST_SHAPES
+                && wanted.len() < ArgumentReader::MOST_SHAPES
             {
                 wanted.push((r#type, fingerprint));
             }
