@@ -5,7 +5,7 @@
 //! have one that a user looked at or that work now.
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{HashMap, HashSet, VecDeque},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -58,8 +58,9 @@ pub(super) struct Rings {
     /// The snapshot of the last point, which the rates of all queues together are counted from, and when it was added.
     last: Option<(Arc<Snapshot>, Instant)>,
     queues: HashMap<String, Ring>,
-    /// A queue without a ring that a user looked at.
-    wanted: Option<String>,
+    /// Queues without a ring that users looked at since the last sweep: at most half as many as have a ring, so that those of one
+    /// sweep take no ring from each other.
+    wanted: HashSet<String>,
 }
 
 #[derive(Debug, Default)]
@@ -91,7 +92,7 @@ impl Rings {
                 ring.push(at, numbers, ended.unwrap_or_default(), now);
                 continue;
             }
-            let is_wanted = self.wanted.as_deref() == Some(name);
+            let is_wanted = self.wanted.contains(name);
             let works = numbers.active > 0 || numbers.pending > 0;
             if self.queues.len() < RINGS || ((is_wanted || works) && self.make_room(now, is_wanted)) {
                 let mut ring = Ring::default();
@@ -100,7 +101,7 @@ impl Rings {
                 self.queues.insert(name.to_owned(), ring);
             }
         }
-        self.wanted = None;
+        self.wanted.clear();
     }
 
     /// Takes the ring away from the queue that has been idle for longest, if longer than [`GRACE`] or `by_force`; says if there
@@ -130,7 +131,9 @@ impl Rings {
                 ring.last_hour(now_ms)
             }
             None => {
-                self.wanted = Some(name.to_owned());
+                if self.wanted.len() < RINGS / 2 {
+                    self.wanted.insert(name.to_owned());
+                }
                 Series::new()
             }
         }
@@ -373,11 +376,16 @@ mod tests {
         };
         add(&mut rings, of("", 0), 0);
         assert_eq!(rings.queues.len(), RINGS);
-        // One queue works, another is looked at: both get rings, at the cost of idle ones.
-        assert!(rings.series(Some("q09999"), start).is_empty());
+        // One queue works, others are looked at: all get rings, at the cost of idle ones.
+        for viewed in &names[9_975..] {
+            assert!(rings.series(Some(viewed), start).is_empty());
+        }
         add(&mut rings, of("q05000", 7), 5);
         assert_eq!(rings.queues.len(), RINGS);
         let now = start + Duration::from_secs(6);
-        assert_eq!((rings.series(Some("q05000"), now).len(), rings.series(Some("q09999"), now).len()), (1, 1));
+        assert_eq!(rings.series(Some("q05000"), now).len(), 1);
+        for viewed in &names[9_975..] {
+            assert_eq!(rings.series(Some(viewed), now).len(), 1, "{viewed}");
+        }
     }
 }
