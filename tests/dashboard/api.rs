@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use asynq_runtime::task::SchedulerEntry;
 use asynq_tests::{Build as _, archive, retry, task};
 use serde_json::{Value, json};
 
@@ -181,4 +182,29 @@ async fn servers_periodic_entries_and_the_broker_are_listed() {
     let broker = served.get("/api/broker").await.json();
     assert_eq!((broker["kind"].as_str(), &broker["queues"]), (Some(fixture.broker().kind()), &json!(1)));
     assert!(broker["ahead_ms"].as_i64().is_some_and(|ahead| ahead.abs() < 5000), "{broker}");
+}
+
+#[tokio::test]
+async fn periodic_entries_beyond_the_first_page_are_listed_on_the_next() {
+    let fixture = Fixture::start().await;
+    let entry = |n: usize| SchedulerEntry {
+        id: format!("e{n:03}"),
+        spec: "0 9 * * *".into(),
+        task_type: format!("report:{n:03}"),
+        ..SchedulerEntry::default()
+    };
+    let entries: Vec<_> = (0..501).map(entry).collect();
+    fixture.broker().show_entries("host:1:s", &entries, Duration::from_secs(600)).await.unwrap();
+    let served = Served::start(dashboard(&fixture)).await;
+    for (query, first, entries, left_out) in
+        [("", "e000", 500, 1), ("?page=1", "e000", 500, 1), ("?page=2", "e500", 1, 0), ("?page=9", "e500", 1, 0)]
+    {
+        let answer = served.get(&format!("/api/periodic{query}")).await.json();
+        let listed = answer["entries"].as_array().unwrap();
+        let found = (&listed[0]["id"], listed.len(), &answer["left_out"]);
+        assert_eq!(found, (&json!(first), entries, &json!(left_out)), "{query}");
+        let page = served.get(&format!("/periodic{query}")).await.body;
+        assert!(page.contains("501 entries") && page.contains(&format!("report:{}", &first[1..])), "{page}");
+        assert_eq!(page.contains("/periodic?page=2"), left_out > 0, "{page}");
+    }
 }

@@ -44,15 +44,17 @@ pub(super) async fn servers(State(app): State<AppState>) -> Answer {
     Ok(Json(json!({ "servers": json::servers(&app, &servers).await })))
 }
 
-pub(super) async fn periodic(State(app): State<AppState>) -> Answer {
-    let (entries, count) = periodic::all(&app).await?;
+pub(super) async fn periodic(State(app): State<AppState>, UrlQuery(pages): UrlQuery<Pages>) -> Answer {
+    let page = pages.page.unwrap_or(1).max(1);
+    let (entries, count) = periodic::entries(&app, page).await?;
     Ok(Json(json!({
-        "left_out": count.saturating_sub(entries.len()),
+        // Those of the pages behind this one.
+        "left_out": count.saturating_sub(page.saturating_mul(periodic::MOST)),
         "entries": entries.iter().map(json::entry).collect::<Vec<_>>(),
     })))
 }
 
-/// The query of an entry's history.
+/// The query of the periodic entries, and of an entry's history.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Pages {

@@ -3,30 +3,43 @@
 use axum::extract::State;
 use chrono::{DateTime, Utc};
 use maud::{Markup, html};
+use serde::Deserialize;
 
 use super::{
     Page, Tab,
     format::{count, when, when_known},
-    part::{button::Button, listing::empty, text::cell},
+    part::{
+        button::Button,
+        listing::{Span, empty},
+        text::cell,
+    },
 };
 use crate::{
     failure::Failure,
-    path::{href, segment},
+    path::{UrlQuery, href, segment, with_query},
     query::periodic::{self, Entry},
     state::AppState,
 };
 
+/// The query of the page.
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Params {
+    page: usize,
+}
+
 /// Answers `/periodic`.
-pub(crate) async fn get(State(app): State<AppState>) -> Result<Page, Failure> {
-    let (entries, all) = periodic::all(&app).await?;
+pub(crate) async fn get(State(app): State<AppState>, UrlQuery(params): UrlQuery<Params>) -> Result<Page, Failure> {
+    let (entries, all) = periodic::entries(&app, params.page).await?;
+    let span = Span::new(params.page, periodic::MOST, all as u64);
     let config = &app.config;
-    let body = render(&config.mount, !config.read_only, &entries, all, app.client.broker().now());
+    let body = render(&config.mount, !config.read_only, &entries, span, app.client.broker().now());
     Ok(Page::new("Periodic", Tab::Periodic, body))
 }
 
-fn render(mount: &str, can_change: bool, entries: &[Entry], all: usize, now: DateTime<Utc>) -> Markup {
+fn render(mount: &str, can_change: bool, entries: &[Entry], span: Span, now: DateTime<Utc>) -> Markup {
     html! {
-        div.title { h1 { "Periodic" } p { (counted_entries(all as u64)) } }
+        div.title { h1 { "Periodic" } p { (counted_entries(span.total)) } }
         section.panel.flush aria-label="Periodic entries" {
             @if entries.is_empty() {
                 (empty("Nothing is enqueued by the clock", &html! {
@@ -41,7 +54,7 @@ fn render(mount: &str, can_change: bool, entries: &[Entry], all: usize, now: Dat
                     } }
                     tbody { @for entry in entries { (row(mount, can_change, entry, now)) } }
                 } }
-                @if all > entries.len() { p.pages { (count((all - entries.len()) as u64)) " more are not listed." } }
+                @if span.last() > 1 { (span.pages(|page| with_query(&href(mount, &["periodic"]), &[("page", &page.to_string())]))) }
             }
         }
     }

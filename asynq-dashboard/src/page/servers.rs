@@ -7,19 +7,20 @@ use asynq_runtime::{
 use axum::extract::State;
 use chrono::{DateTime, Utc};
 use maud::{Markup, html};
+use serde::Deserialize;
 
 use super::{
     Page, Tab,
     broker::PATIENCE,
     format::{count, counted, when, when_known},
     part::{
-        listing::empty,
+        listing::{Span, empty},
         text::{cell, id},
     },
 };
 use crate::{
     failure::Failure,
-    path::{href, segment},
+    path::{UrlQuery, href, segment, with_query},
     state::AppState,
 };
 
@@ -27,13 +28,20 @@ use crate::{
 const MOST_RUNNING: usize = 100;
 /// Most queues of one server that are listed.
 const MOST_QUEUES: usize = 100;
-/// Most servers that are listed.
-const MOST_SERVERS: usize = 200;
+/// Servers on one page.
+const PER_PAGE: usize = 200;
 /// The meaning of a run that is stuck.
 pub(super) const STUCK: &str = "its time is over and its thread has not returned; task and slot wait for it";
 
+/// The query of the page.
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Params {
+    page: usize,
+}
+
 /// Answers `/servers`.
-pub(crate) async fn get(State(app): State<AppState>) -> Result<Page, Failure> {
+pub(crate) async fn get(State(app): State<AppState>, UrlQuery(params): UrlQuery<Params>) -> Result<Page, Failure> {
     let servers = app.inspector.servers().await?;
     let now = app.client.broker().now();
     // A broker that takes no writes does not take the servers' reports either.
@@ -44,10 +52,15 @@ pub(crate) async fn get(State(app): State<AppState>) -> Result<Page, Failure> {
         let list = report.and_then(|report| report.nodes.ok());
         refuses_writes = list.is_some_and(|list| list.nodes.iter().any(|node| node.refuses_writes.is_some()));
     }
-    Ok(Page::new("Servers", Tab::Servers, render(&app.config.mount, &servers, refuses_writes, now)).waiting(waiting))
+    let body = render(&app.config.mount, &servers, params.page, refuses_writes, now);
+    Ok(Page::new("Servers", Tab::Servers, body).waiting(waiting))
 }
 
-fn render(mount: &str, servers: &[ServerState], refuses_writes: bool, now: DateTime<Utc>) -> Markup {
+fn render(mount: &str, servers: &[ServerState], page: usize, refuses_writes: bool, now: DateTime<Utc>) -> Markup {
+    let span = Span::new(page, PER_PAGE, servers.len() as u64);
+    let mut listed: Vec<&ServerState> = servers.iter().collect();
+    // Those with a stuck run come first.
+    listed.sort_by_cached_key(|server| stuck(server, now) == 0);
     let running: usize = servers.iter().map(|server| server.workers.len()).sum();
     let stuck: usize = servers.iter().map(|server| stuck(server, now)).sum();
     let room: i64 = servers.iter().map(|server| i64::from(server.info.concurrency)).sum();
@@ -66,8 +79,8 @@ fn render(mount: &str, servers: &[ServerState], refuses_writes: bool, now: DateT
                 p { "Tasks wait until a worker runs. Start your program as one: " code { "my-program worker" } " or build a " code { "Server" } ". A server is listed within 5 seconds." }
             })) }
         }
-        @for server in servers.iter().take(MOST_SERVERS) { (one(mount, server, now)) }
-        @if servers.len() > MOST_SERVERS { p.soft { (count((servers.len() - MOST_SERVERS) as u64)) " more servers are not listed." } }
+        @for server in listed.into_iter().skip(span.offset()).take(PER_PAGE) { (one(mount, server, now)) }
+        @if span.last() > 1 { (span.pages(|page| with_query(&href(mount, &["servers"]), &[("page", &page.to_string())]))) }
     }
 }
 
@@ -170,7 +183,7 @@ mod tests {
 
     #[test]
     fn running_tasks_are_listed_and_a_long_list_is_cut() {
-        let html = render("", &[server(102)], false, DateTime::UNIX_EPOCH).into_string();
+        let html = render("", &[server(102)], 1, false, DateTime::UNIX_EPOCH).into_string();
         assert!(html.contains("1 server, 102 of 10 slots busy") && html.contains("2 more run here"), "{html}");
         assert!(!html.contains("<web>") && !html.contains("<t>"));
         assert!(html.contains("Go</span>"));
@@ -184,22 +197,40 @@ mod tests {
         (server.workers[0].start_time, server.workers[0].deadline) = (at(-60), at(-9));
         (server.workers[1].start_time, server.workers[1].deadline) = (at(-30), at(-11));
         server.workers[1].task_id = "late".into();
-        let html = render("", &[server], false, now).into_string();
+        let html = render("", &[server], 1, false, now).into_string();
         assert!(html.contains("<span class=\"tag bad\">1 stuck</span>"), "{html}");
         assert_eq!(html.matches(STUCK).count(), 1);
         assert!(html.find("late").unwrap() < html.find("&lt;t&gt;").unwrap());
     }
 
     #[test]
+    fn of_more_servers_than_a_page_has_a_stuck_one_is_first_and_all_are_reached() {
+        let now = DateTime::from_timestamp(1_893_553_445, 0).unwrap();
+        let mut servers = vec![server(1); PER_PAGE + 1];
+        for (n, one) in servers.iter_mut().enumerate() {
+            one.info.server_id = format!("id-{n}");
+        }
+        let at = |seconds| Some(Timestamp::from(now + TimeDelta::seconds(seconds)));
+        let late = &mut servers[PER_PAGE].workers[0];
+        (late.start_time, late.deadline) = (at(-30), at(-11));
+        let page = |number| render("/jobs", &servers, number, false, now).into_string();
+        let (first, second) = (page(1), page(2));
+        assert!(first.contains(STUCK) && first.contains("id=\"s-id-198\""), "{first}");
+        assert!(first.contains("/jobs/servers?page=2") && !first.contains("id=\"s-id-199\""), "{first}");
+        assert!(second.contains("id=\"s-id-199\"") && second.contains("201–201 of 201"), "{second}");
+        assert_eq!(second.matches("<section").count(), 1, "{second}");
+    }
+
+    #[test]
     fn an_empty_list_of_servers_has_a_hint() {
-        let page = |refuses_writes| render("", &[], refuses_writes, DateTime::UNIX_EPOCH).into_string();
+        let page = |refuses_writes| render("", &[], 1, refuses_writes, DateTime::UNIX_EPOCH).into_string();
         assert!(page(false).contains("No server is running"));
         assert!(page(true).contains("The broker takes no writes") && !page(true).contains("No server is running"));
     }
 
     #[test]
     fn a_row_keeps_its_focus_when_another_run_ends() {
-        let html = render("", &[server(1)], false, DateTime::UNIX_EPOCH).into_string();
+        let html = render("", &[server(1)], 1, false, DateTime::UNIX_EPOCH).into_string();
         assert!(html.contains(r#"<tr id="t-/%3Ct%3E">"#), "{html}");
     }
 
@@ -207,7 +238,7 @@ mod tests {
     fn a_server_says_how_many_of_its_queues_are_not_listed() {
         let mut server = server(0);
         server.info.queues = vec![QueueWeight { queue: Some("q".into()), weight: Some(1) }; 102];
-        let html = render("", &[server], false, DateTime::UNIX_EPOCH).into_string();
+        let html = render("", &[server], 1, false, DateTime::UNIX_EPOCH).into_string();
         assert!(html.contains("2 more are not listed") && html.matches("/queues/q").count() == 100, "{html}");
     }
 

@@ -53,12 +53,14 @@ impl Entry {
     }
 }
 
-/// Returns the entries of all schedulers that live, by type, each once: the first 500, and the number of all. An entry
-/// that cannot be read hides no other: it carries an error.
-pub(crate) async fn all(app: &AppState) -> Result<(Vec<Entry>, usize), Failure> {
+/// Returns a page of the entries of all schedulers that live, by type, each once, and the number of all; pages are counted
+/// from 1, and the last one stands for those behind it. An entry that cannot be read hides no other: it carries an error.
+pub(crate) async fn entries(app: &AppState, page: usize) -> Result<(Vec<Entry>, usize), Failure> {
     let listed = app.schedule.entries().await?;
     let count = listed.len();
-    let entries = stream::iter(listed.into_iter().take(MOST)).map(|entry| read(app, entry)).buffered(AT_ONCE);
+    let before = (page.clamp(1, count.div_ceil(MOST).max(1)) - 1) * MOST;
+    let entries =
+        stream::iter(listed.into_iter().skip(before).take(MOST)).map(|entry| read(app, entry)).buffered(AT_ONCE);
     Ok((entries.try_collect().await?, count))
 }
 
