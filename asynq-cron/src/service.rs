@@ -92,8 +92,8 @@ impl SchedulerService {
         }
     }
 
-    /// Adds an entry. If the server does not know the job of the entry, the server does not start, unless the entry is
-    /// [`foreign`](Periodic::foreign).
+    /// Adds an entry. If the program does not have the job of the entry, the server does not start, unless the entry is
+    /// [`foreign`](Periodic::foreign). A server may schedule a job that its choice (`--only`, `--except`) leaves to other servers.
     pub fn entry(mut self, entry: Periodic) -> Self {
         self.entries.push(entry);
         self

@@ -11,7 +11,7 @@ use std::{
 };
 
 use asynq_cron::{CronSpec, Periodic, SchedulerService};
-use asynq_runtime::{RawTask, job::BoxError};
+use asynq_runtime::prelude::*;
 use asynq_test_support::Log;
 use asynq_tests::eventually;
 
@@ -116,6 +116,30 @@ async fn a_providers_invalid_entries_are_reported_and_the_others_go_on() {
     until_more(&t, &good, 2).await;
     assert_eq!(state(&t, &fixed).await.unwrap().spec, "@yearly");
     assert_eq!(listed(&t).await, ["fixed", "good"]);
+    running.shutdown().await.unwrap();
+}
+
+#[job]
+async fn served() {}
+
+#[job(queue = "ticks")]
+async fn left_to_others() {}
+
+/// A worker that runs a part of its program's jobs may lead the schedulers of all of its program's workers.
+#[tokio::test]
+async fn a_worker_of_some_jobs_plans_the_entries_of_the_others() {
+    let t = Fixture::real_time().await;
+    let each_second = || Periodic::new(CronSpec::parse(EACH_SECOND).unwrap(), left_to_others::job()).unwrap();
+    let (fixed, row) = (each_second().key("fixed"), each_second().key("row"));
+    let answer: ProviderAnswer = Arc::new(Mutex::new(Ok(vec![row.clone()])));
+    let server = Server::builder("nothing://is-connected")
+        .broker(t.another_broker().await)
+        .registry(Registry::only::<(served, left_to_others)>().unwrap())
+        .only(["served"])
+        .service(provided(scheduler("shop", 1, [fixed.clone()]), &answer));
+    let running = server.build().await.unwrap().start().await.unwrap();
+    until_ticks(&t, &fixed, 1).await;
+    until_ticks(&t, &row, 1).await;
     running.shutdown().await.unwrap();
 }
 

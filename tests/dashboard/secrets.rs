@@ -1,7 +1,8 @@
-//! A secret of a job that the dashboard does not know is on no page, in no answer and in no search, however long its payload is.
+//! A secret of a job that the dashboard does not know, or that its worker does not run, is on no page, in no answer and in no search.
 
 use asynq_runtime::prelude::*;
-use asynq_tests::task;
+use asynq_test_support::Log;
+use asynq_tests::{eventually, task};
 
 use super::Fixture;
 use crate::dashboard::stage::{Served, client, dashboard};
@@ -61,4 +62,29 @@ async fn a_secret_of_an_unknown_job_stays_hidden_however_long_its_payload_is() {
     for guess in ["QQQ", "51%2051"] {
         assert!(served.found(&format!("q={guess}")).await.is_empty(), "a search would reveal it letter by letter");
     }
+}
+
+#[job(name = "hidden:charge", codec = "json")]
+async fn charge(key: Secret<String>) -> JobResult {
+    let _ = key;
+    Ok(())
+}
+
+/// No shape of JSON is kept, so that the job itself must be known.
+#[tokio::test]
+async fn the_dashboard_of_a_worker_of_some_jobs_hides_the_secrets_of_the_others() {
+    let (t, log) = (Fixture::real_time().await, Log::keep());
+    charge::job(Secret::new("QQQ".to_owned())).task_id("charge").enqueue(&client(&t)).await.unwrap();
+    let server = Server::builder("nothing://is-connected")
+        .broker(t.shared())
+        .registry(Registry::only::<(pay, charge)>().unwrap())
+        .only(["hidden:pay"])
+        .queue("idle", 1)
+        .service(asynq_dashboard::service("127.0.0.1:0"));
+    let running = server.build().await.unwrap().start().await.unwrap();
+    let line = eventually("the dashboard listens", async || log.with("dashboard at http://").pop()).await;
+    let address = line.split("http://").nth(1).unwrap().trim_end_matches('/').parse().unwrap();
+    let page = Served::at(address).get("/queues/default/tasks/charge").await;
+    assert!(page.status == 200 && page.body.contains("***") && !page.body.contains("QQQ"), "{}", page.body);
+    running.shutdown().await.unwrap();
 }

@@ -149,6 +149,8 @@ pub struct Server {
 pub(crate) struct Parts {
     pub(crate) broker: Arc<dyn Broker>,
     pub(crate) config: Config,
+    /// All jobs of the program, those that the server does not run included.
+    program: Registry,
     pub(crate) executor: Executor,
     pub(crate) aggregations: Arc<Aggregations>,
     pub(crate) layers: Layers,
@@ -221,15 +223,12 @@ impl Server {
         warnings::panics_abort();
         warnings::unserved_jobs(&self);
 
-        let Parts { broker, config, executor, aggregations, layers, mut lifecycle_hooks, mut services } = self.parts;
+        let Parts { broker, config, program, executor, aggregations, layers, mut lifecycle_hooks, mut services } =
+            self.parts;
         let client = Client::new(Arc::clone(&broker));
         lifecycle_hooks.start(&client).await?;
-        let service_context = ServiceContext {
-            client,
-            registry: executor.registry().clone(),
-            stopping: executor.closing().clone(),
-            jobs: jobs.clone(),
-        };
+        let service_context =
+            ServiceContext { client, registry: program, stopping: executor.closing().clone(), jobs: jobs.clone() };
         service::before_start(&mut services, &service_context).await?;
 
         let queues = ServedQueues::new(config.queues.clone(), config.strict);

@@ -76,7 +76,8 @@ impl ServiceContext {
         &self.client
     }
 
-    /// Returns the jobs of the server.
+    /// Returns the jobs of the program, those included that [`only`](super::ServerBuilder::only) and
+    /// [`except`](super::ServerBuilder::except) keep from this server.
     pub fn registry(&self) -> &Registry {
         &self.registry
     }

@@ -74,6 +74,7 @@ impl ServerBuilder {
         }
         let handlers = Handlers::new(self.handlers)?;
         let registry = checks::registry(self.registry, self.registered, &handlers, may_idle)?;
+        let program = registry.clone();
         let (registry, handlers) = checks::chosen(&self.choice, registry, handlers)?;
         registry.check_codecs()?;
         if let Err(error) = registry.check_upgrades() {
@@ -114,6 +115,7 @@ impl ServerBuilder {
             Parts {
                 broker,
                 config,
+                program,
                 executor: Executor::new(dispatcher, parts),
                 aggregations: Arc::new(aggregations),
                 layers: self.layers,
