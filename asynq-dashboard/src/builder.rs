@@ -1,6 +1,10 @@
 //! Builds a dashboard into a router, or into a server of its own.
 
-use std::{fmt, future::Future, net::IpAddr};
+use std::{
+    fmt,
+    future::Future,
+    net::{IpAddr, Ipv6Addr},
+};
 
 use asynq_runtime::{Client, Registry};
 use axum::{Router, http::HeaderName};
@@ -254,7 +258,11 @@ impl Dashboard {
         let mount = mount(&self.mount)?;
         let login = Login::new(password, token, header, Cookie::new(port, &mount));
         // A host of a request is compared as a whole, so a pattern would match none.
-        let name_of = |host: &str| host::name_of(host).filter(|name| !name.contains('*'));
+        let name_of = |host: &str| match host.parse::<Ipv6Addr>() {
+            // As requests write it. Kubernetes gives the address of a pod without brackets.
+            Ok(address) => Some(format!("[{address}]")),
+            Err(_) => host::name_of(host).filter(|name| !name.contains('*')),
+        };
         let hosts = self.hosts.into_iter().map(|host| name_of(&host).ok_or(DashboardError::Host { host }));
         let hosts = hosts.collect::<Result<_, _>>()?;
         let config = Config {

@@ -82,10 +82,16 @@ async fn trusted_proxies_without_a_trusted_header_are_warned_of() {
 #[tokio::test]
 async fn other_names_are_allowed_one_by_one() {
     let fixture = Fixture::start().await;
-    let served = Served::start(dashboard(&fixture).allow_host("jobs.example.com:8443")).await;
-    for (host, status) in
-        [("jobs.example.com", 200), ("JOBS.example.com:1", 200), ("localhost", 200), ("example.com", 403)]
-    {
+    let allowed = dashboard(&fixture).allow_host("jobs.example.com:8443").allow_host("2001:db8::1");
+    let served = Served::start(allowed).await;
+    for (host, status) in [
+        ("jobs.example.com", 200),
+        ("JOBS.example.com:1", 200),
+        ("localhost", 200),
+        ("[2001:db8::1]:8080", 200),
+        ("example.com", 403),
+        ("[2001:db8::2]:8080", 403),
+    ] {
         let answer = served.ask(&Request::new("GET", "/api/queues").with("host", host)).await;
         assert_eq!(answer.status, status, "{host}");
         if status == 403 {
