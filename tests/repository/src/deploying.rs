@@ -51,3 +51,13 @@ fn the_systemd_unit_asks_the_worker_alone_to_leave() {
     assert_eq!(unit_setting(&page, "KillSignal"), Some("SIGTERM"));
     assert_eq!(unit_setting(&page, "KillMode"), Some("mixed"));
 }
+
+/// A worker listens when its set-up has ended. By default a liveness probe asks from the start of the container and gives up after 30 s,
+/// so that a longer set-up would be cut off by TERM and begin anew each time.
+#[test]
+fn an_example_with_a_liveness_probe_waits_for_the_set_up() {
+    let page = read("docs/operations.md");
+    let probed: Vec<_> = examples(&page).filter(|example| example.contains("livenessProbe:")).collect();
+    assert_eq!(probed.len(), 1, "the example is found: Kubernetes");
+    assert!(probed.iter().all(|example| example.contains("startupProbe:")), "{probed:?}");
+}
