@@ -61,3 +61,13 @@ fn an_example_with_a_liveness_probe_waits_for_the_set_up() {
     assert_eq!(probed.len(), 1, "the example is found: Kubernetes");
     assert!(probed.iter().all(|example| example.contains("startupProbe:")), "{probed:?}");
 }
+
+/// By default `systemctl kill` signals every process of the unit, whatever `KillMode` says, and TSTP stops a program that has no handler
+/// for it.
+#[test]
+fn a_command_that_makes_a_worker_quiet_asks_the_worker_alone() {
+    let page = read("docs/operations.md");
+    let commands: Vec<_> = page.split("systemctl kill").skip(1).collect();
+    assert!(!commands.is_empty(), "the page has the command");
+    assert!(commands.iter().all(|command| command.starts_with(" --kill-whom=main ")), "each names the worker alone");
+}
