@@ -21,6 +21,7 @@ async fn main() -> Result<(), BoxError> {
         Some("interop") => interop::run(arguments).await,
         Some("produce") => produce::run().await,
         Some("servers") => servers::run().await,
+        Some("app") => servers::app().await,
         other => Err(format!("no such process: {other:?}").into()),
     }
 }

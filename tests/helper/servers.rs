@@ -39,3 +39,10 @@ pub(crate) async fn run() -> Result<(), BoxError> {
         std::thread::park();
     }
 }
+
+/// A program whose worker is an `App` in a `main` of its own, on the broker that the environment names.
+pub(crate) async fn app() -> Result<(), BoxError> {
+    let registry = Registry::only::<(Trial,)>()?;
+    App::new().server(move |server| server.registry(registry)).run().await?;
+    Ok(())
+}

@@ -3,7 +3,7 @@
 use std::process::Output;
 
 use asynq_runtime::task::QueueName;
-use asynq_tests::{RedisServer, task};
+use asynq_tests::{RedisServer, soon, task};
 use serde_json::Value;
 
 use crate::stage::{Stage, Worker, error_line, on_both_brokers, program, text};
@@ -132,6 +132,18 @@ fn a_request_to_leave_ends_a_worker_in_order_while_its_set_up_waits() {
     worker.wait_for(&["set-up ran"]);
     worker.send_term();
     worker.wait_for(&["asked to leave before the start: takes no task"]);
+    assert_eq!(worker.exit_code(), Some(0));
+}
+
+#[tokio::test]
+async fn a_request_to_leave_ends_an_app_in_order_while_it_connects() {
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("redis://{}/0?timeout=1m&connect_timeout=1m", silent.local_addr().unwrap());
+    let mut command = program(env!("CARGO_BIN_EXE_helper"));
+    command.arg("app").env("ASYNQ_URL", url);
+    let worker = Worker::start(command);
+    let _unanswered = soon(silent.accept()).await.unwrap();
+    worker.send_term();
     assert_eq!(worker.exit_code(), Some(0));
 }
 

@@ -48,7 +48,7 @@ macro_rules! main {
     };
 }
 
-use std::{sync::OnceLock, time::Duration};
+use std::{future::Future, sync::OnceLock, time::Duration};
 
 use parking_lot::Mutex;
 
@@ -58,7 +58,7 @@ use crate::{
     client::Client,
     connect::{self, DEFAULT_URL},
     job::{IntoSpan, InvalidSpan, StateMap},
-    server::{Server, ServerBuilder},
+    server::{OsRequests, Server, ServerBuilder},
 };
 
 /// The options of a worker, which a set-up function receives and returns.
@@ -248,14 +248,14 @@ impl App {
         Ok(self.into_builder()?.build().await?)
     }
 
-    /// Makes the server as [`build`](Self::build) does, then works until it is asked to stop. A future that is dropped is a crash of
-    /// all that runs: see [`Server::run`].
+    /// Makes the server as [`build`](Self::build) does, then works until it is asked to stop, which it may be from now on: a TERM or
+    /// INT while it connects ends it, too, without an error. A future that is dropped is a crash of all that runs: see [`Server::run`].
     ///
     /// # Errors
     ///
     /// As [`build`](Self::build), or the error that ended the worker.
     pub async fn run(self) -> Result<(), AppError> {
-        Ok(self.build().await?.run().await?)
+        run_built(self.build()).await
     }
 
     pub(crate) fn into_builder(self) -> Result<ServerBuilder, AppError> {
@@ -299,6 +299,19 @@ impl App {
         let rest = self.rest.into_inner();
         Ok(rest.into_iter().fold(builder, |builder, apply| apply(builder)))
     }
+}
+
+/// Runs the server that `build` makes, and obeys requests to leave meanwhile.
+async fn run_built(build: impl Future<Output = Result<Server, AppError>>) -> Result<(), AppError> {
+    // The first process of a container does not get a signal that it has no handler for, and a supervisor sends TERM once.
+    let (_listening, mut requests) = OsRequests::listen();
+    let server = tokio::select! {
+        // An error of `build` is returned even if a request to leave came meanwhile.
+        biased;
+        server = build => server?,
+        () = requests.obey_before_start() => return Ok(()),
+    };
+    Ok(server.run().await?)
 }
 
 // Not the URL: it may hold a password.

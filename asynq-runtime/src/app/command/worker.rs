@@ -7,6 +7,7 @@ use super::{
         App,
         env::{LogFormat, Settings},
         program::SetUp,
+        run_built,
         table::Table,
     },
     AppError,
@@ -14,7 +15,7 @@ use super::{
 };
 use crate::{
     job::Registry,
-    server::{Flags, OsRequests, Server, ServiceRow},
+    server::{Flags, Server, ServiceRow},
 };
 
 pub(in super::super) async fn worker(
@@ -23,15 +24,7 @@ pub(in super::super) async fn worker(
     flags: Flags,
     setup: Option<SetUp>,
 ) -> Result<(), AppError> {
-    // The first process of a container does not get a signal that it has no handler for, and a supervisor sends TERM once.
-    let (_listening, mut requests) = OsRequests::listen();
-    let server = tokio::select! {
-        // An error of the set-up is returned even if a request to leave came meanwhile.
-        biased;
-        server = set_up(settings, format, flags, setup) => server?,
-        () = requests.obey_before_start() => return Ok(()),
-    };
-    Ok(server.run().await?)
+    run_built(set_up(settings, format, flags, setup)).await
 }
 
 /// Runs the set-up, connects, and shows the start table.
