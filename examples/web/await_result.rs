@@ -13,6 +13,7 @@ use axum::{
     response::IntoResponse,
     routing::{get, post},
 };
+use tokio::signal::unix::{SignalKind, signal};
 
 /// "Makes" a thumbnail and says how many bytes it has.
 #[job(queue = "thumbnails", retry = 1)]
@@ -44,6 +45,8 @@ async fn result(State(client): State<Client>, Path(id): Path<String>) -> (Status
 
 #[tokio::main]
 async fn main() -> Result<(), BoxError> {
+    // The first process of a container does not get a signal that it has no handler for, and a supervisor sends SIGTERM once.
+    let asked_to_end = asked_to_end()?;
     // The client of the HTTP side answers its last requests after the worker has left.
     let client = Client::from_env().await?;
     // The port comes before the worker: a program that returns an error while its worker runs leaves its tasks as a crash does.
@@ -56,7 +59,7 @@ async fn main() -> Result<(), BoxError> {
     let http = axum::serve(listener, app.with_state(client)).with_graceful_shutdown(async { drop(ended.await) });
     let http = tokio::spawn(http.into_future());
     tokio::select! {
-        () = asked_to_end() => {}
+        () = asked_to_end => {}
         // The broker is broken for good, or a service has failed: `shutdown` returns the reason.
         () = running.failed() => {}
     }
@@ -68,13 +71,13 @@ async fn main() -> Result<(), BoxError> {
     Ok(())
 }
 
-/// Returns when the process is asked to end, by a supervisor (SIGTERM) or by Ctrl-C.
-async fn asked_to_end() {
-    if let Ok(mut terminate) = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
+/// Listens from now on, and returns a future that is ready when a supervisor (SIGTERM) or Ctrl-C has asked the process to end.
+fn asked_to_end() -> std::io::Result<impl Future<Output = ()>> {
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    Ok(async move {
         tokio::select! {
-            _ = terminate.recv() => return,
-            _ = tokio::signal::ctrl_c() => return,
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
         }
-    }
-    let _ = tokio::signal::ctrl_c().await;
+    })
 }

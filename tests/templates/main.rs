@@ -3,7 +3,7 @@
 use std::{
     fs,
     io::{BufRead as _, BufReader, Read as _, Write as _},
-    net::TcpStream,
+    net::{TcpListener, TcpStream},
     process::{Child, Command, Output, Stdio},
     time::Duration,
 };
@@ -158,6 +158,11 @@ impl Web {
         (answer["HTTP/1.1 ".len()..][..3].to_owned(), answer.lines().last().unwrap_or_default().to_owned())
     }
 
+    fn send_term(&self) {
+        let sent = Command::new("kill").args(["-TERM", &self.program.0.id().to_string()]).status();
+        assert!(sent.expect("the signal is sent").success());
+    }
+
     /// Waits for the end; returns the exit code and what was written to stderr.
     fn ended(mut self) -> (Option<i32>, String) {
         let status =
@@ -199,8 +204,7 @@ async fn a_client_that_never_finishes_its_request_holds_up_neither_the_worker_no
     // The program has begun to serve when it has answered another request.
     let (_, result) = web.ask("POST /squares/7");
     assert_eq!(web.ask(&format!("GET {result}")).0, "200");
-    let sent = Command::new("kill").args(["-TERM", &web.program.0.id().to_string()]).status().unwrap();
-    assert!(sent.success());
+    web.send_term();
     let client = Client::connect(&url(&folder)).await.unwrap();
     eventually("the worker leaves", async || client.inspector().servers().await.unwrap().is_empty().then_some(()))
         .await;
@@ -215,4 +219,17 @@ fn the_web_application_ends_with_an_error_when_its_broker_is_gone() {
     fs::remove_file(folder.path().join("jobs.db")).unwrap();
     let (code, errors) = web.ended();
     assert!(code == Some(1) && errors.contains("was deleted or moved away"), "{code:?}: {errors}");
+}
+
+#[test]
+fn a_request_to_end_is_not_lost_while_the_web_application_connects() {
+    let (folder, silent) = (TempDir::new().unwrap(), TcpListener::bind("127.0.0.1:0").unwrap());
+    let url = format!("redis://{}/0?timeout=1s&connect_timeout=1s", silent.local_addr().unwrap());
+    let mut command = command(WEB, &folder);
+    let program = command.env("ASYNQ_URL", url).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let web = Web { program: Ended(program), host: String::new() };
+    let _unanswered = silent.accept().unwrap();
+    web.send_term();
+    let (code, errors) = web.ended();
+    assert_eq!(code, Some(1), "it ends when it cannot connect, and not by the signal: {errors}");
 }
