@@ -1,5 +1,6 @@
 //! A web application with a worker beside it: a request enqueues, another one waits up to 5 s for the result. `ASYNQ_URL` names the broker, and
-//! the program reads the other variables of a worker, too.
+//! the program reads `ASYNQ_QUEUES` and the other variables of a worker's options, too. Its log is that of the subscriber in `main`, for which
+//! `ASYNQ_LOG_FORMAT` and `RUST_LOG` do not count.
 //! On SIGTERM and Ctrl-C the requests under way are answered, and running tasks are finished or requeued. When the broker is
 //! broken the program ends with an error, for its supervisor to start it again.
 
@@ -43,6 +44,8 @@ async fn result(State(client): State<Client>, Path(id): Path<String>) -> (Status
 
 #[tokio::main]
 async fn main() -> Result<(), BoxError> {
+    // Without a subscriber no line tells of tasks that fail, or of a broker that is away.
+    tracing_subscriber::fmt().log_internal_errors(false).with_writer(std::io::stderr).init();
     // The first process of a container does not get a signal that it has no handler for, and a supervisor sends SIGTERM once.
     let asked_to_end = asked_to_end()?;
     // The client of the HTTP side answers its last requests after the worker has left.
