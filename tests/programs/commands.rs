@@ -246,6 +246,14 @@ fn a_setting_that_cannot_be_read_is_one_clear_error() {
 }
 
 #[test]
+fn a_variable_of_a_dashboard_that_is_not_linked_is_warned_of() {
+    let mut command = program(ONE);
+    command.env("ASYNQ_URL", "redis://127.0.0.1:1").env("ASYNQ_METRICS", "127.0.0.1:0").env("ASYNQ_DASHBOARD", " ");
+    let log = text(&command.output().unwrap().stderr);
+    assert!(log.contains("ASYNQ_METRICS has no effect") && !log.contains("ASYNQ_DASHBOARD has"), "{log}");
+}
+
+#[test]
 fn a_lock_file_that_cannot_be_read_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("other.lock").display().to_string();

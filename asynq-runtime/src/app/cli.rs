@@ -22,6 +22,7 @@ use super::{
 };
 use crate::{
     censor::usage_without_passwords,
+    connect::text_of_variable,
     server::{Flag, Flags, RUN_TARGET, ServiceEntry},
 };
 
@@ -49,6 +50,7 @@ fn dispatch(matches: &ArgMatches, services: &[&ServiceEntry], setup: Option<SetU
     let format = settings.log_format.unwrap_or(LogFormat::Text);
     if command == WORKER {
         logs::start(format, LevelFilter::INFO);
+        warn_of_unread_variables(services);
         let runtime = runtime(tokio::runtime::Builder::new_multi_thread())?;
         let given = given(services, [flags, matches]);
         let worker = || runtime.block_on(command::worker(settings, format, given, setup));
@@ -80,6 +82,16 @@ fn dispatch(matches: &ArgMatches, services: &[&ServiceEntry], setup: Option<SetU
         _ => runtime.block_on(command::stats(settings, flags.get_flag("json"))),
     }
     .map(|()| ExitCode::SUCCESS)
+}
+
+/// Warns of an address that only asynq-dashboard would listen at, which is not linked: a flag is refused then, but a variable may be meant
+/// for another program.
+fn warn_of_unread_variables(services: &[&ServiceEntry]) {
+    let is_linked = services.iter().any(|entry| entry.name == "dashboard");
+    let is_set = |name: &&str| !is_linked && text_of_variable(env::variable(name)) != Ok(None);
+    for name in ["ASYNQ_DASHBOARD", "ASYNQ_METRICS"].into_iter().filter(is_set) {
+        log!(warn, "{name} has no effect: it comes with the crate asynq-dashboard (feature `dashboard` of asynq-jobs)");
+    }
 }
 
 fn runtime(mut builder: tokio::runtime::Builder) -> Result<tokio::runtime::Runtime, AppError> {
