@@ -42,6 +42,7 @@ mod shapes;
 mod shared_state;
 mod sql;
 mod store;
+mod stored_task;
 mod tx;
 mod url;
 mod wake;

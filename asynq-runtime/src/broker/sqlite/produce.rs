@@ -11,7 +11,6 @@ use crate::{
     task::{GroupName, TaskId, TaskState},
 };
 
-use self::replace::Holder;
 use super::{
     SqliteBroker,
     command::{Priority, WriteCommand},
@@ -98,7 +97,7 @@ impl Item {
             return Ok(Err(refused));
         }
         // A task that was not refused and meets a holder replaces it.
-        let holder = Holder::of(&self.task, &tx.view)?;
+        let holder = replace::of(&self.task, &tx.view)?;
         if let Some(holder) = holder.as_ref().filter(|holder| holder.state != TaskState::Active) {
             return replace::waiting(tx, &self.task, holder).map(Ok);
         }
@@ -136,7 +135,7 @@ impl Item {
         if let Some(lock) = unique {
             let until = after(due, lock.ttl);
             if let Some(holder) = &holder {
-                holder.ends_with_its_run(&tx.view)?;
+                holder.mark_replaced(&tx.view)?;
                 tx.view.execute(&sql::lock::TRANSFER, params![q, lock.key, id.as_str(), until])?;
             }
             let taken = tx.view.execute(&sql::lock::TAKE, params![q, lock.key, id.as_str(), until, tx.view.now])?;
@@ -154,7 +153,7 @@ impl Item {
     /// Returns why the task would not be stored, if another task that it cannot replace holds its lock.
     fn is_refused(&self, view: &View<'_>) -> rusqlite::Result<Option<Refused>> {
         let Some(holder) = lock_holder(&self.task, view)? else { return Ok(None) };
-        if self.task.replaces.is_some() && Holder::find(&self.task, &holder, view)?.is_some() {
+        if self.task.replaces.is_some() && replace::find(&self.task, &holder, view)?.is_some() {
             return Ok(None);
         }
         Ok(Some(Refused::Duplicate { holder: Some(TaskId::from_wire(&holder)) }))

@@ -12,14 +12,15 @@ use crate::{
     broker::{
         BrokerError, BulkAction, BulkSlice, Changed, Chosen, EditError, PayloadEdit, QueueDeleted, Refused, Repair,
     },
-    task::{Extra, QueueName, TaskId, TaskMessage, TaskState},
+    task::{QueueName, TaskId, TaskMessage, TaskState},
 };
 
 use super::{
     SqliteBroker,
-    row::{text, text_or_null},
+    row::text,
     sql,
-    tx::{TaskToDelete, Tx, View},
+    stored_task::StoredTask,
+    tx::{Tx, View},
 };
 
 #[async_trait::async_trait]
@@ -33,7 +34,7 @@ impl Repair for SqliteBroker {
     ) -> Result<Changed, BrokerError> {
         let (queue, id) = (queue.clone(), id.clone());
         self.change(move |tx| {
-            let Some(task) = Subject::find(&tx.view, &queue, &id)? else { return Ok(Changed::NotFound) };
+            let Some(task) = StoredTask::find(&tx.view, &queue, id.as_str())? else { return Ok(Changed::NotFound) };
             if only.is_some_and(|only| only != task.state) || !TaskChange::Do(action).fits(task.state, task.staged) {
                 return Ok(Changed::Unfit(task.state));
             }
@@ -57,8 +58,9 @@ impl Repair for SqliteBroker {
         let (queue, id, error) = (queue.clone(), id.clone(), error.to_owned());
         // A cancel asks all queues: those without such a task cost no write.
         let looked = (queue.clone(), id.clone());
-        let look =
-            move |view: &View<'_>| Subject::find(view, &looked.0, &looked.1).map(|task| task.map(|task| task.state));
+        let look = move |view: &View<'_>| {
+            StoredTask::find(view, &looked.0, looked.1.as_str()).map(|task| task.map(|task| task.state))
+        };
         match self.store.read(look).await? {
             Some(TaskState::Active) => {}
             found => return Ok(found.map_or(Changed::NotFound, Changed::Unfit)),
@@ -120,45 +122,7 @@ impl TaskChange {
     }
 }
 
-/// A task that is to be changed.
-#[derive(Debug)]
-struct Subject {
-    seq: i64,
-    q: i64,
-    id: String,
-    state: TaskState,
-    at: i64,
-    lock: Option<String>,
-    extra: Extra,
-    /// Whether the task is part of a set.
-    staged: bool,
-    retried: i64,
-    /// Seconds.
-    retention: i64,
-}
-
-impl Subject {
-    fn find(view: &View<'_>, queue: &QueueName, id: &TaskId) -> rusqlite::Result<Option<Self>> {
-        let Some(q) = view.queue(queue)? else { return Ok(None) };
-        view.find(&sql::repair::FIND, params![q, id.as_str()], |row| Self::read(q, row))
-    }
-
-    fn read(q: i64, row: &rusqlite::Row<'_>) -> rusqlite::Result<Self> {
-        let number = row.get(2)?;
-        Ok(Self {
-            seq: row.get(0)?,
-            q,
-            id: text(row, 1)?,
-            state: TaskState::from_number(number).ok_or(rusqlite::Error::IntegralValueOutOfRange(2, number))?,
-            at: row.get(3)?,
-            lock: text_or_null(row, 4)?,
-            extra: row.get::<_, Option<Vec<u8>>>(5)?.map(|bytes| Extra::from_bytes(&bytes)).unwrap_or_default(),
-            staged: row.get(6)?,
-            retried: row.get(7)?,
-            retention: row.get(8)?,
-        })
-    }
-
+impl StoredTask {
     fn change(&self, tx: &mut Tx<'_>, action: BulkAction) -> rusqlite::Result<()> {
         let Self { seq, q, ref id, state, .. } = *self;
         let came = match action {
@@ -176,7 +140,7 @@ impl Subject {
                 tx.free_lock_of_archived(q, self.lock.as_deref(), id, &self.extra)?;
                 TaskState::Archived
             }
-            BulkAction::Delete => return tx.delete(&TaskToDelete { seq, q, state, id, lock: self.lock.as_deref() }),
+            BulkAction::Delete => return tx.delete(&self.to_delete()),
         };
         if state == TaskState::Completed {
             self.note_success(tx)?;

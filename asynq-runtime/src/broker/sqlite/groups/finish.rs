@@ -9,16 +9,11 @@ use rusqlite::params;
 
 use crate::{
     broker::{NewTask, SetError, SetOutcome, TaskSet, settle::shortened},
-    task::{Extra, TaskMessage, TaskState},
+    task::{TaskMessage, TaskState},
 };
 
 use super::{
-    super::{
-        produce::Item,
-        row::{after, text, text_or_null},
-        sql,
-        tx::{TaskToDelete, Tx},
-    },
+    super::{produce::Item, row::after, sql, stored_task::StoredTask, tx::Tx},
     SetRow,
 };
 
@@ -42,15 +37,6 @@ struct Rejection {
     error: String,
     /// Replaces the message of the task.
     message: Option<Vec<u8>>,
-}
-
-/// A row of [`sql::groups::MEMBERS`].
-#[derive(Debug)]
-struct Member {
-    seq: i64,
-    id: String,
-    lock: Option<String>,
-    extra: Extra,
 }
 
 impl Finish {
@@ -84,10 +70,7 @@ impl Finish {
     }
 
     fn end(&self, tx: &mut Tx<'_>, q: i64) -> rusqlite::Result<Result<(), SetError>> {
-        let members = tx.view.list(&sql::groups::MEMBERS, [q, self.number], |row| {
-            let extra = row.get::<_, Option<Vec<u8>>>(3)?.as_deref().map(Extra::from_bytes).unwrap_or_default();
-            Ok(Member { seq: row.get(0)?, id: text(row, 1)?, lock: text_or_null(row, 2)?, extra })
-        })?;
+        let members = tx.view.list(&sql::groups::MEMBERS, [q, self.number], |row| StoredTask::read(q, row))?;
         for member in &members {
             if let Some(rejection) = self.rejected.get(&member.id) {
                 reject(tx, q, member, rejection)?;
@@ -97,13 +80,7 @@ impl Finish {
                 tx.left(q, TaskState::Aggregating);
                 tx.came(q, TaskState::Pending);
             } else {
-                tx.delete(&TaskToDelete {
-                    seq: member.seq,
-                    q,
-                    state: TaskState::Aggregating,
-                    id: &member.id,
-                    lock: member.lock.as_deref(),
-                })?;
+                tx.delete(&member.to_delete())?;
             }
         }
         // New tasks come after the members, whose locks they may need.
@@ -117,7 +94,7 @@ impl Finish {
     }
 }
 
-fn reject(tx: &mut Tx<'_>, q: i64, member: &Member, rejection: &Rejection) -> rusqlite::Result<()> {
+fn reject(tx: &mut Tx<'_>, q: i64, member: &StoredTask, rejection: &Rejection) -> rusqlite::Result<()> {
     tx.view.execute(&sql::groups::REJECT, params![member.seq, tx.view.now, rejection.error])?;
     if let Some(message) = &rejection.message {
         tx.view.execute(&sql::body::SET_MESSAGE, params![member.seq, message])?;

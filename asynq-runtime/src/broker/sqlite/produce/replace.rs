@@ -6,6 +6,7 @@ use super::{
     super::{
         row::{after, instant},
         sql,
+        stored_task::StoredTask,
         tx::{Tx, View},
     },
     lock_holder, place,
@@ -15,49 +16,21 @@ use crate::{
     task::{Extra, TaskId, TaskMessage, TaskState},
 };
 
-/// A task that holds the lock of a new one and can be replaced by it.
-#[derive(Debug)]
-pub(super) struct Holder {
-    seq: i64,
-    id: String,
-    pub(super) state: TaskState,
-    at: i64,
-    extra: Extra,
+/// Finds the task that `task` replaces.
+pub(super) fn of(task: &NewTask, view: &View<'_>) -> rusqlite::Result<Option<StoredTask>> {
+    if task.replaces.is_none() {
+        return Ok(None);
+    }
+    match lock_holder(task, view)? {
+        Some(id) => find(task, &id, view),
+        None => Ok(None),
+    }
 }
 
-impl Holder {
-    /// Finds the task that `task` replaces.
-    pub(super) fn of(task: &NewTask, view: &View<'_>) -> rusqlite::Result<Option<Self>> {
-        if task.replaces.is_none() {
-            return Ok(None);
-        }
-        match lock_holder(task, view)? {
-            Some(id) => Self::find(task, &id, view),
-            None => Ok(None),
-        }
-    }
-
-    pub(super) fn find(task: &NewTask, id: &str, view: &View<'_>) -> rusqlite::Result<Option<Self>> {
-        let Some(q) = view.queue(&task.queue)? else { return Ok(None) };
-        let found = view.find(&sql::produce::HOLDER, params![q, id], |row| {
-            let extra = row.get::<_, Option<Vec<u8>>>(3)?;
-            let extra = extra.as_deref().map(Extra::from_bytes).unwrap_or_default();
-            Ok((row.get(0)?, TaskState::from_number(row.get(1)?), row.get(2)?, extra, row.get::<_, bool>(4)?))
-        })?;
-        Ok(match found {
-            Some((seq, Some(state), at, extra, false)) if can_be_replaced(state) => {
-                Some(Self { seq, id: id.to_owned(), state, at, extra })
-            }
-            _ => None,
-        })
-    }
-
-    /// Marks this running task, so that it is deleted where it would be run again with its older arguments.
-    pub(super) fn ends_with_its_run(&self, view: &View<'_>) -> rusqlite::Result<()> {
-        let extra = Extra { replaced: true, ..self.extra.clone() };
-        view.execute(&sql::task::SET_EXTRA, params![self.seq, extra.to_bytes()])?;
-        Ok(())
-    }
+/// Finds the task `id`, which holds the lock of `task`, if `task` can replace it.
+pub(super) fn find(task: &NewTask, id: &str, view: &View<'_>) -> rusqlite::Result<Option<StoredTask>> {
+    let holder = StoredTask::find(view, &task.queue, id)?;
+    Ok(holder.filter(|holder| !holder.grouped && can_be_replaced(holder.state)))
 }
 
 fn can_be_replaced(state: TaskState) -> bool {
@@ -75,7 +48,7 @@ pub(super) fn bounded(task: &NewTask, now: i64, since: Option<i64>) -> (When, Op
 }
 
 /// Gives the waiting task `holder` the arguments, the options and the time of `task`.
-pub(super) fn waiting(tx: &mut Tx<'_>, task: &NewTask, holder: &Holder) -> rusqlite::Result<Placed> {
+pub(super) fn waiting(tx: &mut Tx<'_>, task: &NewTask, holder: &StoredTask) -> rusqlite::Result<Placed> {
     let (now, q) = (tx.view.now, tx.queue_or_new(&task.queue)?);
     // A burst begins anew when an attempt has failed. An outcome of our servers forgets the beginning, one of Go keeps it.
     let since = holder.extra.replaced_since_ms.filter(|_| holder.state != TaskState::Retry);

@@ -7,15 +7,13 @@ use crate::{
 
 use rusqlite::params;
 
-use super::{
-    super::{
-        command::{Priority, WriteCommand},
-        row::limit_of,
-        sql,
-        store::Store,
-        tx::View,
-    },
-    Subject,
+use super::super::{
+    command::{Priority, WriteCommand},
+    row::limit_of,
+    sql,
+    store::Store,
+    stored_task::StoredTask,
+    tx::View,
 };
 
 /// Most tasks of one slice.
@@ -59,9 +57,9 @@ fn state(chosen: &Chosen) -> TaskState {
     }
 }
 
-fn list(view: &View<'_>, q: i64, chosen: &Chosen, n: usize) -> rusqlite::Result<Vec<Subject>> {
+fn list(view: &View<'_>, q: i64, chosen: &Chosen, n: usize) -> rusqlite::Result<Vec<StoredTask>> {
     let n = limit_of(n);
-    let read = |row: &rusqlite::Row<'_>| Subject::read(q, row);
+    let read = |row: &rusqlite::Row<'_>| StoredTask::read(q, row);
     match chosen {
         Chosen::InState(state) => view.list(&sql::repair::IN_STATE, params![q, state.number(), n], read),
         Chosen::InGroup(group) => view.list(&sql::repair::IN_GROUP, params![q, group.as_str(), n], read),

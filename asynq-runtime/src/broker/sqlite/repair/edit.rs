@@ -9,8 +9,8 @@ use crate::{
 };
 
 use super::{
-    super::{sql, tx::Tx},
-    Subject, TaskChange, take_lock,
+    super::{sql, stored_task::StoredTask, tx::Tx},
+    TaskChange, take_lock,
 };
 
 /// Replaces the payload of a task. All reasons to refuse the edit are looked at before anything is written.
@@ -20,7 +20,7 @@ pub(super) fn edit(
     id: &TaskId,
     edit: &PayloadEdit,
 ) -> rusqlite::Result<Result<Changed, EditError>> {
-    let Some(task) = Subject::find(&tx.view, queue, id)? else { return Ok(Ok(Changed::NotFound)) };
+    let Some(task) = StoredTask::find(&tx.view, queue, id.as_str())? else { return Ok(Ok(Changed::NotFound)) };
     if !TaskChange::Edit.fits(task.state, task.staged) {
         return Ok(Ok(Changed::Unfit(task.state)));
     }

@@ -7,26 +7,20 @@ use crate::{
     task::{QueueName, TaskId, TaskMessage, TaskState},
 };
 
-use super::{
-    super::{
-        sql,
-        tx::{TaskToDelete, Tx},
-    },
-    Subject,
-};
+use super::super::{sql, stored_task::StoredTask, tx::Tx};
 
 /// Fails a task that is active although its lease has passed. The columns `server` and `run` are cleared, so that the lost run
 /// is fenced when it settles late.
 pub(super) fn end(tx: &mut Tx<'_>, queue: &QueueName, id: &TaskId, error: &str) -> rusqlite::Result<Changed> {
-    let Some(task) = Subject::find(&tx.view, queue, id)? else { return Ok(Changed::NotFound) };
-    let Subject { seq, q, .. } = task;
+    let Some(task) = StoredTask::find(&tx.view, queue, id.as_str())? else { return Ok(Changed::NotFound) };
+    let StoredTask { seq, q, .. } = task;
     let now = tx.view.now;
     if task.state != TaskState::Active || task.at > now {
         return Ok(Changed::Unfit(task.state));
     }
     // A later tick or enqueue took its place, and nothing of it runs again.
     if task.extra.replaced {
-        tx.delete(&TaskToDelete { seq, q, state: TaskState::Active, id: &task.id, lock: task.lock.as_deref() })?;
+        tx.delete(&task.to_delete())?;
         tx.ended(q, true);
         return Ok(Changed::Done);
     }

@@ -8,8 +8,8 @@ use crate::{
 };
 
 use super::{
-    super::{sql, tx::Tx},
-    Subject, TaskChange, take_lock,
+    super::{sql, stored_task::StoredTask, tx::Tx},
+    TaskChange, take_lock,
 };
 
 /// Moves a task; a pending task goes to the tail of its new queue. All reasons to refuse the move are looked at before anything is
@@ -20,7 +20,7 @@ pub(super) fn move_task(
     id: &TaskId,
     to: &QueueName,
 ) -> rusqlite::Result<Result<Changed, Refused>> {
-    let Some(task) = Subject::find(&tx.view, from, id)? else { return Ok(Ok(Changed::NotFound)) };
+    let Some(task) = StoredTask::find(&tx.view, from, id.as_str())? else { return Ok(Ok(Changed::NotFound)) };
     if !TaskChange::Move.fits(task.state, task.staged) {
         return Ok(Ok(Changed::Unfit(task.state)));
     }
@@ -30,7 +30,7 @@ pub(super) fn move_task(
     let key = task.lock.as_deref().map(|key| key_in(key, from, to));
     let old_lock = task.held_lock(&tx.view)?;
     if let Some(q) = tx.view.queue(to)?
-        && tx.view.find(&sql::repair::FIND, params![q, task.id], |_| Ok(()))?.is_some()
+        && tx.view.find(&sql::task::FIND, params![q, task.id], |_| Ok(()))?.is_some()
     {
         return Ok(Err(Refused::IdConflict));
     }

@@ -5,8 +5,10 @@ use std::time::Duration;
 use rusqlite::params;
 
 use crate::{
-    broker::{BrokerError, BrokerErrorKind, EntryPlan, NewTask, Overlap, Placed, Refused, Tick, Ticked},
-    task::{Extra, TaskId, TaskState},
+    broker::{
+        BrokerError, BrokerErrorKind, EntryPlan, NewTask, Overlap, Placed, Refused, Tick, Ticked, task_end::has_ended,
+    },
+    task::{TaskId, TaskState},
 };
 
 use super::{
@@ -15,10 +17,10 @@ use super::{
         liveness::Liveness,
         presence,
         produce::Item,
-        row::text_or_null,
         sql,
         store::Store,
-        tx::{TaskToDelete, Tx, View},
+        stored_task::StoredTask,
+        tx::{Tx, View},
     },
     CLOCK_WENT_BACK_MS, after,
     entry::StoredEntry,
@@ -118,7 +120,7 @@ impl Firing {
                 let Some(liveness) = &common.liveness else { return Ok(None) };
                 let previous = StoredEntry::find(view, &plan.queue, &plan.entry)?.and_then(|stored| stored.previous);
                 let Some(id) = previous else { return Ok(None) };
-                let Some(task) = Previous::find(view, &plan, &id)? else { return Ok(None) };
+                let Some(task) = StoredTask::find(view, &plan.queue, &id)? else { return Ok(None) };
                 let runs = task.state == TaskState::Active;
                 Ok((runs && is_dead(view, liveness, task.server)?).then_some(task.server))
             })
@@ -181,23 +183,21 @@ impl Firing {
         let there = match (self.overlap, previous) {
             (Overlap::Allow, _) | (_, None) => None,
             (Overlap::Skip | Overlap::Replace, Some(id)) => {
-                Previous::find(&tx.view, &self.plan, id)?.filter(|task| !task.has_ended()).map(|task| (task, id))
+                StoredTask::find(&tx.view, &self.plan.queue, id)?.filter(|task| !has_ended(task.state))
             }
         };
-        let Some((task, id)) = there else { return Ok(ticked(self.item.insert(tx)?)) };
+        let Some(task) = there else { return Ok(ticked(self.item.insert(tx)?)) };
         if self.overlap == Overlap::Skip {
-            return Ok(Ticked::Skipped(TaskId::from_wire(id)));
+            return Ok(Ticked::Skipped(TaskId::from_wire(&task.id)));
         }
         // A task whose worker died would come back, so it is deleted as one that waits.
-        let runs = task.runs(tx.view.now, dead);
+        let runs = runs(&task, tx.view.now, dead);
         let placed = tx.whole_or_nothing(|tx| {
             if runs {
-                presence::ask_to_cancel(tx, id)?;
-                let extra = Extra { replaced: true, ..task.extra.clone() };
-                tx.view.execute(&sql::task::SET_EXTRA, params![task.seq, extra.to_bytes()])?;
+                presence::ask_to_cancel(tx, &task.id)?;
+                task.mark_replaced(&tx.view)?;
             } else if !task.staged {
-                let Previous { seq, q, state, ref lock, .. } = task;
-                tx.delete(&TaskToDelete { seq, q, state, id, lock: lock.as_deref() })?;
+                tx.delete(&task.to_delete())?;
             }
             self.item.insert(tx)
         })?;
@@ -212,46 +212,10 @@ fn ticked(placed: Result<Placed, Refused>) -> Ticked {
     }
 }
 
-/// The task of the tick before.
-#[derive(Debug)]
-struct Previous {
-    seq: i64,
-    q: i64,
-    state: TaskState,
-    at: i64,
-    lock: Option<String>,
-    /// Whether the task is part of a set, which only the call that makes a task of the set may take apart.
-    staged: bool,
-    server: i64,
-    extra: Extra,
-}
-
-impl Previous {
-    fn find(view: &View<'_>, plan: &EntryPlan, id: &str) -> rusqlite::Result<Option<Self>> {
-        let Some(q) = view.queue(&plan.queue)? else { return Ok(None) };
-        view.find(&sql::schedule::PREVIOUS, params![q, id], |row| {
-            let number = row.get(1)?;
-            Ok(Self {
-                seq: row.get(0)?,
-                q,
-                state: TaskState::from_number(number).ok_or(rusqlite::Error::IntegralValueOutOfRange(1, number))?,
-                at: row.get(2)?,
-                lock: text_or_null(row, 3)?,
-                staged: row.get(4)?,
-                server: row.get(5)?,
-                extra: row.get::<_, Option<Vec<u8>>>(6)?.map(|bytes| Extra::from_bytes(&bytes)).unwrap_or_default(),
-            })
-        })
-    }
-
-    fn has_ended(&self) -> bool {
-        matches!(self.state, TaskState::Archived | TaskState::Completed)
-    }
-
-    /// Whether the task runs. A task whose lease has passed or whose server is `dead` is taken to wait for its recovery.
-    fn runs(&self, now: i64, dead: Option<i64>) -> bool {
-        self.state == TaskState::Active && self.at > now && dead != Some(self.server)
-    }
+/// Whether the task of the tick before runs. A task whose lease has passed or whose server is `dead` is taken to wait for its
+/// recovery.
+fn runs(task: &StoredTask, now: i64, dead: Option<i64>) -> bool {
+    task.state == TaskState::Active && task.at > now && dead != Some(task.server)
 }
 
 /// Whether the program of a server is dead. Where its file cannot tell, the lease will.
@@ -263,7 +227,10 @@ fn is_dead(view: &View<'_>, liveness: &Liveness, server: i64) -> rusqlite::Resul
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{broker::EntryId, task::QueueName};
+    use crate::{
+        broker::EntryId,
+        task::{Extra, QueueName},
+    };
 
     fn plan(spec: &str, revision: u64) -> EntryPlan {
         EntryPlan {
@@ -322,26 +289,29 @@ mod tests {
     }
 
     #[test]
-    fn an_ended_task_does_not_exist_and_a_task_that_waits_for_recovery_does_not_run() {
-        use TaskState::{Active, Aggregating, Archived, Completed, Pending, Retry, Scheduled};
-        let task = |state, at| Previous {
+    fn a_task_that_waits_for_recovery_does_not_run() {
+        use TaskState::{Active, Aggregating, Pending, Retry, Scheduled};
+        let task = |state, at| StoredTask {
             seq: 1,
             q: 1,
+            id: "a".into(),
             state,
             at,
             lock: None,
-            staged: false,
-            server: 7,
             extra: Extra::default(),
+            staged: false,
+            retried: 0,
+            retention: 0,
+            server: 7,
+            grouped: false,
         };
         for state in [Pending, Scheduled, Retry, Aggregating, Active] {
-            assert!(!task(state, 0).has_ended() && !task(state, 0).runs(10, Some(7)), "{state}");
+            assert!(!runs(&task(state, 0), 10, Some(7)), "{state}");
         }
-        assert!(task(Archived, 0).has_ended() && task(Completed, 0).has_ended());
-        for (lease, dead, runs) in
+        for (lease, dead, expected) in
             [(11, None, true), (11, Some(8), true), (11, Some(7), false), (10, None, false), (9, None, false)]
         {
-            assert_eq!(task(Active, lease).runs(10, dead), runs, "{lease} {dead:?}");
+            assert_eq!(runs(&task(Active, lease), 10, dead), expected, "{lease} {dead:?}");
         }
     }
 }

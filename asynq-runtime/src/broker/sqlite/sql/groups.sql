@@ -54,8 +54,8 @@ UPDATE main.task SET batch = ?2 WHERE seq = ?1;
 SELECT q, ended FROM main.batch WHERE batch = ?1 AND id = ?2;
 
 -- name: members
--- The tasks of a set in the order in which they joined their group. ?1 q, ?2 set. Rows: seq, id, uniq, extra.
-SELECT t.seq, t.id, t.uniq, t.extra FROM main.task AS t INDEXED BY task_batch
+-- The tasks of a set in the order in which they joined their group. ?1 q, ?2 set. Rows: as `find` of task.sql.
+SELECT t.seq, t.id, t.state, t.at, t.uniq, t.extra, 1, t.retried, t.retention, t.server, 1 FROM main.task AS t INDEXED BY task_batch
 WHERE t.q = ?1 AND t.batch = ?2 ORDER BY t.at, t.seq;
 
 -- name: run_alone

@@ -1,9 +1,5 @@
 -- Stores new tasks (contract: `broker/produce.rs`).
 
--- name: holder
--- The task that holds a unique lock, by its id. ?1 q, ?2 id. Row: seq, state, at, extra, whether it is in a group.
-SELECT seq, state, at, extra, grp IS NOT NULL FROM main.task WHERE q = ?1 AND id = ?2;
-
 -- name: replace
 -- Gives a waiting task the contents of another enqueue; nothing of its attempts stays.
 -- ?1 seq, ?2 state (2 pending or 3 scheduled), ?3 at, ?4 since or null where it stays, ?5 type, ?6 retried, ?7 max_retry,

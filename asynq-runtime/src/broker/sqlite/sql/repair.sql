@@ -1,19 +1,14 @@
 -- Changes tasks and queues on request (contract: `broker/repair.rs`).
 
--- name: find
--- One task, to change it. ?1 q, ?2 id. Row: seq, id, state, at, uniq, extra, 1 if it is in a set, retried,
--- retention in seconds.
-SELECT seq, id, state, at, uniq, extra, batch IS NOT NULL, retried, retention FROM main.task WHERE q = ?1 AND id = ?2;
-
 -- name: in_state
 -- Tasks of one state, by time; of aggregating tasks only those that wait in their groups.
--- ?1 q, ?2 state, ?3 how many. Rows: as `find`.
-SELECT t.seq, t.id, t.state, t.at, t.uniq, t.extra, t.batch IS NOT NULL, t.retried, t.retention FROM main.task AS t
-WHERE t.q = ?1 AND t.state = ?2 AND (?2 <> 7 /* aggregating */ OR t.batch IS NULL) ORDER BY t.at, t.seq LIMIT ?3;
+-- ?1 q, ?2 state, ?3 how many. Rows: as `find` of task.sql.
+SELECT t.seq, t.id, t.state, t.at, t.uniq, t.extra, t.batch IS NOT NULL, t.retried, t.retention, t.server, t.grp IS NOT NULL
+FROM main.task AS t WHERE t.q = ?1 AND t.state = ?2 AND (?2 <> 7 /* aggregating */ OR t.batch IS NULL) ORDER BY t.at, t.seq LIMIT ?3;
 
 -- name: in_group
--- Tasks that wait in a group, the longest waiting first. ?1 q, ?2 group, ?3 how many. Rows: as `find`.
-SELECT t.seq, t.id, t.state, t.at, t.uniq, t.extra, 0, t.retried, t.retention FROM main.task AS t INDEXED BY task_group
+-- Tasks that wait in a group, the longest waiting first. ?1 q, ?2 group, ?3 how many. Rows: as `find` of task.sql.
+SELECT t.seq, t.id, t.state, t.at, t.uniq, t.extra, 0, t.retried, t.retention, t.server, 1 FROM main.task AS t INDEXED BY task_group
 WHERE t.q = ?1 AND t.grp = ?2 AND t.state = 7 /* aggregating */ AND t.batch IS NULL ORDER BY t.at, t.seq LIMIT ?3;
 
 -- name: run

@@ -30,10 +30,6 @@ SELECT 1 FROM main.tick WHERE queue = ?1 AND entry = ?2 AND at = ?3 AND until > 
 INSERT INTO main.tick(queue, entry, at, until) VALUES (?1, ?2, ?3, ?4)
 ON CONFLICT(queue, entry, at) DO UPDATE SET until = excluded.until;
 
--- name: previous
--- The task of an earlier tick. ?1 q, ?2 id. Row: seq, state, at, uniq, 1 if it is in a set, server, extra.
-SELECT seq, state, at, uniq, batch IS NOT NULL, server, extra FROM main.task WHERE q = ?1 AND id = ?2;
-
 -- name: leader
 -- The leader of the schedulers of a program. ?1 program. Row: token, revision, until, wanted, wanted_until, touched.
 SELECT token, revision, until, wanted, wanted_until, touched FROM main.lead WHERE program = ?1;

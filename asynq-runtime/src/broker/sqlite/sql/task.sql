@@ -1,5 +1,11 @@
 -- Rows of tasks.
 
+-- name: find
+-- One task. ?1 q, ?2 id. Row: seq, id, state, at, uniq, extra, 1 if it is in a set, retried, retention in seconds, server,
+-- 1 if it is in a group.
+SELECT seq, id, state, at, uniq, extra, batch IS NOT NULL, retried, retention, server, grp IS NOT NULL
+FROM main.task WHERE q = ?1 AND id = ?2;
+
 -- name: delete
 -- Deletes a task; `delete` of body.sql deletes its body. ?1 seq.
 DELETE FROM main.task WHERE seq = ?1;
