@@ -16,6 +16,7 @@ use super::{
     command::{Priority, WriteCommand},
     row::{self, after, instant},
     sql,
+    stored_task::StoredTask,
     tx::{Tx, View},
 };
 
@@ -46,7 +47,7 @@ impl Produce for SqliteBroker {
                 });
                 // If every task is refused, nothing is written and no call waits for the disk.
                 let command = command.unless(move |view| {
-                    let refusals = look.iter().map(|item| item.is_refused(view));
+                    let refusals = look.iter().map(|item| item.meets_holder(view).map(Result::err));
                     let refusals: Option<Vec<Refused>> = refusals.collect::<rusqlite::Result<_>>()?;
                     Ok(refusals.map(|refusals| refusals.into_iter().map(Err).collect()))
                 });
@@ -93,11 +94,10 @@ impl Item {
     /// Stores the task, or changes nothing.
     pub(super) fn insert(&self, tx: &mut Tx<'_>) -> rusqlite::Result<Result<Placed, Refused>> {
         let NewTask { message, queue, id, unique, group, .. } = &self.task;
-        if let Some(refused) = self.is_refused(&tx.view)? {
-            return Ok(Err(refused));
-        }
-        // A task that was not refused and meets a holder replaces it.
-        let holder = replace::of(&self.task, &tx.view)?;
+        let holder = match self.meets_holder(&tx.view)? {
+            Ok(holder) => holder,
+            Err(refused) => return Ok(Err(refused)),
+        };
         if let Some(holder) = holder.as_ref().filter(|holder| holder.state != TaskState::Active) {
             return replace::waiting(tx, &self.task, holder).map(Ok);
         }
@@ -150,13 +150,12 @@ impl Item {
         Ok(Ok(Placed { state, process_at: instant(due), replaced: None }))
     }
 
-    /// Returns why the task would not be stored, if another task that it cannot replace holds its lock.
-    fn is_refused(&self, view: &View<'_>) -> rusqlite::Result<Option<Refused>> {
-        let Some(holder) = lock_holder(&self.task, view)? else { return Ok(None) };
-        if self.task.replaces.is_some() && replace::find(&self.task, &holder, view)?.is_some() {
-            return Ok(None);
-        }
-        Ok(Some(Refused::Duplicate { holder: Some(TaskId::from_wire(&holder)) }))
+    /// Returns the task that this one replaces, if there is one, or why this one is not stored: it cannot replace the task that holds
+    /// its lock.
+    fn meets_holder(&self, view: &View<'_>) -> rusqlite::Result<Result<Option<StoredTask>, Refused>> {
+        let Some(id) = lock_holder(&self.task, view)? else { return Ok(Ok(None)) };
+        let replaced = if self.task.replaces.is_some() { replace::find(&self.task, &id, view)? } else { None };
+        Ok(replaced.map(Some).ok_or_else(|| Refused::Duplicate { holder: Some(TaskId::from_wire(&id)) }))
     }
 
     /// Returns the answer for an id that is taken, by our own first send, whose answer was lost, or by another task.

@@ -9,23 +9,12 @@ use super::{
         stored_task::StoredTask,
         tx::{Tx, View},
     },
-    lock_holder, place,
+    place,
 };
 use crate::{
     broker::{NewTask, Placed, Replaces, When},
     task::{Extra, TaskId, TaskMessage, TaskState},
 };
-
-/// Finds the task that `task` replaces.
-pub(super) fn of(task: &NewTask, view: &View<'_>) -> rusqlite::Result<Option<StoredTask>> {
-    if task.replaces.is_none() {
-        return Ok(None);
-    }
-    match lock_holder(task, view)? {
-        Some(id) => find(task, &id, view),
-        None => Ok(None),
-    }
-}
 
 /// Finds the task `id`, which holds the lock of `task`, if `task` can replace it.
 pub(super) fn find(task: &NewTask, id: &str, view: &View<'_>) -> rusqlite::Result<Option<StoredTask>> {
