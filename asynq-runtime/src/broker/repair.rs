@@ -121,6 +121,16 @@ pub enum Chosen {
     InGroup(GroupName),
 }
 
+impl Chosen {
+    /// Returns the state of the chosen tasks.
+    pub(crate) fn state(&self) -> TaskState {
+        match self {
+            Self::InState(state) => *state,
+            Self::InGroup(_) => TaskState::Aggregating,
+        }
+    }
+}
+
 /// A change to one task, or to each of many. In bulk no completed task is run or archived ([`fits`](Self::fits)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum BulkAction {

@@ -198,10 +198,7 @@ impl Bulk {
     pub async fn start(self) -> Result<RunningBulk, InspectError> {
         let Self { inspector, queue, chosen, action, archive_limit, beyond_archive: _, at_most, progress } = self;
         let queue = queue?;
-        let state = match chosen {
-            Chosen::InState(state) => state,
-            Chosen::InGroup(_) => TaskState::Aggregating,
-        };
+        let state = chosen.state();
         if !action.fits(state) {
             return Err(InspectError::UnfitState { change: TaskChange::of(action), state });
         }

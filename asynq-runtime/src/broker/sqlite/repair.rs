@@ -35,7 +35,7 @@ impl Repair for SqliteBroker {
         let (queue, id) = (queue.clone(), id.clone());
         self.change(move |tx| {
             let Some(task) = StoredTask::find(&tx.view, &queue, id.as_str())? else { return Ok(Changed::NotFound) };
-            if only.is_some_and(|only| only != task.state) || !TaskChange::Do(action).fits(task.state, task.staged) {
+            if only.is_some_and(|only| only != task.state) || !task.allows(action) {
                 return Ok(Changed::Unfit(task.state));
             }
             task.change(tx, action)?;
@@ -99,30 +99,18 @@ impl Repair for SqliteBroker {
     }
 }
 
-/// A change to one task.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum TaskChange {
-    Do(BulkAction),
-    Move,
-    Edit,
-}
-
-impl TaskChange {
-    /// Whether this change can be done to a task in `state`. A task that is `staged` is part of a set of which a server makes a
-    /// task; it can be changed again when the set ends.
-    fn fits(self, state: TaskState, staged: bool) -> bool {
-        use TaskState::{Active, Aggregating, Archived, Completed, Pending, Retry, Scheduled};
-        !staged
-            && match self {
-                Self::Do(BulkAction::Run) => matches!(state, Scheduled | Retry | Archived | Completed | Aggregating),
-                Self::Do(BulkAction::Archive) => matches!(state, Pending | Scheduled | Retry | Completed | Aggregating),
-                Self::Do(BulkAction::Delete) => state != Active,
-                Self::Move | Self::Edit => matches!(state, Pending | Scheduled | Retry | Archived | Aggregating),
-            }
-    }
-}
-
 impl StoredTask {
+    /// Whether `action` can be done to this task. A task that is staged is part of a set of which a server makes a task; it can be
+    /// changed again when the set ends.
+    fn allows(&self, action: BulkAction) -> bool {
+        !self.staged && (action.fits(self.state) || self.state == TaskState::Completed)
+    }
+
+    /// Whether this task can be moved, and its payload replaced.
+    fn can_move(&self) -> bool {
+        !self.staged && !matches!(self.state, TaskState::Active | TaskState::Completed)
+    }
+
     fn change(&self, tx: &mut Tx<'_>, action: BulkAction) -> rusqlite::Result<()> {
         let Self { seq, q, ref id, state, .. } = *self;
         let came = match action {
@@ -189,29 +177,23 @@ mod tests {
 
     #[test]
     fn the_possible_changes_depend_on_the_state() {
-        use TaskState::{Active, Aggregating, Archived, Completed, Pending, Retry, Scheduled};
-        let waiting = [Pending, Scheduled, Retry, Archived, Aggregating];
-        for (change, fits) in [
-            (TaskChange::Do(BulkAction::Run), vec![Scheduled, Retry, Archived, Completed, Aggregating]),
-            (TaskChange::Do(BulkAction::Archive), vec![Pending, Scheduled, Retry, Completed, Aggregating]),
-            (TaskChange::Do(BulkAction::Delete), vec![Pending, Scheduled, Retry, Archived, Completed, Aggregating]),
-            (TaskChange::Move, waiting.to_vec()),
-            (TaskChange::Edit, waiting.to_vec()),
+        use TaskState::{Aggregating, Archived, Completed, Pending, Retry, Scheduled};
+        let staged = StoredTask { staged: true, ..StoredTask::in_state(Aggregating) };
+        for (action, allowed) in [
+            (BulkAction::Run, vec![Scheduled, Retry, Archived, Completed, Aggregating]),
+            (BulkAction::Archive, vec![Pending, Scheduled, Retry, Completed, Aggregating]),
+            (BulkAction::Delete, vec![Pending, Scheduled, Retry, Archived, Completed, Aggregating]),
         ] {
-            for state in [Active, Pending, Scheduled, Retry, Archived, Completed, Aggregating] {
-                assert_eq!(change.fits(state, false), fits.contains(&state), "{change:?} {state}");
+            for state in TaskState::ALL {
+                let task = StoredTask::in_state(state);
+                assert_eq!(task.allows(action), allowed.contains(&state), "{action:?} {state}");
             }
-            assert!(!change.fits(Aggregating, true), "{change:?} of a member of a set");
+            assert!(!staged.allows(action), "{action:?} of a member of a set");
         }
-    }
-
-    #[test]
-    fn a_change_of_a_bulk_call_is_possible_in_a_call_for_one_task() {
-        for action in [BulkAction::Run, BulkAction::Archive, BulkAction::Delete] {
-            for number in 1..=7 {
-                let state = TaskState::from_number(number).unwrap();
-                assert!(!action.fits(state) || TaskChange::Do(action).fits(state, false), "{action:?} {state}");
-            }
+        for state in TaskState::ALL {
+            let waits = [Pending, Scheduled, Retry, Archived, Aggregating].contains(&state);
+            assert_eq!(StoredTask::in_state(state).can_move(), waits, "{state}");
         }
+        assert!(!staged.can_move());
     }
 }

@@ -52,6 +52,24 @@ impl StoredTask {
         })
     }
 
+    #[cfg(test)]
+    pub(super) fn in_state(state: TaskState) -> Self {
+        Self {
+            seq: 1,
+            q: 1,
+            id: "a".into(),
+            state,
+            at: 0,
+            lock: None,
+            extra: Extra::default(),
+            staged: false,
+            retried: 0,
+            retention: 0,
+            server: 0,
+            grouped: false,
+        }
+    }
+
     pub(super) fn to_delete(&self) -> TaskToDelete<'_> {
         let Self { seq, q, ref id, state, .. } = *self;
         TaskToDelete { seq, q, state, id, lock: self.lock.as_deref() }

@@ -2,7 +2,7 @@
 
 use crate::{
     broker::{BrokerError, BulkAction, BulkSlice, Chosen},
-    task::{QueueName, TaskState},
+    task::QueueName,
 };
 
 use rusqlite::params;
@@ -28,7 +28,7 @@ pub(super) async fn change(
     limit: usize,
 ) -> Result<BulkSlice, BrokerError> {
     let limit = limit.min(SLICE);
-    if !action.fits(state(chosen)) {
+    if !action.fits(chosen.state()) {
         return Ok(BulkSlice::default());
     }
     let (queue, chosen) = (queue.clone(), chosen.clone());
@@ -48,13 +48,6 @@ pub(super) async fn change(
         Ok(list(view, q, &look_chosen, 1)?.is_empty().then(BulkSlice::default))
     });
     store.write(command).await
-}
-
-fn state(chosen: &Chosen) -> TaskState {
-    match chosen {
-        Chosen::InState(state) => *state,
-        Chosen::InGroup(_) => TaskState::Aggregating,
-    }
 }
 
 fn list(view: &View<'_>, q: i64, chosen: &Chosen, n: usize) -> rusqlite::Result<Vec<StoredTask>> {

@@ -10,7 +10,7 @@ use crate::{
 
 use super::{
     super::{sql, stored_task::StoredTask, tx::Tx},
-    TaskChange, take_lock,
+    take_lock,
 };
 
 /// Replaces the payload of a task. All reasons to refuse the edit are looked at before anything is written.
@@ -21,7 +21,7 @@ pub(super) fn edit(
     edit: &PayloadEdit,
 ) -> rusqlite::Result<Result<Changed, EditError>> {
     let Some(task) = StoredTask::find(&tx.view, queue, id.as_str())? else { return Ok(Ok(Changed::NotFound)) };
-    if !TaskChange::Edit.fits(task.state, task.staged) {
+    if !task.can_move() {
         return Ok(Ok(Changed::Unfit(task.state)));
     }
     let lost = || Err(UndecodableMessage { raw: Bytes::new(), reason: "the message is missing".into() });

@@ -9,7 +9,7 @@ use crate::{
 
 use super::{
     super::{sql, stored_task::StoredTask, tx::Tx},
-    TaskChange, take_lock,
+    take_lock,
 };
 
 /// Moves a task; a pending task goes to the tail of its new queue. All reasons to refuse the move are looked at before anything is
@@ -21,7 +21,7 @@ pub(super) fn move_task(
     to: &QueueName,
 ) -> rusqlite::Result<Result<Changed, Refused>> {
     let Some(task) = StoredTask::find(&tx.view, from, id.as_str())? else { return Ok(Ok(Changed::NotFound)) };
-    if !TaskChange::Move.fits(task.state, task.staged) {
+    if !task.can_move() {
         return Ok(Ok(Changed::Unfit(task.state)));
     }
     if from == to {

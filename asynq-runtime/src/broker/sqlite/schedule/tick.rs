@@ -227,10 +227,7 @@ fn is_dead(view: &View<'_>, liveness: &Liveness, server: i64) -> rusqlite::Resul
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        broker::EntryId,
-        task::{Extra, QueueName},
-    };
+    use crate::{broker::EntryId, task::QueueName};
 
     fn plan(spec: &str, revision: u64) -> EntryPlan {
         EntryPlan {
@@ -291,20 +288,7 @@ mod tests {
     #[test]
     fn a_task_that_waits_for_recovery_does_not_run() {
         use TaskState::{Active, Aggregating, Pending, Retry, Scheduled};
-        let task = |state, at| StoredTask {
-            seq: 1,
-            q: 1,
-            id: "a".into(),
-            state,
-            at,
-            lock: None,
-            extra: Extra::default(),
-            staged: false,
-            retried: 0,
-            retention: 0,
-            server: 7,
-            grouped: false,
-        };
+        let task = |state, at| StoredTask { at, server: 7, ..StoredTask::in_state(state) };
         for state in [Pending, Scheduled, Retry, Aggregating, Active] {
             assert!(!runs(&task(state, 0), 10, Some(7)), "{state}");
         }
