@@ -27,6 +27,7 @@ use super::{
 
 /// After this time without a beat, a server that has no lock file counts as dead.
 const BEAT_TIMEOUT_MS: i64 = 60_000;
+pub(super) const SILENCE: Duration = Duration::from_millis(BEAT_TIMEOUT_MS.unsigned_abs());
 
 /// Longest answer of [`until_lapse`]: a server that joins and dies unseen is found as soon as a server that was seen.
 const LONGEST_QUIET: Duration = Duration::from_millis(900);
@@ -50,28 +51,23 @@ pub(super) async fn until_lapse(store: &Store, queues: &[QueueName]) -> Result<D
         .await
 }
 
-/// When a lapsed lease counts whose server is on the list and was not found dead.
+/// When the lapse of a lease counts whose server is on the list and was not found dead, and when the silence of such a server does.
 #[derive(Debug, Clone)]
-pub(super) enum LapseConfirmation {
-    /// At once: the clock is a test's, which steps only when the test says so.
-    AtOnce,
-    /// When the lapse was seen again this much later.
-    SeenAgain(Arc<Lapses>, Duration),
+pub(super) struct LapseConfirmation {
+    pub(super) lapses: Arc<Lapses>,
+    /// A lapse counts when it was seen again this much later.
+    pub(super) lease: Duration,
+    /// A silence counts when it was seen again this much later.
+    pub(super) silence: Duration,
 }
 
 impl LapseConfirmation {
     /// Returns whether a server has not beaten for [`BEAT_TIMEOUT_MS`], by the wall clock and by the monotonic one: the wall clock may
     /// have stepped ahead.
     fn is_silent(&self, server: &Listed, now: i64) -> bool {
-        let is_confirmed = match self {
-            Self::AtOnce => true,
-            Self::SeenAgain(lapses, _) => {
-                let beat = Lapse { row: server.number, run: i64::MIN, ended: server.beat_at };
-                let wait = Duration::from_millis(BEAT_TIMEOUT_MS.unsigned_abs());
-                !lapses.confirmed(&[beat], Instant::now(), wait).is_empty()
-            }
-        };
-        is_confirmed && now.saturating_sub(server.beat_at) >= BEAT_TIMEOUT_MS
+        let beat = Lapse { row: server.number, run: i64::MIN, ended: server.beat_at };
+        let confirmed = self.lapses.confirmed(&[beat], Instant::now(), self.silence);
+        !confirmed.is_empty() && now.saturating_sub(server.beat_at) >= BEAT_TIMEOUT_MS
     }
 }
 
@@ -265,15 +261,10 @@ fn lapsed(
             if is_listed { doubtful.push((q, lost, lapse)) } else { certain.entry(q).or_default().push(lost) }
         }
     }
-    let confirmed = match confirmation {
-        LapseConfirmation::AtOnce => None,
-        LapseConfirmation::SeenAgain(lapses, wait) => {
-            let all: Vec<Lapse> = doubtful.iter().map(|(.., lapse)| *lapse).collect();
-            Some(lapses.confirmed(&all, Instant::now(), *wait))
-        }
-    };
+    let all: Vec<Lapse> = doubtful.iter().map(|(.., lapse)| *lapse).collect();
+    let confirmed = confirmation.lapses.confirmed(&all, Instant::now(), confirmation.lease);
     for (q, lost, lapse) in doubtful {
-        if confirmed.as_ref().is_none_or(|confirmed| confirmed.contains(&lapse)) {
+        if confirmed.contains(&lapse) {
             certain.entry(q).or_default().push(lost);
         }
     }
@@ -346,7 +337,8 @@ mod tests {
         let (sender, inbox) = mpsc::channel();
         let common = SharedState::in_file(file, Names::Plain, true, Arc::new(SystemClock)).unwrap();
         let store = Store::new(Arc::new(common), PATIENCE, sender, None, watch::channel(false).1);
-        let mut recovery = Box::pin(recover(&store, &[], LapseConfirmation::AtOnce));
+        let confirmation = LapseConfirmation { lapses: Arc::default(), lease: Duration::ZERO, silence: Duration::ZERO };
+        let mut recovery = Box::pin(recover(&store, &[], confirmation));
         let mut sent = || {
             assert!(recovery.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
             match inbox.try_recv() {
