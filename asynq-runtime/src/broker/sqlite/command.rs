@@ -14,10 +14,8 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use crate::broker::BrokerError;
 
 use super::{
-    listed,
     shared_state::SharedState,
     tx::{Tx, View},
-    wake::process_notifier::NotifySender,
 };
 
 /// The order of the steps in one commit: a task that is inserted can be claimed in the same commit.
@@ -294,26 +292,6 @@ impl<T: Send, F: FnOnce(&View<'_>) -> rusqlite::Result<T> + Send> ReadRequest fo
         let Self { read, reply, .. } = *self;
         let answer = view.and_then(|view| view.at_one_moment(read).map_err(|error| common.explain(error)));
         let _ = reply.send(answer);
-    }
-}
-
-/// A request to wake the other programs on the file, without an answer.
-pub(super) struct NotifyProcesses {
-    pub(super) _room: OwnedSemaphorePermit,
-}
-
-impl ReadRequest for NotifyProcesses {
-    fn begin(&self) -> bool {
-        true
-    }
-
-    fn run(self: Box<Self>, view: Result<View<'_>, BrokerError>, common: &SharedState) {
-        if let (Ok(view), Some(liveness)) = (view, &common.liveness) {
-            let notify_sender = NotifySender::ready();
-            listed::other_notifier_paths(&view, liveness)
-                .iter()
-                .for_each(|process_notifier| notify_sender.notify(process_notifier));
-        }
     }
 }
 

@@ -63,8 +63,10 @@ pub(super) struct SharedState {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) notifier: Notifier,
     pub(super) liveness: Option<Liveness>,
-    /// Whether the writer is notified already that another program wrote something.
+    /// Whether the writer is notified already that another connection wrote something.
     writer_is_notified: AtomicBool,
+    /// Whether the writer wakes the other programs on the file when it receives that notification.
+    pub(super) wakes_others: AtomicBool,
     closed: AtomicBool,
     broken: OnceLock<BrokerError>,
     broke: Notify,
@@ -85,6 +87,7 @@ impl SharedState {
             notifier: Notifier::new(),
             liveness: None,
             writer_is_notified: AtomicBool::new(false),
+            wakes_others: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             broken: OnceLock::new(),
             broke: Notify::new(),
@@ -199,9 +202,10 @@ impl SharedState {
         self.notifier.notify_all();
     }
 
-    /// Notes that the writer received its notification, and looks from here on.
-    pub(super) fn notified(&self) {
-        self.writer_is_notified.store(false, Ordering::Release);
+    /// Notes that the writer received its notification, and looks from here on; returns whether it has to wake other programs.
+    pub(super) fn notified(&self) -> bool {
+        self.writer_is_notified.swap(false, Ordering::AcqRel);
+        self.wakes_others.swap(false, Ordering::AcqRel)
     }
 
     pub(super) fn is_closed(&self) -> bool {

@@ -3,7 +3,7 @@
 use std::{
     future::Future,
     pin::pin,
-    sync::{Arc, mpsc},
+    sync::{Arc, atomic::Ordering, mpsc},
     time::Duration,
 };
 
@@ -16,7 +16,7 @@ use tokio::{
 use crate::broker::{self, BrokerError, BrokerErrorKind, timeouts};
 
 use super::{
-    command::{Call, CancelFlag, Command, NotifyProcesses, Priority, ReadCall, WriteCommand},
+    command::{Call, CancelFlag, Command, Priority, ReadCall, WriteCommand},
     reader::Readers,
     shared_state::SharedState,
     tx::View,
@@ -42,7 +42,7 @@ pub(super) struct Sent<T> {
 pub(super) enum Message {
     /// Run this command.
     Command(Box<dyn Command>),
-    /// Another program wrote something.
+    /// Another connection wrote something.
     Notification,
     /// End.
     Stop,
@@ -197,15 +197,11 @@ impl Store {
         self.answer(answer, &cancel_flag, deadline).await
     }
 
-    /// Wakes every wait in this process, and has a reader wake the other programs on the file, without waiting for it. If the
-    /// readers have no room, the safety net of those programs wakes them.
+    /// Wakes every wait in this process, and has the writer wake the other programs on the file, without waiting for it. While the
+    /// writer waits for the write lock, the safety net of those programs wakes them.
     pub(super) fn wake_all_processes(&self) {
+        self.common.wakes_others.store(true, Ordering::Release);
         self.common.wake_waits(|| drop(self.writer.send(Message::Notification)));
-        if let Some(readers) = &self.readers
-            && let Ok(room) = Arc::clone(&self.reader_room).try_acquire_owned()
-        {
-            readers.ask(Box::new(NotifyProcesses { _room: room }));
-        }
     }
 
     /// Ends the threads without waiting for their end.

@@ -144,14 +144,12 @@ impl Writer {
         }
         // Without a request to stop, the broker was dropped before its opening returned.
         self.common.close();
-        let closed =
-            BrokerError::new(BrokerErrorKind::Closed, format!("{}: this broker was closed", self.common.place));
         let left = self.inbox.try_iter().filter_map(|message| match message {
             Message::Command(work) => Some(work),
             Message::Notification | Message::Stop => None,
         });
         for work in waiting.drain().chain(self.parked.drain()).chain(left) {
-            work.finish(Some(closed.clone()));
+            work.finish(Some(self.common.closed_error()));
         }
         self.leave();
         let ended = self.ended.clone();
@@ -175,7 +173,12 @@ impl Writer {
             Message::Command(work) if work.waits() => self.parked.add(work),
             Message::Command(work) => waiting.add(work),
             Message::Notification => {
-                self.common.notified();
+                if self.common.notified()
+                    && let Some(liveness) = &self.common.liveness
+                {
+                    let sender = NotifySender::ready();
+                    listed::other_notifier_paths(&self.view(), liveness).iter().for_each(|path| sender.notify(path));
+                }
                 self.parked.notify();
             }
             Message::Stop => return true,
