@@ -31,7 +31,6 @@ pub(super) fn page(
     let rows = match (group, state) {
         (Some(group), _) => page_of_group(view, q, group, (size, offset), read)?,
         (None, TaskState::Active) => view.list(&sql::inspect::PAGE_ACTIVE, [q, size, offset], read)?,
-        (None, TaskState::Aggregating) => page_of_groups(view, q, size, offset, read)?,
         (None, _) => page_of_state(view, q, state, (size, offset), read)?,
     };
     Ok(rows.into_iter().flatten().collect())
@@ -50,7 +49,8 @@ fn reader<'a>(
     }
 }
 
-/// Looks up where the page begins first, so that no message before the page is read, and the index only from the nearer end.
+/// Looks up where the page begins first, so that no message before the page is read, and the index only from the nearer end. A page of
+/// aggregating tasks is without those that a set has taken out.
 fn page_of_state<T>(
     view: &View<'_>,
     q: i64,
@@ -59,30 +59,22 @@ fn page_of_state<T>(
     read: impl FnMut(&rusqlite::Row<'_>) -> rusqlite::Result<T>,
 ) -> rusqlite::Result<Vec<T>> {
     let number = state.number();
+    let [page, start, start_back] = if state == TaskState::Aggregating {
+        [
+            &sql::inspect::PAGE_AGGREGATING,
+            &sql::inspect::PAGE_AGGREGATING_START,
+            &sql::inspect::PAGE_AGGREGATING_START_BACK,
+        ]
+    } else {
+        [&sql::inspect::PAGE, &sql::inspect::PAGE_START, &sql::inspect::PAGE_START_BACK]
+    };
     let start = match way(offset, count(view, q, state)?) {
         Way::First => FIRST,
-        Way::Forward(before) => view.find(&sql::inspect::PAGE_START, params![q, number, before], key)?,
-        Way::Back(after) => view.find(&sql::inspect::PAGE_START_BACK, params![q, number, after], key)?,
+        Way::Forward(before) => view.find(start, params![q, number, before], key)?,
+        Way::Back(after) => view.find(start_back, params![q, number, after], key)?,
     };
     let Some((at, seq)) = start else { return Ok(Vec::new()) };
-    view.list(&sql::inspect::PAGE, params![q, number, size, at, seq], read)
-}
-
-/// Reads a page of the tasks of all groups as [`page_of_state`] does, without the tasks that a set has taken out.
-fn page_of_groups<T>(
-    view: &View<'_>,
-    q: i64,
-    size: i64,
-    offset: i64,
-    read: impl FnMut(&rusqlite::Row<'_>) -> rusqlite::Result<T>,
-) -> rusqlite::Result<Vec<T>> {
-    let start = match way(offset, count(view, q, TaskState::Aggregating)?) {
-        Way::First => FIRST,
-        Way::Forward(before) => view.find(&sql::inspect::PAGE_AGGREGATING_START, [q, before], key)?,
-        Way::Back(after) => view.find(&sql::inspect::PAGE_AGGREGATING_START_BACK, [q, after], key)?,
-    };
-    let Some((at, seq)) = start else { return Ok(Vec::new()) };
-    view.list(&sql::inspect::PAGE_AGGREGATING, [q, size, at, seq], read)
+    view.list(page, params![q, number, size, at, seq], read)
 }
 
 /// A key before every task.

@@ -51,27 +51,27 @@ SELECT t.state, t.at, t.id, t.crashes, t.retried, t.err, t.failed_at, t.retentio
 FROM main.task AS t WHERE t.q = ?1 AND t.state = 1 /* active */ ORDER BY t.run, t.seq LIMIT ?2 OFFSET ?3;
 
 -- name: page_aggregating
--- A page of the tasks that wait in groups, over all groups. ?1 q, ?2 size, ?3 and ?4 `at` and `seq` of the first task, of
--- `page_aggregating_start`. Rows: a task as in `task`.
+-- As `page`, for the tasks that wait in groups, over all groups. ?1 q, ?2 aggregating, ?3 size, ?4 and ?5 `at` and `seq` of the
+-- first task, of `page_aggregating_start`. Rows: a task as in `task`.
 SELECT t.state, t.at, t.id, t.crashes, t.retried, t.err, t.failed_at, t.retention, t.progress, t.progress_note, t.extra, t.seq
 FROM main.task AS t INDEXED BY task_at
-WHERE t.q = ?1 AND t.state = 7 /* aggregating */ AND t.batch IS NULL AND (t.at, t.seq) >= (?3, ?4) ORDER BY t.at, t.seq LIMIT ?2;
+WHERE t.q = ?1 AND t.state = ?2 AND t.batch IS NULL AND (t.at, t.seq) >= (?4, ?5) ORDER BY t.at, t.seq LIMIT ?3;
 
 -- name: page_aggregating_start
 -- Where a page of `page_aggregating` begins, counted from the first task. Tasks that a set has taken out are left out by
--- their number, so that no row is read before the page. ?1 q, ?2 how many come before. Row: at, seq.
+-- their number, so that no row is read before the page. ?1 q, ?2 aggregating, ?3 how many come before. Row: at, seq.
 SELECT t.at, t.seq FROM main.task AS t INDEXED BY task_at
-WHERE t.q = ?1 AND t.state = 7 /* aggregating */
+WHERE t.q = ?1 AND t.state = ?2
   AND t.seq NOT IN (SELECT s.seq FROM main.task AS s INDEXED BY task_batch WHERE s.q = ?1 AND s.batch IS NOT NULL)
-ORDER BY t.at, t.seq LIMIT 1 OFFSET ?2;
+ORDER BY t.at, t.seq LIMIT 1 OFFSET ?3;
 
 -- name: page_aggregating_start_back
 -- As `page_aggregating_start`, counted from the last task: nearer where the page is in the second half. ?1 q,
--- ?2 how many come after. Row: at, seq.
+-- ?2 aggregating, ?3 how many come after. Row: at, seq.
 SELECT t.at, t.seq FROM main.task AS t INDEXED BY task_at
-WHERE t.q = ?1 AND t.state = 7 /* aggregating */
+WHERE t.q = ?1 AND t.state = ?2
   AND t.seq NOT IN (SELECT s.seq FROM main.task AS s INDEXED BY task_batch WHERE s.q = ?1 AND s.batch IS NOT NULL)
-ORDER BY t.at DESC, t.seq DESC LIMIT 1 OFFSET ?2;
+ORDER BY t.at DESC, t.seq DESC LIMIT 1 OFFSET ?3;
 
 -- name: page_group
 -- A page of the tasks that wait in one group. ?1 q, ?2 group, ?3 size, ?4 and ?5 `at` and `seq` of the first task, of
