@@ -26,13 +26,6 @@ pub(super) enum Obstacle {
     Descriptors,
 }
 
-/// An access to a path that a database needs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum NeededAccess {
-    ReadAndWrite,
-    CreateIn,
-}
-
 impl Obstacle {
     /// Looks for what keeps this program from `database`.
     pub(super) fn of(database: &Path) -> Option<Self> {
@@ -41,14 +34,14 @@ impl Obstacle {
 
     fn find(
         database: &Path,
-        is_denied: impl Fn(&Path, NeededAccess) -> bool,
+        is_denied: impl Fn(&Path, Access) -> bool,
         are_descriptors_short: impl Fn() -> bool,
     ) -> Option<Self> {
         let mut files = ["", "-wal", "-shm"].into_iter().map(|suffix| beside(database, suffix));
-        if let Some(file) = files.find(|file| is_denied(file, NeededAccess::ReadAndWrite)) {
+        if let Some(file) = files.find(|file| is_denied(file, Access::READ_OK | Access::WRITE_OK)) {
             return Some(Self::File(file));
         }
-        let folder = database.parent().filter(|folder| is_denied(folder, NeededAccess::CreateIn));
+        let folder = database.parent().filter(|folder| is_denied(folder, Access::WRITE_OK | Access::EXEC_OK));
         folder
             .map(|folder| Self::Folder(folder.to_owned()))
             .or_else(|| are_descriptors_short().then_some(Self::Descriptors))
@@ -97,11 +90,7 @@ fn owner(path: &Path) -> String {
     found.map(|found| format!(" (user {}, mode {:o})", found.uid(), found.mode() & 0o7777)).unwrap_or_default()
 }
 
-fn is_denied(path: &Path, needed: NeededAccess) -> bool {
-    let wanted = match needed {
-        NeededAccess::ReadAndWrite => Access::READ_OK | Access::WRITE_OK,
-        NeededAccess::CreateIn => Access::WRITE_OK | Access::EXEC_OK,
-    };
+fn is_denied(path: &Path, wanted: Access) -> bool {
     accessat(CWD, path, wanted, AtFlags::EACCESS) == Err(Errno::ACCESS)
 }
 
@@ -122,39 +111,22 @@ mod tests {
 
     #[test]
     fn each_obstacle_is_found_and_named() {
-        let found = |denied: &'static str, needed: NeededAccess, short: bool| {
-            let is_denied = |path: &Path, asked: NeededAccess| path == Path::new(denied) && asked == needed;
+        let (change, create) = (Access::READ_OK | Access::WRITE_OK, Access::WRITE_OK | Access::EXEC_OK);
+        let found = |denied: &'static str, needed: Access, short: bool| {
+            let is_denied = |path: &Path, asked: Access| path == Path::new(denied) && asked == needed;
             Obstacle::find(Path::new("/x/jobs.db"), is_denied, || short)
         };
         for (denied, needed, short, kind, words) in [
-            (
-                "/x/jobs.db",
-                NeededAccess::ReadAndWrite,
-                false,
-                BrokerErrorKind::Denied,
-                "read and write /x/jobs.db; let",
-            ),
-            (
-                "/x/jobs.db-wal",
-                NeededAccess::ReadAndWrite,
-                true,
-                BrokerErrorKind::Denied,
-                "read and write /x/jobs.db-wal; let",
-            ),
-            (
-                "/x",
-                NeededAccess::CreateIn,
-                true,
-                BrokerErrorKind::Denied,
-                "may not create files in the folder /x, where",
-            ),
-            ("", NeededAccess::CreateIn, true, BrokerErrorKind::Unavailable, "raise the limit (`ulimit -n`"),
+            ("/x/jobs.db", change, false, BrokerErrorKind::Denied, "read and write /x/jobs.db; let"),
+            ("/x/jobs.db-wal", change, true, BrokerErrorKind::Denied, "read and write /x/jobs.db-wal; let"),
+            ("/x", create, true, BrokerErrorKind::Denied, "may not create files in the folder /x, where"),
+            ("", create, true, BrokerErrorKind::Unavailable, "raise the limit (`ulimit -n`"),
         ] {
             let obstacle = found(denied, needed, short).unwrap();
             assert_eq!(obstacle.kind(), kind, "{obstacle}");
             assert!(obstacle.to_string().contains(words), "{obstacle}");
         }
-        assert_eq!(found("", NeededAccess::CreateIn, false), None);
+        assert_eq!(found("", create, false), None);
     }
 
     #[test]
