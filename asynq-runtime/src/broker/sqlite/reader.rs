@@ -28,17 +28,10 @@ const LONGEST: Duration = Duration::from_secs(1);
 #[derive(Default)]
 pub(super) struct RunningReads(Vec<Arc<RunningRead>>);
 
-/// The running query of one reader, under one lock: the watch must not stop the query that follows a slow one.
+/// When the running query of one reader began, and the handle of its connection, under one lock: the watch must not stop the query
+/// that follows a slow one.
 #[derive(Default)]
-struct RunningRead(Mutex<Reading>);
-
-#[derive(Default)]
-struct Reading {
-    /// When the running query began.
-    since: Option<Instant>,
-    /// Handle of the connection, once there is one.
-    handle: Option<InterruptHandle>,
-}
+struct RunningRead(Mutex<Option<(Instant, InterruptHandle)>>);
 
 /// The queue in which queries wait for a reader; dropping it ends the readers. Unlike a channel behind a lock, the queue wakes
 /// one reader only, and always the first free one that has a connection: where one reader is enough, the others open no
@@ -138,7 +131,7 @@ pub(super) fn start(common: &Arc<SharedState>, names: Names) -> io::Result<(Read
         thread::Builder::new().name(format!("asynq-sqlite-read-{number}")).spawn(move || {
             // A query that panics, as by a clock of the program, costs its caller the answer, and the reader its connection.
             while panics::catch(|| read(&common, names, || queue.next(number), &running_read)).is_err() {
-                *running_read.0.lock() = Reading::default();
+                *running_read.0.lock() = None;
             }
         })?;
     }
@@ -149,8 +142,7 @@ impl RunningReads {
     /// Stops queries that take too long.
     pub(super) fn interrupt_slow(&self) {
         for running_read in &self.0 {
-            let reading = running_read.0.lock();
-            if let Reading { since: Some(since), handle: Some(handle) } = &*reading
+            if let Some((since, handle)) = &*running_read.0.lock()
                 && since.elapsed() >= LONGEST
             {
                 handle.interrupt();
@@ -174,15 +166,11 @@ fn read(
             query.run(Err(error), common);
             continue;
         }
-        let open = match connection.take() {
-            Some(open) => Ok(open),
-            None => open(common, running_read),
-        };
-        match open {
+        match connection.take().map_or_else(|| open(common), Ok) {
             Ok(open) => {
-                running_read.0.lock().since = Some(Instant::now());
+                *running_read.0.lock() = Some((Instant::now(), open.get_interrupt_handle()));
                 query.run(Ok(View::new(&open, names, common.now())), common);
-                running_read.0.lock().since = None;
+                *running_read.0.lock() = None;
                 // An interrupt may have hit the ROLLBACK that ends a slow query. The open snapshot would fail all later queries of
                 // this connection, and keep the log from beginning anew.
                 connection = open.is_autocommit().then_some(open);
@@ -192,16 +180,14 @@ fn read(
     }
 }
 
-fn open(common: &SharedState, running_read: &RunningRead) -> rusqlite::Result<Connection> {
+fn open(common: &SharedState) -> rusqlite::Result<Connection> {
     let file = common.file.as_deref().ok_or(rusqlite::Error::InvalidQuery)?;
     // A file that has taken the place of ours must not be locked; the caller explains why.
     common.look_for_file();
     if common.is_broken() {
         return Err(rusqlite::Error::InvalidQuery);
     }
-    let connection = connection::open_reader(file)?;
-    running_read.0.lock().handle = Some(connection.get_interrupt_handle());
-    Ok(connection)
+    connection::open_reader(file)
 }
 
 #[cfg(test)]
@@ -316,10 +302,9 @@ mod tests {
 
     #[test]
     fn one_query_after_the_other_is_read_by_the_same_reader_and_several_at_once_by_all() {
-        let (_folder, inbox, running_reads) = start_on_a_file();
+        let (_folder, inbox, _running_reads) = start_on_a_file();
         let all_are_free = || inbox.0.waiting.lock().free.iter().all(|&is_free| is_free);
-        let connections =
-            || running_reads.0.iter().filter(|running_read| running_read.0.lock().handle.is_some()).count();
+        let connections = || inbox.0.waiting.lock().open.iter().filter(|&&is_open| is_open).count();
         for _ in 0..20 {
             eventually_blocking("all readers are free", || all_are_free().then_some(()));
             ask(&inbox, |view| view.count("SELECT count(*) FROM a")).blocking_recv().unwrap().unwrap();
