@@ -169,21 +169,6 @@ impl Examination {
         self.oddities.iter().find(|oddity| oddity.kind == kind).map_or(0, |oddity| oddity.count)
     }
 
-    /// Adds the findings of another look.
-    #[cfg(feature = "sqlite")]
-    pub(crate) fn add_all(&mut self, other: Self) {
-        self.complete &= other.complete;
-        for Oddity { kind, count, examples } in other.oddities {
-            let listed = examples.len() as u64;
-            for example in examples {
-                self.add(kind, example);
-            }
-            if let Some(oddity) = self.oddities.iter_mut().find(|oddity| oddity.kind == kind) {
-                oddity.count += count - listed;
-            }
-        }
-    }
-
     #[cfg(any(feature = "redis", feature = "sqlite"))]
     pub(crate) fn add(&mut self, kind: OddityKind, example: impl Into<String>) {
         let at = self.oddities.binary_search_by_key(&kind, |oddity| oddity.kind).unwrap_or_else(|at| {

@@ -67,11 +67,11 @@ impl Diagnose for SqliteBroker {
         for state in TaskState::ALL {
             let queue = queue.clone();
             let looked = self.store.read(move |view| examine(view, &queue, state, limit)).await;
-            found.add_all(in_time(looked)?);
+            add(&mut found, looked)?;
         }
         let queue = queue.clone();
         let locks = self.store.read(move |view| examine_locks(view, &queue, limit)).await;
-        found.add_all(in_time(locks)?);
+        add(&mut found, locks)?;
         Ok(found)
     }
 }
@@ -114,35 +114,38 @@ fn read_file(view: &View<'_>) -> rusqlite::Result<File> {
     found.ok_or(rusqlite::Error::QueryReturnedNoRows)
 }
 
-/// Makes an incomplete examination of a read that took too long.
-fn in_time(looked: Result<Examination, BrokerError>) -> Result<Examination, BrokerError> {
-    match looked {
-        Err(error) if error.kind() == BrokerErrorKind::Timeout => Ok(Examination::default()),
-        looked => looked,
-    }
+/// The contradictions that a read has found, and whether it looked at everything.
+type Looked = (Vec<(OddityKind, String)>, bool);
+
+/// Adds what a read has found; one that took too long makes the examination incomplete.
+fn add(found: &mut Examination, looked: Result<Looked, BrokerError>) -> Result<(), BrokerError> {
+    let (oddities, is_complete) = match looked {
+        Err(error) if error.kind() == BrokerErrorKind::Timeout => (Vec::new(), false),
+        looked => looked?,
+    };
+    found.complete &= is_complete;
+    oddities.into_iter().for_each(|(kind, example)| found.add(kind, example));
+    Ok(())
 }
 
-fn examine(view: &View<'_>, queue: &QueueName, state: TaskState, limit: i64) -> rusqlite::Result<Examination> {
-    let mut found = Examination { complete: true, ..Examination::default() };
-    let Some(q) = view.queue(queue)? else { return Ok(found) };
+fn examine(view: &View<'_>, queue: &QueueName, state: TaskState, limit: i64) -> rusqlite::Result<Looked> {
+    let Some(q) = view.queue(queue)? else { return Ok((Vec::new(), true)) };
     let number = i64::from(state.number());
-    for id in view.list(&sql::maintain::GHOSTS, params![q, number, limit], |row| text(row, 1))? {
-        found.add(OddityKind::IdWithoutTask, id);
-    }
+    let mut found = view.list(&sql::maintain::GHOSTS, params![q, number, limit], |row| {
+        Ok((OddityKind::IdWithoutTask, text(row, 1)?))
+    })?;
     let both = view.find(&sql::diagnose::NUMBER, params![q, number, COUNTED], |row| Ok((row.get(0)?, row.get(1)?)))?;
     let (stored, counted): (i64, i64) = both.unwrap_or_default();
-    found.complete &= counted <= limit;
     if counted < COUNTED && counted != stored {
-        found.add(OddityKind::WrongCount, format!("{state}: {stored} instead of {counted}"));
+        found.push((OddityKind::WrongCount, format!("{state}: {stored} instead of {counted}")));
     }
-    Ok(found)
+    Ok((found, counted <= limit))
 }
 
-fn examine_locks(view: &View<'_>, queue: &QueueName, limit: i64) -> rusqlite::Result<Examination> {
-    let mut found = Examination { complete: true, ..Examination::default() };
-    let Some(q) = view.queue(queue)? else { return Ok(found) };
-    for key in view.list(&sql::diagnose::LOCKS, params![q, view.now, limit], |row| text(row, 0))? {
-        found.add(OddityKind::LockWithoutTask, key);
-    }
-    Ok(found)
+fn examine_locks(view: &View<'_>, queue: &QueueName, limit: i64) -> rusqlite::Result<Looked> {
+    let Some(q) = view.queue(queue)? else { return Ok((Vec::new(), true)) };
+    let found = view.list(&sql::diagnose::LOCKS, params![q, view.now, limit], |row| {
+        Ok((OddityKind::LockWithoutTask, text(row, 0)?))
+    })?;
+    Ok((found, true))
 }
