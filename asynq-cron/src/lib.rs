@@ -23,7 +23,7 @@ mod spec;
 mod tick;
 mod timetable;
 
-pub use asynq_grammar::cron::CronError;
+pub use asynq_grammar::TextError as CronError;
 pub use asynq_runtime::broker::{EntryId, Overlap};
 /// The time zones that [`CronSpec::parse_in`] takes.
 pub use chrono_tz::Tz;

@@ -3,9 +3,9 @@
 //! Three forms: `"30s"` waits the same time before every retry, `"linear(10s)"` waits 10 s, 20 s, 30 s …, and
 //! `"exponential(1s, 10m)"` waits 1 s, 2 s, 4 s … and never more than 10 minutes.
 
-use std::{error::Error, fmt, ops::Range, time::Duration};
+use std::{fmt, ops::Range, time::Duration};
 
-use crate::duration::{self, DurationError};
+use crate::{TextError, duration};
 
 /// The longest pause before a task's next attempt; asynq's own formula has no cap and overflows.
 pub const LONGEST: Duration = Duration::from_secs(10 * 24 * 3600);
@@ -60,27 +60,26 @@ impl fmt::Display for Backoff {
 ///
 /// # Errors
 ///
-/// A [`BackoffError`] with the bytes that are wrong and a valid text in their place. A zero pause, one above
+/// A [`TextError`] with the bytes that are wrong and a valid text in their place. A zero pause, one above
 /// [`LONGEST`], and an exponential back-off whose longest pause is below its first are errors.
-pub fn parse(text: &str) -> Result<Backoff, BackoffError> {
+pub fn parse(text: &str) -> Result<Backoff, TextError> {
+    let error = |message: String, range: Range<usize>| Err(TextError::new(message, range));
     let Some(open) = text.find('(') else {
         // A word without parentheses is more likely a form than a duration.
         if let Some(form) = Form::of(text.trim()) {
-            return Err(BackoffError { problem: Problem::NoArguments(form), range: 0..text.len() });
+            return error(form.takes(), 0..text.len());
         }
         return pause(text, 0..text.len()).map(Backoff::Constant);
     };
     let name = text[..open].trim_end();
     let Some(form) = Form::of(name) else {
-        let found = name.chars().take(80).collect();
-        return Err(BackoffError { problem: Problem::UnknownForm { found }, range: 0..name.len() });
+        let such_as = "\"30s\", \"linear(10s)\" or \"exponential(1s, 10m)\"";
+        return error(format!("unknown back-off `{name:.80}`; write one such as {such_as}"), 0..name.len());
     };
     let close = match text.rfind(')') {
         Some(close) if close > open && text[close + 1..].is_empty() => close,
-        Some(close) if close > open => {
-            return Err(BackoffError { problem: Problem::Behind, range: close + 1..text.len() });
-        }
-        _ => return Err(BackoffError { problem: Problem::Unclosed(form), range: open..text.len() }),
+        Some(close) if close > open => return error("nothing may follow the `)`".to_owned(), close + 1..text.len()),
+        _ => return error(format!("expected `)` at the end: {}", form.example()), open..text.len()),
     };
     let arguments = arguments(text, open + 1..close);
     match (form, &*arguments) {
@@ -88,11 +87,13 @@ pub fn parse(text: &str) -> Result<Backoff, BackoffError> {
         (Form::Exponential, [first, most]) => {
             let (range, (first, most)) = (most.clone(), (pause(text, first.clone())?, pause(text, most.clone())?));
             if most < first {
-                return Err(BackoffError { problem: Problem::Order { first, most }, range });
+                let turned = Backoff::Exponential { first: most, most: first };
+                let rule = "the longest pause comes second and is at least the first";
+                return error(format!("{rule}: \"{turned}\""), range);
             }
             Ok(Backoff::Exponential { first, most })
         }
-        _ => Err(BackoffError { problem: Problem::NoArguments(form), range: open + 1..close }),
+        _ => error(form.takes(), open + 1..close),
     }
 }
 
@@ -108,22 +109,19 @@ fn arguments(text: &str, range: Range<usize>) -> Vec<Range<usize>> {
 }
 
 /// Parses one duration of a back-off.
-fn pause(text: &str, range: Range<usize>) -> Result<Duration, BackoffError> {
-    let part = &text[range.clone()];
-    let value = duration::parse(part).map_err(|error| {
-        let inner = error.range();
-        let range = range.start + inner.start..range.start + inner.end;
-        // An empty argument has no bytes to point at.
-        BackoffError { problem: Problem::Duration(error), range }
-    })?;
-    match value {
-        value if value.is_zero() => Err(BackoffError { problem: Problem::Zero, range }),
-        value if value > LONGEST => Err(BackoffError { problem: Problem::TooLong, range }),
-        value => Ok(value),
+fn pause(text: &str, range: Range<usize>) -> Result<Duration, TextError> {
+    let value = duration::parse(&text[range.clone()]).map_err(|error| error.behind(range.start))?;
+    if value.is_zero() {
+        return Err(TextError::new("a pause must be longer than zero; write at least \"1ms\"", range));
     }
+    if value > LONGEST {
+        let message = format!("too long; a task waits at most \"{}\"", duration::format(LONGEST));
+        return Err(TextError::new(message, range));
+    }
+    Ok(value)
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 enum Form {
     Linear,
     Exponential,
@@ -145,62 +143,16 @@ impl Form {
             Self::Exponential => "\"exponential(1s, 10m)\"",
         }
     }
-}
 
-/// The reason why a text is not a valid back-off, and the bytes that are wrong.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BackoffError {
-    problem: Problem,
-    range: Range<usize>,
-}
-
-impl BackoffError {
-    /// Returns the range of the parsed text that is wrong; the whole text if it is blank.
-    #[must_use]
-    pub fn range(&self) -> Range<usize> {
-        self.range.clone()
+    /// Says which arguments the form takes.
+    fn takes(self) -> String {
+        let arguments = match self {
+            Self::Linear => "`linear` takes one duration, its step",
+            Self::Exponential => "`exponential` takes the first and the longest pause",
+        };
+        format!("{arguments}: {}", self.example())
     }
 }
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Problem {
-    Duration(DurationError),
-    UnknownForm { found: String },
-    NoArguments(Form),
-    Unclosed(Form),
-    Behind,
-    Zero,
-    TooLong,
-    Order { first: Duration, most: Duration },
-}
-
-impl fmt::Display for BackoffError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const SUCH_AS: &str = "\"30s\", \"linear(10s)\" or \"exponential(1s, 10m)\"";
-        match &self.problem {
-            Problem::Duration(error) => error.fmt(f),
-            Problem::UnknownForm { found } => write!(f, "unknown back-off `{found}`; write one such as {SUCH_AS}"),
-            Problem::NoArguments(Form::Linear) => {
-                write!(f, "`linear` takes one duration, its step: {}", Form::Linear.example())
-            }
-            Problem::NoArguments(Form::Exponential) => {
-                write!(f, "`exponential` takes the first and the longest pause: {}", Form::Exponential.example())
-            }
-            Problem::Unclosed(form) => write!(f, "expected `)` at the end: {}", form.example()),
-            Problem::Behind => f.write_str("nothing may follow the `)`"),
-            Problem::Zero => f.write_str("a pause must be longer than zero; write at least \"1ms\""),
-            Problem::TooLong => write!(f, "too long; a task waits at most \"{}\"", duration::format(LONGEST)),
-            Problem::Order { first, most } => write!(
-                f,
-                "the longest pause comes second and is at least the first: \"exponential({}, {})\"",
-                duration::format(*most),
-                duration::format(*first)
-            ),
-        }
-    }
-}
-
-impl Error for BackoffError {}
 
 #[cfg(test)]
 mod tests {

@@ -3,7 +3,9 @@
 //! A duration is one or more whole numbers, each followed by its unit: `w d h m s ms`. The larger unit comes first and
 //! no unit comes twice, so there is little room for two readings of one text.
 
-use std::{error::Error, fmt, ops::Range, time::Duration};
+use std::{ops::Range, time::Duration};
+
+use crate::TextError;
 
 /// The longest duration: the largest whole number of seconds that Go's `time.Duration` can hold (about 292 years).
 ///
@@ -11,6 +13,8 @@ use std::{error::Error, fmt, ops::Range, time::Duration};
 pub const MAX: Duration = Duration::from_secs(i64::MAX as u64 / NANOS_PER_SEC);
 
 const NANOS_PER_SEC: u64 = 1_000_000_000;
+const SUCH_AS: &str = "such as \"30s\", \"3m\" or \"1h30m\"";
+const UNITS_ARE: &str = "(units: w, d, h, m, s, ms)";
 
 /// Parses text such as `"90s"`, `"3m"`, `"1h30m"`, `"7d"`, `"2w"` or `"500ms"`.
 ///
@@ -18,12 +22,12 @@ const NANOS_PER_SEC: u64 = 1_000_000_000;
 ///
 /// # Errors
 ///
-/// A [`DurationError`] with the bytes that are wrong and a valid text in their place. White space, signs, decimals,
+/// A [`TextError`] with the bytes that are wrong and a valid text in their place. White space, signs, decimals,
 /// upper-case units and anything longer than [`MAX`] are errors.
-pub fn parse(text: &str) -> Result<Duration, DurationError> {
-    let error = |kind, range: Range<usize>| Err(DurationError { kind, range });
+pub fn parse(text: &str) -> Result<Duration, TextError> {
+    let error = |message: String, range: Range<usize>| Err(TextError::new(message, range));
     if text.trim().is_empty() {
-        return error(Kind::Empty, 0..text.len());
+        return error(format!("expected a duration {SUCH_AS}"), 0..text.len());
     }
     let mut total_ms: u64 = 0;
     let mut previous: Option<&Unit> = None;
@@ -39,17 +43,19 @@ pub fn parse(text: &str) -> Result<Duration, DurationError> {
         let name_at = at + number.len();
         let name_range = name_at..name_at + name.len();
         if name.is_empty() {
-            return error(Kind::NoUnit { number: number.to_owned() }, at..name_at);
+            let message = format!("`{number}` has no unit; write \"{number}s\" for seconds {UNITS_ARE}");
+            return error(message, at..name_at);
         }
         let Some(unit) = UNITS.iter().find(|unit| unit.name == name) else {
             return Err(not_a_unit(number, name, name_range, after));
         };
         match previous {
             Some(larger) if larger.name == unit.name => {
-                return error(Kind::Twice { unit: unit.name }, name_range);
+                return error(format!("unit `{name}` comes twice; add the two numbers up"), name_range);
             }
             Some(larger) if larger.ms < unit.ms => {
-                return error(Kind::Order { first: unit.name, second: larger.name }, name_range);
+                let order = format!("`{name}` must come before `{}`", larger.name);
+                return error(format!("{order}; write the larger unit first, as in \"1h30m\""), name_range);
             }
             _ => previous = Some(unit),
         }
@@ -57,7 +63,10 @@ pub fn parse(text: &str) -> Result<Duration, DurationError> {
             number.parse::<u64>().ok().and_then(|n| n.checked_mul(unit.ms)).and_then(|ms| total_ms.checked_add(ms));
         match sum {
             Some(sum) if Duration::from_millis(sum) <= MAX => total_ms = sum,
-            _ => return error(Kind::TooLong, at..name_range.end),
+            _ => {
+                let message = format!("too long; the longest duration is \"{}\"", format(MAX));
+                return error(message, at..name_range.end);
+            }
         }
         at = name_range.end;
     }
@@ -82,69 +91,6 @@ pub fn format(duration: Duration) -> String {
     if text.is_empty() { "0s".to_owned() } else { text }
 }
 
-/// The reason why a text is not a valid duration, and the bytes that are wrong.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DurationError {
-    kind: Kind,
-    range: Range<usize>,
-}
-
-impl DurationError {
-    /// Returns the range of the parsed text that is wrong; the whole text if it is blank.
-    #[must_use]
-    pub fn range(&self) -> Range<usize> {
-        self.range.clone()
-    }
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Kind {
-    Empty,
-    WhiteSpace,
-    Sign { sign: char },
-    NotANumber { found: String },
-    Decimal { found: String },
-    NoUnit { number: String },
-    UnknownUnit { found: String, instead: Option<String> },
-    Twice { unit: &'static str },
-    Order { first: &'static str, second: &'static str },
-    TooLong,
-}
-
-impl fmt::Display for DurationError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const SUCH_AS: &str = "such as \"30s\", \"3m\" or \"1h30m\"";
-        match &self.kind {
-            Kind::Empty => write!(f, "expected a duration {SUCH_AS}"),
-            Kind::WhiteSpace => write!(f, "a duration has no white space; write one {SUCH_AS}"),
-            Kind::Sign { sign: '-' } => write!(f, "a duration cannot be negative; write one {SUCH_AS}"),
-            Kind::Sign { sign } => write!(f, "a duration has no sign; leave out the `{sign}`"),
-            Kind::NotANumber { found } => {
-                write!(f, "expected a number before `{found}`; write a duration {SUCH_AS}")
-            }
-            Kind::Decimal { found } => {
-                write!(f, "`{found}` is not a whole number; combine units instead, as in \"1h30m\" or \"1s500ms\"")
-            }
-            Kind::NoUnit { number } => {
-                write!(f, "`{number}` has no unit; write \"{number}s\" for seconds (units: w, d, h, m, s, ms)")
-            }
-            Kind::UnknownUnit { found, instead: Some(instead) } => {
-                write!(f, "unknown unit `{found}`; did you mean \"{instead}\"? (units: w, d, h, m, s, ms)")
-            }
-            Kind::UnknownUnit { found, instead: None } => {
-                write!(f, "unknown unit `{found}`; expected a duration {SUCH_AS} (units: w, d, h, m, s, ms)")
-            }
-            Kind::Twice { unit } => write!(f, "unit `{unit}` comes twice; add the two numbers up"),
-            Kind::Order { first, second } => {
-                write!(f, "`{first}` must come before `{second}`; write the larger unit first, as in \"1h30m\"")
-            }
-            Kind::TooLong => write!(f, "too long; the longest duration is \"{}\"", format(MAX)),
-        }
-    }
-}
-
-impl Error for DurationError {}
-
 struct Unit {
     name: &'static str,
     ms: u64,
@@ -167,43 +113,49 @@ fn leading(text: &str, wanted: impl Fn(char) -> bool) -> &str {
     &text[..end]
 }
 
-fn not_a_number(text: &str, at: usize, at_start: bool) -> DurationError {
+fn not_a_number(text: &str, at: usize, at_start: bool) -> TextError {
     let found = leading(&text[at..], |c| !c.is_ascii_digit());
     let first = found.chars().next().unwrap_or(' ');
     let first_only = at..at + first.len_utf8();
     if first.is_whitespace() {
-        let blanks = leading(found, char::is_whitespace).len();
-        DurationError { kind: Kind::WhiteSpace, range: at..at + blanks }
-    } else if at_start && matches!(first, '-' | '+') {
-        DurationError { kind: Kind::Sign { sign: first }, range: first_only }
+        white_space(found, at)
+    } else if at_start && first == '-' {
+        TextError::new(format!("a duration cannot be negative; write one {SUCH_AS}"), first_only)
+    } else if at_start && first == '+' {
+        TextError::new("a duration has no sign; leave out the `+`", first_only)
     } else {
-        DurationError { kind: Kind::NotANumber { found: found.to_owned() }, range: at..at + found.len() }
+        let message = format!("expected a number before `{found}`; write a duration {SUCH_AS}");
+        TextError::new(message, at..at + found.len())
     }
+}
+
+/// The error for the white space that `rest`, which begins at `at`, begins with.
+fn white_space(rest: &str, at: usize) -> TextError {
+    let blanks = leading(rest, char::is_whitespace).len();
+    TextError::new(format!("a duration has no white space; write one {SUCH_AS}"), at..at + blanks)
 }
 
 /// The error for a text after a number that is not a unit: `name` is the text up to the next digit, `after_number` all
 /// text after `number`.
-fn not_a_unit(number: &str, name: &str, range: Range<usize>, after_number: &str) -> DurationError {
+fn not_a_unit(number: &str, name: &str, range: Range<usize>, after_number: &str) -> TextError {
     if matches!(name, "." | ",") {
         let digits = leading(&after_number[1..], |c| c.is_ascii_digit());
-        let found = format!("{number}{name}{digits}");
+        let found = format!("`{number}{name}{digits}` is not a whole number");
         let range = range.start - number.len()..range.end + digits.len();
-        return DurationError { kind: Kind::Decimal { found }, range };
+        return TextError::new(format!("{found}; combine units instead, as in \"1h30m\" or \"1s500ms\""), range);
     }
     let word = name.trim();
     if word.is_empty() || UNITS.iter().any(|unit| unit.name == word) {
         // Only the white space around the name makes it an invalid unit.
         let blank = name.find(char::is_whitespace).unwrap_or(0);
-        let start = range.start + blank;
-        let blanks = leading(&name[blank..], char::is_whitespace).len();
-        return DurationError { kind: Kind::WhiteSpace, range: start..start + blanks };
+        return white_space(&name[blank..], range.start + blank);
     }
     let lower = word.to_lowercase();
-    let instead = UNITS
-        .iter()
-        .find(|unit| unit.name == lower || unit.aliases.contains(&lower.as_str()))
-        .map(|unit| format!("{number}{}", unit.name));
-    DurationError { kind: Kind::UnknownUnit { found: word.to_owned(), instead }, range }
+    let instead = match UNITS.iter().find(|unit| unit.name == lower || unit.aliases.contains(&lower.as_str())) {
+        Some(unit) => format!("did you mean \"{number}{}\"?", unit.name),
+        None => format!("expected a duration {SUCH_AS}"),
+    };
+    TextError::new(format!("unknown unit `{word}`; {instead} {UNITS_ARE}"), range)
 }
 
 #[cfg(test)]

@@ -2,26 +2,24 @@
 //! time by `asynq-runtime`.
 //!
 //! Each little language of the framework has one parser: `#[job(timeout = "3m")]` accepts the same texts as `.timeout("3m")`, and
-//! both refuse others with the same words. Every error has the range of the bytes that are wrong ([`BackoffError::range`],
-//! [`CronError::range`], [`DurationError::range`], [`NameError::range`], [`PatternError::range`]), so that a caller can point at
-//! them. [`nearest`] finds the word that was meant by an unknown one, [`shell::quote`] writes one for a shell, and [`thousands`]
-//! formats a number for people.
+//! both refuse others with the same words. Every error has the range of the bytes that are wrong ([`TextError::range`]), so that a
+//! caller can point at them. [`nearest`] finds the word that was meant by an unknown one, [`shell::quote`] writes one for a shell,
+//! and [`thousands`] formats a number for people.
 //!
 //! The crate has no dependencies, does no I/O and does not panic.
 
 pub mod backoff;
 pub mod cron;
 pub mod duration;
+mod error;
 pub mod names;
 mod nearest;
 pub mod pattern;
 pub mod shell;
 mod thousands;
 
-pub use backoff::{Backoff, BackoffError};
-pub use cron::CronError;
-pub use duration::DurationError;
-pub use names::NameError;
+pub use backoff::Backoff;
+pub use error::TextError;
 pub use nearest::nearest;
-pub use pattern::{Pattern, PatternError};
+pub use pattern::Pattern;
 pub use thousands::thousands;

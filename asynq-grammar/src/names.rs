@@ -1,6 +1,8 @@
 //! Checks the names that become parts of keys and messages: queues, jobs, groups and task ids.
 
-use std::{error::Error, fmt, ops::Range};
+use std::ops::Range;
+
+use crate::TextError;
 
 /// The longest queue name, in bytes.
 const MAX_QUEUE_BYTES: usize = 200;
@@ -11,24 +13,32 @@ const MAX_GROUP_BYTES: usize = 512;
 /// The longest task id, in bytes.
 const MAX_TASK_ID_BYTES: usize = 512;
 
+/// The words for a name, and an example of one.
+type Named = (&'static str, &'static str);
+
+const QUEUE: Named = ("queue name", "critical");
+const JOB: Named = ("job name", "email:send");
+const GROUP: Named = ("group name", "digest");
+const TASK_ID: Named = ("task id", "welcome-42");
+
 /// Checks the name of a queue: not blank, no `{` or `}`, no control characters, at most 200 bytes.
 ///
 /// Braces are refused because asynq writes `asynq:{<queue>}:…`, and a Redis cluster hashes the text between them.
 ///
 /// # Errors
 ///
-/// A [`NameError`] with the offending bytes.
-pub fn check_queue(name: &str) -> Result<(), NameError> {
-    check(name, Named::Queue, MAX_QUEUE_BYTES)
+/// A [`TextError`] with the offending bytes.
+pub fn check_queue(name: &str) -> Result<(), TextError> {
+    check(name, QUEUE, MAX_QUEUE_BYTES)
 }
 
 /// Checks the name of a job, which is the task type on the wire: not blank, no control characters, at most 512 bytes.
 ///
 /// # Errors
 ///
-/// A [`NameError`] with the offending bytes.
-pub fn check_job(name: &str) -> Result<(), NameError> {
-    check(name, Named::Job, MAX_JOB_BYTES)
+/// A [`TextError`] with the offending bytes.
+pub fn check_job(name: &str) -> Result<(), TextError> {
+    check(name, JOB, MAX_JOB_BYTES)
 }
 
 /// Checks the name of a group: not blank, no control characters, at most 512 bytes, and not ending in a colon and a
@@ -36,13 +46,13 @@ pub fn check_job(name: &str) -> Result<(), NameError> {
 ///
 /// # Errors
 ///
-/// A [`NameError`] with the offending bytes.
-pub fn check_group(name: &str) -> Result<(), NameError> {
-    check(name, Named::Group, MAX_GROUP_BYTES)?;
+/// A [`TextError`] with the offending bytes.
+pub fn check_group(name: &str) -> Result<(), TextError> {
+    check(name, GROUP, MAX_GROUP_BYTES)?;
     match name.rsplit_once(':') {
         Some((group, set)) if is_uuid(set) => {
-            let range = group.len()..name.len();
-            Err(NameError { named: Named::Group, problem: NameProblem::SetName, range })
+            let message = "group name must not end in a colon and a UUID; put something behind it";
+            Err(TextError::new(message, group.len()..name.len()))
         }
         _ => Ok(()),
     }
@@ -59,106 +69,30 @@ fn is_uuid(text: &str) -> bool {
 ///
 /// # Errors
 ///
-/// A [`NameError`] with the offending bytes.
-pub fn check_task_id(id: &str) -> Result<(), NameError> {
-    check(id, Named::TaskId, MAX_TASK_ID_BYTES)
+/// A [`TextError`] with the offending bytes.
+pub fn check_task_id(id: &str) -> Result<(), TextError> {
+    check(id, TASK_ID, MAX_TASK_ID_BYTES)
 }
 
-/// The reason why a text is not a valid name of a queue, a job, a group or a task, and the bytes that are wrong.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NameError {
-    named: Named,
-    problem: NameProblem,
-    range: Range<usize>,
-}
-
-impl NameError {
-    /// Returns the range of the checked text that is wrong: one character, the colon and the UUID at the end, the bytes
-    /// over the limit, or the whole blank text.
-    #[must_use]
-    pub fn range(&self) -> Range<usize> {
-        self.range.clone()
-    }
-}
-
-/// The problem with a name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum NameProblem {
-    /// The name is empty or has only white space.
-    Blank,
-    /// The name of a queue contains `{` or `}`.
-    Brace(char),
-    /// The name contains a control character, such as a line break or NUL.
-    Control(char),
-    /// The name of a group ends in a colon and a UUID.
-    SetName,
-    /// The name is too long.
-    TooLong {
-        /// The length of the text, in bytes.
-        bytes: usize,
-        /// The limit, in bytes.
-        limit: usize,
-    },
-}
-
-impl fmt::Display for NameError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (named, example) = match self.named {
-            Named::Queue => ("queue name", "critical"),
-            Named::Job => ("job name", "email:send"),
-            Named::Group => ("group name", "digest"),
-            Named::TaskId => ("task id", "welcome-42"),
-        };
-        write!(f, "{named} {}", self.problem)?;
-        match self.problem {
-            NameProblem::Blank => write!(f, "; write one such as \"{example}\""),
-            _ => Ok(()),
-        }
-    }
-}
-
-/// Writes the problem as the rest of a sentence about the name: "must not be empty".
-impl fmt::Display for NameProblem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Blank => f.write_str("must not be empty"),
-            Self::Brace(brace) => write!(f, "must not contain `{brace}`; leave the braces out"),
-            Self::Control(c) => {
-                write!(f, "must not contain the control character `{}`; leave it out", c.escape_default())
-            }
-            Self::SetName => f.write_str("must not end in a colon and a UUID; put something behind it"),
-            Self::TooLong { bytes, limit } => write!(f, "is {bytes} bytes long; write at most {limit}"),
-        }
-    }
-}
-
-impl Error for NameError {}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Named {
-    Queue,
-    Job,
-    Group,
-    TaskId,
-}
-
-fn check(text: &str, named: Named, limit: usize) -> Result<(), NameError> {
-    let error = |problem, range| Err(NameError { named, problem, range });
+fn check(text: &str, (named, example): Named, limit: usize) -> Result<(), TextError> {
+    let wrong = |problem: String, range: Range<usize>| Err(TextError::new(format!("{named} {problem}"), range));
     if text.trim().is_empty() {
-        return error(NameProblem::Blank, 0..text.len());
+        return wrong(format!("must not be empty; write one such as \"{example}\""), 0..text.len());
     }
     for (at, c) in text.char_indices() {
         let range = at..at + c.len_utf8();
-        if named == Named::Queue && matches!(c, '{' | '}') {
-            return error(NameProblem::Brace(c), range);
+        if named == QUEUE.0 && matches!(c, '{' | '}') {
+            return wrong(format!("must not contain `{c}`; leave the braces out"), range);
         }
         if c.is_control() {
-            return error(NameProblem::Control(c), range);
+            let shown = c.escape_default();
+            return wrong(format!("must not contain the control character `{shown}`; leave it out"), range);
         }
     }
     if text.len() > limit {
         // The limit may fall inside a character, and a range that cuts a character is not a valid index.
-        return error(NameProblem::TooLong { bytes: text.len(), limit }, floor_char_boundary(text, limit)..text.len());
+        let range = floor_char_boundary(text, limit)..text.len();
+        return wrong(format!("is {} bytes long; write at most {limit}", text.len()), range);
     }
     Ok(())
 }
@@ -184,7 +118,7 @@ mod tests {
     #[test]
     fn braces_are_refused_in_queues_only() {
         let error = check_queue("a{b}").expect_err("a brace");
-        assert_eq!((error.problem, error.range()), (NameProblem::Brace('{'), 1..2));
+        assert_eq!(error.range(), 1..2);
         assert_eq!(error.to_string(), "queue name must not contain `{`; leave the braces out");
         assert_eq!(check_job("a{b}"), Ok(()));
         assert_eq!(check_task_id("a{b}"), Ok(()));
@@ -193,19 +127,21 @@ mod tests {
     #[test]
     fn a_group_is_not_named_like_a_set_of_another() {
         let error = check_group("a:f81d4fae-7dec-11d0-a765-00a0c91e6bf6").expect_err("a set's name");
-        assert_eq!((error.problem, error.range()), (NameProblem::SetName, 1..38));
+        assert_eq!(error.range(), 1..38);
         assert_eq!(error.to_string(), "group name must not end in a colon and a UUID; put something behind it");
         for good in ["f81d4fae-7dec-11d0-a765-00a0c91e6bf6", "user:42", "a:f81d4fae", "a{b}"] {
             assert_eq!(check_group(good), Ok(()), "{good}");
         }
-        assert_eq!(check_group(" ").expect_err("blank").problem, NameProblem::Blank);
+        let blank = check_group(" ").expect_err("blank").to_string();
+        assert_eq!(blank, "group name must not be empty; write one such as \"digest\"");
     }
 
     #[test]
     fn blank_names_are_refused() {
         for blank in ["", " ", "\t\n", "\u{3000}"] {
             let error = check_queue(blank).expect_err("blank");
-            assert_eq!((error.problem, error.range()), (NameProblem::Blank, 0..blank.len()));
+            assert_eq!(error.range(), 0..blank.len());
+            assert!(error.to_string().contains("must not be empty"), "{error}");
         }
         let texts = [check_queue(""), check_job(""), check_task_id("")].map(|r| r.expect_err("blank").to_string());
         assert_eq!(
@@ -221,14 +157,14 @@ mod tests {
     #[test]
     fn control_characters_are_refused_and_shown_escaped() {
         let error = check_task_id("a\nb").expect_err("a line break");
-        assert_eq!((error.problem, error.range()), (NameProblem::Control('\n'), 1..2));
+        assert_eq!(error.range(), 1..2);
         assert_eq!(error.to_string(), "task id must not contain the control character `\\n`; leave it out");
         assert_eq!(check_job("a\u{85}b").expect_err("NEL").range(), 1..3);
     }
 
     #[test]
     fn the_limit_counts_bytes_and_is_inclusive() {
-        type Check = fn(&str) -> Result<(), NameError>;
+        type Check = fn(&str) -> Result<(), TextError>;
         let checks: [(Check, usize); 4] = [
             (check_queue, MAX_QUEUE_BYTES),
             (check_job, MAX_JOB_BYTES),
@@ -238,8 +174,9 @@ mod tests {
         for (check, limit) in checks {
             assert_eq!(check(&"x".repeat(limit)), Ok(()));
             let error = check(&"x".repeat(limit + 1)).expect_err("too long");
-            assert_eq!(error.problem, NameProblem::TooLong { bytes: limit + 1, limit });
             assert_eq!(error.range(), limit..limit + 1);
+            let message = format!("is {} bytes long; write at most {limit}", limit + 1);
+            assert!(error.to_string().ends_with(&message), "{error}");
         }
     }
 

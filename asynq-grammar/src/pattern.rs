@@ -1,8 +1,8 @@
 //! Patterns of names with `*`: queues such as `tenant:*`, jobs such as `mail:*`.
 
-use std::{error::Error, fmt, ops::Range};
+use std::fmt;
 
-use crate::NameError;
+use crate::TextError;
 
 /// A name, or a pattern in which each `*` stands for any text, also for an empty one. No other character is special.
 ///
@@ -11,7 +11,7 @@ use crate::NameError;
 ///
 /// let tenants = Pattern::new("tenant:*", check_queue)?;
 /// assert!(tenants.matches("tenant:7") && !tenants.matches("default"));
-/// # Ok::<(), asynq_grammar::PatternError>(())
+/// # Ok::<(), asynq_grammar::TextError>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Pattern(String);
@@ -22,10 +22,14 @@ impl Pattern {
     /// # Errors
     ///
     /// The error of `check`, or two stars follow each other.
-    pub fn new(text: &str, check: impl FnOnce(&str) -> Result<(), NameError>) -> Result<Self, PatternError> {
-        check(text).map_err(PatternError::Name)?;
+    pub fn new(text: &str, check: impl FnOnce(&str) -> Result<(), TextError>) -> Result<Self, TextError> {
+        check(text)?;
         match text.find("**") {
-            Some(at) => Err(PatternError::Stars { text: text.to_owned(), range: at..at + 2 }),
+            Some(at) => {
+                let shown: String = text.chars().take(80).collect();
+                let message = format!("{shown:?} cannot be used: one `*` stands for any text already");
+                Err(TextError::new(message, at..at + 2))
+            }
             None => Ok(Self(text.to_owned())),
         }
     }
@@ -70,50 +74,6 @@ pub fn matches(pattern: &str, name: &str) -> bool {
         }
     }
     name.ends_with(end)
-}
-
-/// The reason why a text is not a valid pattern.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum PatternError {
-    /// The text is not a valid name either.
-    Name(NameError),
-    /// Two stars follow each other, which match the same names as one.
-    Stars {
-        /// The whole text.
-        text: String,
-        /// Where the two stars are, in bytes.
-        range: Range<usize>,
-    },
-}
-
-impl PatternError {
-    /// Returns the range of the text that is wrong.
-    #[must_use]
-    pub fn range(&self) -> Range<usize> {
-        match self {
-            Self::Name(error) => error.range(),
-            Self::Stars { range, .. } => range.clone(),
-        }
-    }
-}
-
-impl fmt::Display for PatternError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Name(error) => error.fmt(f),
-            Self::Stars { text, .. } => write!(f, "{text:?} cannot be used: one `*` stands for any text already"),
-        }
-    }
-}
-
-impl Error for PatternError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        match self {
-            // `Display` writes the text of that error, so the next error of the chain is its source.
-            Self::Name(error) => error.source(),
-            Self::Stars { .. } => None,
-        }
-    }
 }
 
 #[cfg(test)]

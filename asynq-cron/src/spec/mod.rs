@@ -5,11 +5,13 @@ mod robfig;
 
 use std::{fmt, str::FromStr, time::Duration};
 
-use asynq_grammar::cron::{self, CronError, Mode, Schedule};
+use asynq_grammar::cron::{self, Mode, Schedule};
 use asynq_runtime::job::with_causes;
 use chrono::{DateTime, Utc};
 use chrono_tz::Tz;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::CronError;
 
 /// A cron expression in its time zone.
 ///

@@ -2,7 +2,8 @@
 
 use std::{ops::Range, time::Duration};
 
-use super::{CronError, Mode};
+use super::Mode;
+use crate::TextError;
 
 const SECOND: Duration = Duration::from_secs(1);
 /// Go's units in nanoseconds; `µs` is written with either of Unicode's two letters.
@@ -18,8 +19,8 @@ const UNITS: [(&str, u64); 8] = [
 ];
 
 /// Parses the interval at `range` of the text.
-pub(super) fn interval(text: &str, range: Range<usize>, mode: Mode) -> Result<Duration, CronError> {
-    let error = |message: &str, at: Range<usize>| Err(CronError::new(message, at));
+pub(super) fn interval(text: &str, range: Range<usize>, mode: Mode) -> Result<Duration, TextError> {
+    let error = |message: &str, at: Range<usize>| Err(TextError::new(message, at));
     if range.is_empty() {
         return error("`@every` needs an interval, such as `@every 30s`", 0..text.len());
     }
@@ -37,9 +38,9 @@ pub(super) fn interval(text: &str, range: Range<usize>, mode: Mode) -> Result<Du
 
 /// Parses a duration as Go's `time.ParseDuration` does and returns its sign and nanoseconds; `start` is the place of
 /// `text` in the whole text.
-fn go_duration(text: &str, start: usize) -> Result<(bool, u64), CronError> {
+fn go_duration(text: &str, start: usize) -> Result<(bool, u64), TextError> {
     let whole = start..start + text.len();
-    let error = |message: String, range: Range<usize>| Err(CronError::new(message, range));
+    let error = |message: String, range: Range<usize>| Err(TextError::new(message, range));
     let (negative, mut rest) = match text.strip_prefix('-') {
         Some(rest) => (true, rest),
         None => (false, text.strip_prefix('+').unwrap_or(text)),

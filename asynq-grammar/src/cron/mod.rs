@@ -5,13 +5,12 @@
 //! as a schedule that can never fire.
 
 mod civil;
-mod error;
 mod every;
 mod field;
 mod parse;
 mod sentence;
 
-pub use self::{civil::Civil, error::CronError, field::Fields, parse::parse};
+pub use self::{civil::Civil, field::Fields, parse::parse};
 
 use std::time::Duration;
 

@@ -5,8 +5,8 @@ mod kind;
 use std::ops::Range;
 
 use self::kind::Field;
-use super::{CronError, Fields, Mode, Schedule, Spec, Zone, every, field::bit};
-use crate::duration;
+use super::{Fields, Mode, Schedule, Spec, Zone, every, field::bit};
+use crate::{TextError, duration};
 
 const MONTHS: [&str; 12] = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
 const WEEKDAYS: [&str; 7] = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
@@ -29,9 +29,9 @@ const FIELDS: [Field; 6] = [Field::Second, Field::Minute, Field::Hour, Field::Da
 /// # Errors
 ///
 /// The first mistake in the text. In [`Mode::Default`] a schedule that can never fire is a mistake.
-pub fn parse(text: &str, mode: Mode) -> Result<Spec, CronError> {
+pub fn parse(text: &str, mode: Mode) -> Result<Spec, TextError> {
     if text.trim().is_empty() {
-        return Err(CronError::new("the schedule is empty; write one such as `*/5 * * * *`", 0..text.len()));
+        return Err(TextError::new("the schedule is empty; write one such as `*/5 * * * *`", 0..text.len()));
     }
     let (zone, body) = zone(text, mode)?;
     let schedule = if text[body.clone()].starts_with('@') {
@@ -43,7 +43,7 @@ pub fn parse(text: &str, mode: Mode) -> Result<Spec, CronError> {
 }
 
 /// Returns the zone in front, and the place of the rest.
-fn zone(text: &str, mode: Mode) -> Result<(Option<Zone>, Range<usize>), CronError> {
+fn zone(text: &str, mode: Mode) -> Result<(Option<Zone>, Range<usize>), TextError> {
     let Some(key) = ["TZ=", "CRON_TZ="].into_iter().find(|key| text.starts_with(key)) else {
         return Ok((None, 0..text.len()));
     };
@@ -51,7 +51,7 @@ fn zone(text: &str, mode: Mode) -> Result<(Option<Zone>, Range<usize>), CronErro
     let ends = |c: char| if mode == Mode::Compat { c == ' ' } else { c.is_whitespace() };
     let Some(end) = text.find(ends) else {
         let message = format!("`{key}` needs a zone, a space and a schedule: `{key}Europe/Berlin 0 9 * * *`");
-        return Err(CronError::new(message, 0..text.len()));
+        return Err(TextError::new(message, 0..text.len()));
     };
     let range = key.len()..end;
     let start = text.len() - text[end..].trim_start().len();
@@ -59,7 +59,7 @@ fn zone(text: &str, mode: Mode) -> Result<(Option<Zone>, Range<usize>), CronErro
     Ok((Some(Zone { name: text[range.clone()].to_owned(), range }), start..stop))
 }
 
-fn descriptor(text: &str, range: Range<usize>, mode: Mode) -> Result<Schedule, CronError> {
+fn descriptor(text: &str, range: Range<usize>, mode: Mode) -> Result<Schedule, TextError> {
     let word = &text[range.clone()];
     if word.starts_with(EVERY) {
         return every::interval(text, range.start + EVERY.len()..range.end, mode).map(Schedule::Every);
@@ -76,16 +76,16 @@ fn descriptor(text: &str, range: Range<usize>, mode: Mode) -> Result<Schedule, C
             format!("unknown descriptor `{word}`; there are {} and @every", known.join(", "))
         }
     };
-    Err(CronError::new(message, range))
+    Err(TextError::new(message, range))
 }
 
-fn read_fields(text: &str, range: Range<usize>, mode: Mode) -> Result<Fields, CronError> {
+fn read_fields(text: &str, range: Range<usize>, mode: Mode) -> Result<Fields, TextError> {
     let words = words(text, range.clone());
     let kinds = match (words.len(), mode) {
         (5, _) => &FIELDS[1..],
         (6, Mode::Default) => &FIELDS[..],
         (found, Mode::Compat) => {
-            return Err(CronError::new(format!("expected 5 fields, found {found}"), pointable(range, text)));
+            return Err(TextError::new(format!("expected 5 fields, found {found}"), pointable(range, text)));
         }
         (found, Mode::Default) => {
             let is_interval = |word: &str| word.eq_ignore_ascii_case("every") || duration::parse(word).is_ok();
@@ -96,7 +96,7 @@ fn read_fields(text: &str, range: Range<usize>, mode: Mode) -> Result<Fields, Cr
             let message = format!(
                 "expected 5 fields (minute hour day month weekday), or 6 with the second first, found {found}{hint}"
             );
-            return Err(CronError::new(message, pointable(range, text)));
+            return Err(TextError::new(message, pointable(range, text)));
         }
     };
     let mut fields = Fields::default();
@@ -108,7 +108,7 @@ fn read_fields(text: &str, range: Range<usize>, mode: Mode) -> Result<Fields, Cr
     }
     if mode == Mode::Default && fields.never_fires() {
         let days = words[words.len() - 3].start..words[words.len() - 1].end;
-        return Err(CronError::new("no date ever matches: this schedule would never fire", days));
+        return Err(TextError::new("no date ever matches: this schedule would never fire", days));
     }
     Ok(fields)
 }
@@ -144,7 +144,7 @@ struct Reader<'t> {
 }
 
 impl Reader<'_> {
-    fn field(&self, range: Range<usize>, fields: &mut Fields) -> Result<(), CronError> {
+    fn field(&self, range: Range<usize>, fields: &mut Fields) -> Result<(), TextError> {
         let mut at = range.start;
         for item in self.text[range.clone()].split(',') {
             let place = at..at + item.len();
@@ -164,7 +164,7 @@ impl Reader<'_> {
     }
 
     /// `*`, `?`, `N` or `N-M`, each with an optional `/S`.
-    fn item(&self, place: Range<usize>, fields: &mut Fields) -> Result<(), CronError> {
+    fn item(&self, place: Range<usize>, fields: &mut Fields) -> Result<(), TextError> {
         let (least, greatest) = self.kind.bounds();
         let (span, step) = self.split(place.clone(), '/', "slash")?;
         let (low, high) = self.split(span.clone(), '-', "hyphen")?;
@@ -228,7 +228,7 @@ impl Reader<'_> {
 
     /// Parses `L`, `L-n`, `LW` and `nW` of days, and `d#n` and `dL` of weekdays; returns whether the item was one of
     /// them.
-    fn extension(&self, item: &str, place: &Range<usize>, fields: &mut Fields) -> Result<bool, CronError> {
+    fn extension(&self, item: &str, place: &Range<usize>, fields: &mut Fields) -> Result<bool, TextError> {
         let upper = item.to_ascii_uppercase();
         match self.kind {
             Field::Day => {
@@ -280,7 +280,7 @@ impl Reader<'_> {
         place: Range<usize>,
         by: char,
         what: &str,
-    ) -> Result<(Range<usize>, Option<Range<usize>>), CronError> {
+    ) -> Result<(Range<usize>, Option<Range<usize>>), TextError> {
         let text = &self.text[place.clone()];
         let mut parts = text.split(by);
         let first = parts.next().unwrap_or_default();
@@ -292,7 +292,7 @@ impl Reader<'_> {
         }
     }
 
-    fn step(&self, place: Range<usize>) -> Result<u32, CronError> {
+    fn step(&self, place: Range<usize>) -> Result<u32, TextError> {
         let (least, greatest) = self.kind.bounds();
         let step = self.integer(place.clone())?;
         if step == 0 {
@@ -307,7 +307,7 @@ impl Reader<'_> {
     }
 
     /// A number or a name within the field's bounds.
-    fn number(&self, place: Range<usize>) -> Result<u32, CronError> {
+    fn number(&self, place: Range<usize>) -> Result<u32, TextError> {
         let (least, greatest) = self.kind.bounds();
         let names: &[&str] = match self.kind {
             Field::Month => &MONTHS,
@@ -326,7 +326,7 @@ impl Reader<'_> {
         Err(self.wrong(format!("{} must be {least}–{greatest}, got {number}{hint}", self.kind), place))
     }
 
-    fn integer(&self, place: Range<usize>) -> Result<u32, CronError> {
+    fn integer(&self, place: Range<usize>) -> Result<u32, TextError> {
         let text = &self.text[place.clone()];
         // Go's Atoi reads a sign; a minus is refused afterwards, a plus is not.
         let digits = if self.mode == Mode::Compat { text.strip_prefix('+').unwrap_or(text) } else { text };
@@ -347,7 +347,7 @@ impl Reader<'_> {
         Err(self.wrong(message, place))
     }
 
-    fn wrong(&self, message: impl Into<String>, range: Range<usize>) -> CronError {
+    fn wrong(&self, message: impl Into<String>, range: Range<usize>) -> TextError {
         // A range that is empty cannot be marked, so the character beside it is.
         let range = match range {
             range if !range.is_empty() => range,
@@ -360,7 +360,7 @@ impl Reader<'_> {
                 range.start - width..range.start
             }
         };
-        CronError::new(message, range)
+        TextError::new(message, range)
     }
 }
 

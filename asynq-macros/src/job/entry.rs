@@ -2,7 +2,7 @@
 
 use std::{cell::Cell, fmt::Display, time::Duration};
 
-use asynq_grammar::{NameError, backoff, duration};
+use asynq_grammar::{TextError, backoff, duration};
 use proc_macro2::TokenTree;
 use quote::ToTokens;
 use syn::{
@@ -125,11 +125,11 @@ impl<'a> Entry<'a> {
     }
 
     /// Reads a name that passes one of the grammar's checks.
-    pub(super) fn name(&self, check: fn(&str) -> Result<(), NameError>) -> Option<String> {
+    pub(super) fn name(&self, check: fn(&str) -> Result<(), TextError>) -> Option<String> {
         self.checked(&self.text()?, check)
     }
 
-    fn checked(&self, literal: &LitStr, check: fn(&str) -> Result<(), NameError>) -> Option<String> {
+    fn checked(&self, literal: &LitStr, check: fn(&str) -> Result<(), TextError>) -> Option<String> {
         match check(&literal.value()) {
             Ok(()) => Some(literal.value()),
             Err(error) => self.refuse_part(literal, error.range(), &error),
@@ -265,7 +265,7 @@ impl<'a> Entry<'a> {
     }
 
     /// Reads a name that passes one of the grammar's checks, or a list of them in brackets.
-    pub(super) fn names(&self, check: fn(&str) -> Result<(), NameError>) -> Option<Vec<String>> {
+    pub(super) fn names(&self, check: fn(&str) -> Result<(), TextError>) -> Option<Vec<String>> {
         match self.list()? {
             None => self.name(check).map(|name| vec![name]),
             Some(list) => self.each(&list, |element| match element {

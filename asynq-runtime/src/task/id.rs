@@ -2,7 +2,7 @@
 
 use std::{borrow::Borrow, fmt, str::FromStr, sync::Arc};
 
-use asynq_grammar::{NameError, names};
+use asynq_grammar::{TextError, names};
 
 /// A name that was refused, with the reason.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
@@ -15,7 +15,7 @@ pub struct InvalidName {
 debug_as_text!(InvalidName);
 
 impl InvalidName {
-    fn new(name: &str, error: &NameError) -> Self {
+    fn new(name: &str, error: &TextError) -> Self {
         Self { name: name.chars().take(80).collect(), reason: error.to_string() }
     }
 }

@@ -1,6 +1,6 @@
 use super::{super::field::members, *};
 
-fn compat(text: &str) -> Result<Spec, CronError> {
+fn compat(text: &str) -> Result<Spec, TextError> {
     parse(text, Mode::Compat)
 }
 

@@ -1,19 +1,19 @@
-//! The error of a cron text: the mistake and its place.
+//! The error of every text of this crate: the mistake and its place.
 
 use std::{error::Error, fmt, ops::Range};
 
 /// Most characters of a message.
 const LONGEST: usize = 300;
 
-/// The reason why a cron text is not valid: the mistake, and the bytes that are wrong.
+/// The reason why a text is not valid: the mistake, and the bytes that are wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CronError {
+pub struct TextError {
     message: String,
     range: Range<usize>,
 }
 
-impl CronError {
-    pub(super) fn new(message: impl Into<String>, range: Range<usize>) -> Self {
+impl TextError {
+    pub(crate) fn new(message: impl Into<String>, range: Range<usize>) -> Self {
         // The message quotes a part of the text, which may be a megabyte long.
         let mut message = message.into();
         if let Some((end, _)) = message.char_indices().nth(LONGEST) {
@@ -23,7 +23,14 @@ impl CronError {
         Self { message, range }
     }
 
-    /// Returns the range of the text that is wrong. The range is empty only if the text is, and never cuts a character.
+    /// Returns the same mistake in a text in which this one begins at `start`.
+    pub(crate) fn behind(mut self, start: usize) -> Self {
+        self.range = start + self.range.start..start + self.range.end;
+        self
+    }
+
+    /// Returns the range of the text that is wrong, the whole text if it is blank. The range never cuts a character, and it
+    /// is empty where a part is missing.
     #[must_use]
     pub fn range(&self) -> Range<usize> {
         self.range.clone()
@@ -40,10 +47,10 @@ impl CronError {
     }
 }
 
-impl fmt::Display for CronError {
+impl fmt::Display for TextError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)
     }
 }
 
-impl Error for CronError {}
+impl Error for TextError {}
