@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use asynq_runtime::{
     broker::{Broker, RunKey, RunToken},
-    job::{BlockingPool, Cancel, ContextParts, JobContext, StateMap},
+    job::{BlockingPool, ContextParts, JobContext, StateMap},
     rate::{Semaphore, SemaphoreError},
     task::{TaskId, TaskMessage},
 };
@@ -21,8 +21,8 @@ fn attempt(broker: Option<Arc<dyn Broker>>, id: &str, deadline: Option<DateTime<
         crashes: 0,
         codec: asynq_runtime::job::Codec::Json,
         deadline,
-        cancel: Cancel::default(),
-        stopping: Cancel::default(),
+        cancel: Arc::default(),
+        stopping: Arc::default(),
         states: Arc::new(StateMap::default()),
         blocking: BlockingPool::default(),
         broker,

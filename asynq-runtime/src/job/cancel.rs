@@ -1,54 +1,27 @@
 //! The request to an attempt to stop, which costs nothing until a task waits for it.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
 use tokio_util::sync::CancellationToken;
 
-/// The request to an attempt to stop. Clones share it.
-#[derive(Debug, Clone, Default)]
-pub struct Cancel(Arc<Request>);
-
-/// A request that most attempts never get: its token is made by the first caller that makes the request or waits for it.
+/// The request to an attempt to stop, which most attempts never get: its token is made by the first caller that makes the request or
+/// waits for it.
 #[derive(Debug, Default)]
-pub(crate) struct Request(OnceLock<CancellationToken>);
+pub struct Cancel(OnceLock<CancellationToken>);
 
 impl Cancel {
     /// Makes the request.
     pub fn cancel(&self) {
-        self.0.make();
-    }
-
-    /// Returns whether the request was made.
-    pub fn is_cancelled(&self) -> bool {
-        self.0.is_made()
-    }
-
-    /// Waits until the request is made.
-    pub async fn cancelled(&self) {
-        self.0.made().await;
-    }
-}
-
-impl From<CancellationToken> for Cancel {
-    /// Returns a request that is made when `token` is cancelled.
-    fn from(token: CancellationToken) -> Self {
-        Self(Arc::new(Request::from(token)))
-    }
-}
-
-impl Request {
-    /// Makes the request.
-    pub(crate) fn make(&self) {
         self.token().cancel();
     }
 
     /// Returns whether the request was made.
-    pub(crate) fn is_made(&self) -> bool {
+    pub fn is_cancelled(&self) -> bool {
         self.0.get().is_some_and(CancellationToken::is_cancelled)
     }
 
     /// Waits until the request is made.
-    pub(crate) async fn made(&self) {
+    pub async fn cancelled(&self) {
         self.token().cancelled().await;
     }
 
@@ -57,7 +30,8 @@ impl Request {
     }
 }
 
-impl From<CancellationToken> for Request {
+impl From<CancellationToken> for Cancel {
+    /// Returns a request that is made when `token` is cancelled.
     fn from(token: CancellationToken) -> Self {
         Self(OnceLock::from(token))
     }
@@ -65,12 +39,14 @@ impl From<CancellationToken> for Request {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
 
     #[tokio::test]
-    async fn a_cancel_reaches_all_clones_before_and_during_a_wait() {
-        let cancel = Cancel::default();
-        let other = cancel.clone();
+    async fn a_cancel_reaches_all_who_share_it_before_and_during_a_wait() {
+        let cancel = Arc::new(Cancel::default());
+        let other = Arc::clone(&cancel);
         assert!(!other.is_cancelled());
         let waits = tokio::spawn(async move { other.cancelled().await });
         tokio::task::yield_now().await;

@@ -55,9 +55,9 @@ pub struct ContextParts {
     /// When this attempt must end.
     pub deadline: Option<DateTime<Utc>>,
     /// Cancelled when the attempt should stop.
-    pub cancel: Cancel,
+    pub cancel: Arc<Cancel>,
     /// Cancelled when the server begins to leave.
-    pub stopping: Cancel,
+    pub stopping: Arc<Cancel>,
     /// The server's shared states.
     pub states: Arc<StateMap>,
     /// Where blocking jobs run.
@@ -96,8 +96,8 @@ impl JobContext {
             crashes: 0,
             codec: Codec::default(),
             deadline: None,
-            cancel: Cancel::default(),
-            stopping: Cancel::default(),
+            cancel: Arc::default(),
+            stopping: Arc::default(),
             states: Arc::new(states),
             blocking: BlockingPool::default(),
             broker: None,
@@ -342,8 +342,8 @@ mod tests {
             crashes: 2,
             codec: Codec::default(),
             deadline: None,
-            cancel: Cancel::default(),
-            stopping: Cancel::default(),
+            cancel: Arc::default(),
+            stopping: Arc::default(),
             states: Arc::new(states),
             blocking: BlockingPool::default(),
             broker: None,

@@ -102,7 +102,6 @@ pub(crate) use self::{
     aggregates::{Arguments, LeftOut, Limits},
     argument_shape::{ArgumentShape, DueShapes},
     blocking::NoThread,
-    cancel::Request,
     checkpoint::Unloaded,
     codec::{decode_arguments, decode_result, encode_arguments, encode_result, fingerprint_of, postcard_header},
     error::chain,

@@ -57,7 +57,7 @@ struct Inner {
     dispatcher: Arc<Dispatcher>,
     closing: CancellationToken,
     /// `closing` in the form that jobs see.
-    stopping: Cancel,
+    stopping: Arc<Cancel>,
     random: Mutex<Rng>,
 }
 
@@ -70,7 +70,7 @@ impl Executor {
         Self(Arc::new(Inner {
             parts,
             dispatcher: Arc::new(dispatcher),
-            stopping: closing.clone().into(),
+            stopping: Arc::new(closing.clone().into()),
             closing,
             random: Mutex::new(Rng::new()),
         }))
@@ -196,7 +196,7 @@ impl Executor {
         };
         let job = dispatcher.registry.get(&message.r#type);
         let blocking = self.0.parts.blocking.for_attempt();
-        let ctx = self.context(attempt, job, Some(deadline.at()), stop.cancel().clone(), blocking.clone());
+        let ctx = self.context(attempt, job, Some(deadline.at()), Arc::clone(stop.cancel()), blocking.clone());
         let began = attempt_metrics.start();
         // Layers, and the reading of the arguments, are code of the program too.
         let started = panics::catch(|| match permit {
@@ -258,7 +258,7 @@ impl Executor {
         attempt: &Attempt,
         job: Option<&JobDescriptor>,
         deadline: Option<DateTime<Utc>>,
-        cancel: Cancel,
+        cancel: Arc<Cancel>,
         blocking: BlockingPool,
     ) -> JobContext {
         JobContext::new(ContextParts {
@@ -268,7 +268,7 @@ impl Executor {
             codec: job.map_or(Codec::Json, |job| job.codec),
             deadline,
             cancel,
-            stopping: self.0.stopping.clone(),
+            stopping: Arc::clone(&self.0.stopping),
             states: Arc::clone(&self.0.parts.states),
             blocking,
             broker: Some(Arc::clone(&self.0.parts.broker)),
@@ -281,7 +281,7 @@ impl Executor {
         let dispatcher = &self.0.dispatcher;
         let job = dispatcher.registry.get(&attempt.message.r#type).filter(|job| job.on_archive().is_some())?;
         let error = error.0.take().unwrap_or_else(|| JobError::fail(text.as_str()));
-        let ctx = self.context(attempt, Some(job), None, Cancel::default(), self.0.parts.blocking.for_attempt());
+        let ctx = self.context(attempt, Some(job), None, Arc::default(), self.0.parts.blocking.for_attempt());
         Some(Caught::new(Arc::clone(dispatcher).call_on_archive(*job, ctx, error)))
     }
 

@@ -1,8 +1,11 @@
 //! Asks a running attempt to stop, and keeps the reason.
 
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{
+    Arc,
+    atomic::{AtomicU8, Ordering},
+};
 
-use crate::job::{Cancel, Request};
+use crate::job::Cancel;
 
 /// Why an attempt should stop. Of several reasons the later variant counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -18,25 +21,25 @@ pub(crate) enum Why {
 /// Asks one attempt to stop. Jobs see the request, the executor also the reason.
 #[derive(Debug)]
 pub(crate) struct Stop {
-    requested: Request,
+    requested: Cancel,
     /// Made when waiting for a blocking job to notice the request has no point any more.
-    leave: Request,
-    cancel: Cancel,
+    leave: Cancel,
+    cancel: Arc<Cancel>,
     why: AtomicU8,
 }
 
 impl Stop {
     pub(crate) fn new() -> Self {
         let why = AtomicU8::new(Why::Cancelled as u8);
-        Self { requested: Request::default(), leave: Request::default(), cancel: Cancel::default(), why }
+        Self { requested: Cancel::default(), leave: Cancel::default(), cancel: Arc::default(), why }
     }
 
     pub(crate) fn stop(&self, why: Why) {
         self.why.fetch_max(why as u8, Ordering::AcqRel);
         if why == Why::Leaving {
-            self.leave.make();
+            self.leave.cancel();
         }
-        self.requested.make();
+        self.requested.cancel();
         self.cancel.cancel();
     }
 
@@ -50,19 +53,19 @@ impl Stop {
     }
 
     pub(crate) fn is_requested(&self) -> bool {
-        self.requested.is_made()
+        self.requested.is_cancelled()
     }
 
     pub(crate) async fn requested(&self) {
-        self.requested.made().await;
+        self.requested.cancelled().await;
     }
 
     pub(crate) async fn leave(&self) {
-        self.leave.made().await;
+        self.leave.cancelled().await;
     }
 
     /// Returns the cancellation that the job sees: the request cancels it, and it can be cancelled without a request.
-    pub(crate) fn cancel(&self) -> &Cancel {
+    pub(crate) fn cancel(&self) -> &Arc<Cancel> {
         &self.cancel
     }
 }

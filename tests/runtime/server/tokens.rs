@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use asynq_runtime::{
     broker::{Broker, BrokerErrorKind, RunKey, RunToken},
-    job::{BlockingPool, Cancel, Codec, ContextParts, JobContext, StateMap},
+    job::{BlockingPool, Codec, ContextParts, JobContext, StateMap},
     rate::Semaphore,
     task::TaskMessage,
 };
@@ -21,8 +21,8 @@ pub(super) fn attempt(broker: &Arc<dyn Broker>, task: &str) -> JobContext {
         crashes: 0,
         codec: Codec::Json,
         deadline: Some(broker.now() + Duration::from_secs(60)),
-        cancel: Cancel::default(),
-        stopping: Cancel::default(),
+        cancel: Arc::default(),
+        stopping: Arc::default(),
         states: Arc::new(StateMap::default()),
         blocking: BlockingPool::default(),
         broker: Some(Arc::clone(broker)),
