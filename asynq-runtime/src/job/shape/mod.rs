@@ -14,7 +14,7 @@ mod text;
 mod value;
 mod write;
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, fmt};
 
 use serde::{Deserialize, Serialize};
 
@@ -93,6 +93,13 @@ pub(super) enum Leaf {
     Char,
     Str,
     Bytes,
+}
+
+/// Writes the name that the leaf has in a document.
+impl fmt::Display for Leaf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(f)
+    }
 }
 
 /// The content of a named type or a variant.

@@ -1,6 +1,6 @@
 //! A shape in one line for people, as advice for a value that does not fit.
 
-use super::{Form, Leaf, Node, ShapeDocument};
+use super::{Form, Node, ShapeDocument};
 
 /// Longest text in bytes, beside its last word.
 const LONGEST: usize = 600;
@@ -49,7 +49,7 @@ impl Text<'_> {
             return;
         }
         match node {
-            Node::Is(leaf) => self.push(leaf.as_str()),
+            Node::Is(leaf) => self.push(&leaf.to_string()),
             Node::Option(inner) => {
                 self.node(inner);
                 self.push("?");
@@ -101,29 +101,6 @@ impl Text<'_> {
                     }
                 }
             }),
-        }
-    }
-}
-
-impl Leaf {
-    pub(super) fn as_str(self) -> &'static str {
-        match self {
-            Self::Bool => "bool",
-            Self::I8 => "i8",
-            Self::I16 => "i16",
-            Self::I32 => "i32",
-            Self::I64 => "i64",
-            Self::I128 => "i128",
-            Self::U8 => "u8",
-            Self::U16 => "u16",
-            Self::U32 => "u32",
-            Self::U64 => "u64",
-            Self::U128 => "u128",
-            Self::Float32 => "f32",
-            Self::Float64 => "f64",
-            Self::Char => "char",
-            Self::Str => "str",
-            Self::Bytes => "bytes",
         }
     }
 }

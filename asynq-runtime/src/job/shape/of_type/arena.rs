@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use crate::job::shape::Leaf;
+
 /// A place for a shape.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Slot(usize);
@@ -22,7 +24,7 @@ pub(super) enum Choice {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Shape {
     Unseen,
-    Leaf(&'static str),
+    Leaf(Leaf),
     /// The recorder stopped here, at a type of this name.
     Opaque(String),
     Option(Slot),

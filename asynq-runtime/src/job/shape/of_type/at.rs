@@ -17,6 +17,7 @@ use super::{
     recorder::{Recorder, Stop},
     sample, short, short_name,
 };
+use crate::job::shape::Leaf;
 
 /// The name that a [`Secret`](crate::Secret) gives itself to the recorder. The recorder recognises it by its address, because
 /// a type of the user's may have the same name.
@@ -41,8 +42,8 @@ impl<'r> At<'r> {
 
 impl At<'_> {
     /// Writes a leaf down, and returns the index of its sample.
-    fn leaf(&mut self, name: &'static str) -> usize {
-        self.recorder.arena.see(self.slot, Shape::Leaf(name));
+    fn leaf(&mut self, leaf: Leaf) -> usize {
+        self.recorder.arena.see(self.slot, Shape::Leaf(leaf));
         self.recorder.last_leaf = Some(self.slot);
         self.recorder.requests += 1;
         *self.recorder.arena.sample(self.slot)
@@ -91,9 +92,9 @@ impl At<'_> {
 }
 
 macro_rules! leaves {
-    ($($method:ident $visit:ident $name:literal $samples:ident as $type:ty;)*) => {$(
+    ($($method:ident $visit:ident $leaf:ident $samples:ident as $type:ty;)*) => {$(
         fn $method<V: Visitor<'de>>(mut self, visitor: V) -> Result<V::Value, Stop> {
-            let sample = self.leaf($name);
+            let sample = self.leaf(Leaf::$leaf);
             visitor.$visit(sample::$samples.get(sample).copied().unwrap_or_default() as $type)
         }
     )*};
@@ -103,24 +104,24 @@ impl<'de> de::Deserializer<'de> for At<'_> {
     type Error = Stop;
 
     leaves! {
-        deserialize_bool visit_bool "bool" BOOLS as bool;
-        deserialize_i8 visit_i8 "i8" INTEGERS as i8;
-        deserialize_i16 visit_i16 "i16" INTEGERS as i16;
-        deserialize_i32 visit_i32 "i32" INTEGERS as i32;
-        deserialize_i64 visit_i64 "i64" INTEGERS as i64;
-        deserialize_i128 visit_i128 "i128" INTEGERS as i128;
-        deserialize_u8 visit_u8 "u8" INTEGERS as u8;
-        deserialize_u16 visit_u16 "u16" INTEGERS as u16;
-        deserialize_u32 visit_u32 "u32" INTEGERS as u32;
-        deserialize_u64 visit_u64 "u64" INTEGERS as u64;
-        deserialize_u128 visit_u128 "u128" INTEGERS as u128;
-        deserialize_f32 visit_f32 "f32" FLOATS as f32;
-        deserialize_f64 visit_f64 "f64" FLOATS as f64;
-        deserialize_char visit_char "char" CHARS as char;
-        deserialize_str visit_str "str" STRINGS as &str;
-        deserialize_string visit_str "str" STRINGS as &str;
-        deserialize_bytes visit_bytes "bytes" BYTES as &[u8];
-        deserialize_byte_buf visit_bytes "bytes" BYTES as &[u8];
+        deserialize_bool visit_bool Bool BOOLS as bool;
+        deserialize_i8 visit_i8 I8 INTEGERS as i8;
+        deserialize_i16 visit_i16 I16 INTEGERS as i16;
+        deserialize_i32 visit_i32 I32 INTEGERS as i32;
+        deserialize_i64 visit_i64 I64 INTEGERS as i64;
+        deserialize_i128 visit_i128 I128 INTEGERS as i128;
+        deserialize_u8 visit_u8 U8 INTEGERS as u8;
+        deserialize_u16 visit_u16 U16 INTEGERS as u16;
+        deserialize_u32 visit_u32 U32 INTEGERS as u32;
+        deserialize_u64 visit_u64 U64 INTEGERS as u64;
+        deserialize_u128 visit_u128 U128 INTEGERS as u128;
+        deserialize_f32 visit_f32 Float32 FLOATS as f32;
+        deserialize_f64 visit_f64 Float64 FLOATS as f64;
+        deserialize_char visit_char Char CHARS as char;
+        deserialize_str visit_str Str STRINGS as &str;
+        deserialize_string visit_str Str STRINGS as &str;
+        deserialize_bytes visit_bytes Bytes BYTES as &[u8];
+        deserialize_byte_buf visit_bytes Bytes BYTES as &[u8];
     }
 
     fn deserialize_option<V: Visitor<'de>>(mut self, visitor: V) -> Result<V::Value, Stop> {

@@ -2,10 +2,8 @@
 
 use std::collections::HashMap;
 
-use serde::{Deserialize as _, de::IntoDeserializer};
-
 use super::arena::{Arena, Form, Named, Shape, Slot, Variant};
-use crate::job::shape::{self, Leaf, Node, ShapeDocument};
+use crate::job::shape::{self, Node, ShapeDocument};
 
 /// The names by which the fields of a struct or of a variant (`Some`) are read, in the order of the wire.
 pub(super) type ReadNames = HashMap<(Named, Option<usize>), Vec<ReadName>>;
@@ -36,7 +34,7 @@ impl Arena {
         let node = |slot: &Slot| Box::new(self.document_node(*slot));
         let is = match self.shape(slot) {
             Shape::Unseen => Node::Unseen,
-            Shape::Leaf(name) => leaf(name).map_or(Node::Unseen, Node::Is),
+            Shape::Leaf(leaf) => Node::Is(*leaf),
             Shape::Opaque(name) => Node::Any(name.clone()),
             Shape::Option(inner) => Node::Option(node(inner)),
             Shape::Seq(inner) => Node::Seq(node(inner)),
@@ -139,9 +137,4 @@ impl Arena {
             _ => Vec::new(),
         }
     }
-}
-
-/// Returns the leaf of this name, which is the one that it has in a document.
-fn leaf(name: &str) -> Option<Leaf> {
-    Leaf::deserialize(IntoDeserializer::<serde::de::value::Error>::into_deserializer(name)).ok()
 }

@@ -91,9 +91,9 @@ impl Recorder {
     /// Gives the last leaf of the failed pass another sample; `false` if there is none left.
     pub(super) fn try_next_sample(&mut self) -> bool {
         let Some(slot) = self.last_leaf else { return false };
-        let Shape::Leaf(name) = *self.arena.shape(slot) else { return false };
+        let Shape::Leaf(leaf) = *self.arena.shape(slot) else { return false };
         let sample = self.arena.sample(slot);
-        *sample = (*sample + 1) % sample::count(name);
+        *sample = (*sample + 1) % sample::count(leaf);
         *sample != 0
     }
 

@@ -1,5 +1,7 @@
 //! Sample values for types that check their input.
 
+use crate::job::shape::Leaf;
+
 /// The first suits every plain `String`; the others are for types that parse.
 pub(in crate::job) const STRINGS: [&str; 38] = [
     "",
@@ -50,13 +52,13 @@ pub(super) const BOOLS: [bool; 2] = [true, false];
 pub(super) const BYTES: [&[u8]; 9] = [&[], &[0; 16], &[0; 4], &[0; 8], &[0; 12], &[0; 20], &[0; 32], &[0; 64], &[0; 1]];
 
 /// Returns how many samples there are for a leaf.
-pub(super) fn count(leaf: &str) -> usize {
+pub(super) fn count(leaf: Leaf) -> usize {
     match leaf {
-        "str" => STRINGS.len(),
-        "bytes" => BYTES.len(),
-        "bool" => BOOLS.len(),
-        "char" => CHARS.len(),
-        "f32" | "f64" => FLOATS.len(),
+        Leaf::Str => STRINGS.len(),
+        Leaf::Bytes => BYTES.len(),
+        Leaf::Bool => BOOLS.len(),
+        Leaf::Char => CHARS.len(),
+        Leaf::Float32 | Leaf::Float64 => FLOATS.len(),
         _ => INTEGERS.len(),
     }
 }

@@ -15,7 +15,7 @@ impl Arena {
     fn write_slot(&self, slot: Slot, out: &mut String, around: &mut Vec<Named>) {
         match self.shape(slot) {
             Shape::Unseen => out.push('_'),
-            Shape::Leaf(name) => out.push_str(name),
+            Shape::Leaf(leaf) => out.push_str(&leaf.to_string()),
             Shape::Opaque(name) => {
                 let _ = write!(out, "any<{name}>");
             }
