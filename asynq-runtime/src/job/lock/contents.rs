@@ -5,7 +5,7 @@ use std::{cell::Cell, rc::Rc};
 use serde::{Serialize, Serializer, ser::SerializeMap as _};
 use serde_json::Value as Json;
 
-use crate::job::shape::{Leaf, of_type::STRINGS};
+use crate::job::shape::Leaf;
 
 /// A value whose texts and numbers are still open.
 #[derive(Debug, PartialEq)]
@@ -39,11 +39,6 @@ pub(super) enum Numbers {
     One,
     Smallest,
     Largest,
-}
-
-/// Returns the texts to try, one after the other: types that parse a text take one of them.
-pub(super) fn texts() -> &'static [&'static str] {
-    &STRINGS
 }
 
 impl Sample<'_> {

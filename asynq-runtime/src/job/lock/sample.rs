@@ -31,12 +31,11 @@ pub(super) struct Samples<'s> {
 
 /// Returns the samples of a shape whose options and sequences are all empty, or all filled.
 pub(super) fn samples(document: &ShapeDocument, is_little: bool) -> Samples<'_> {
-    let forms: Vec<&Form> = document.forms().collect();
-    let heights = heights(&forms);
+    let heights = heights(&document.types);
     let at_depth = |deep| {
         let mut sampler = Sampler {
-            inside: vec![0; forms.len()],
-            forms: &forms,
+            inside: vec![0; document.types.len()],
+            forms: &document.types,
             heights: &heights,
             is_little,
             deep,
@@ -44,14 +43,14 @@ pub(super) fn samples(document: &ShapeDocument, is_little: bool) -> Samples<'_> 
             is_cut: false,
             has_unknown: false,
         };
-        let values = sampler.node(document.root(), Place { depth: 0, is_simple: false, repeated: 1 }).ok()?;
+        let values = sampler.node(&document.root, Place { depth: 0, is_simple: false, repeated: 1 }).ok()?;
         Some(Samples { values, is_cut: sampler.is_cut, has_unknown: sampler.has_unknown })
     };
     DEPTHS.into_iter().find_map(at_depth).unwrap_or(Samples { is_cut: true, ..Samples::default() })
 }
 
 struct Sampler<'f, 's> {
-    forms: &'f [&'s Form],
+    forms: &'s [Form],
     heights: &'f [Option<usize>],
     /// How often each type is around the place.
     inside: Vec<usize>,
@@ -122,7 +121,7 @@ impl<'s> Sampler<'_, 's> {
 
     /// Makes the samples of a type that has a name.
     fn named(&mut self, index: usize, place: Place) -> Made<'s> {
-        let (Some(form), Some(inside)) = (self.forms.get(index).copied(), self.inside.get(index).copied()) else {
+        let (Some(form), Some(inside)) = (self.forms.get(index), self.inside.get(index).copied()) else {
             self.has_unknown = true;
             return Ok(Vec::new());
         };
@@ -241,7 +240,7 @@ fn leaf_of(leaf: Leaf) -> Sample<'static> {
 }
 
 /// Returns for each type how many types the least value of it has inside each other; `None` for a type without a value.
-fn heights(forms: &[&Form]) -> Vec<Option<usize>> {
+fn heights(forms: &[Form]) -> Vec<Option<usize>> {
     let mut heights = vec![None; forms.len()];
     loop {
         let next: Vec<_> = forms.iter().map(|form| form_height(form, &heights)).collect();

@@ -4,11 +4,11 @@ use std::cell::Cell;
 
 use super::{
     LockedShape,
-    contents::{Contents, Numbers, Sample, texts},
+    contents::{Contents, Numbers, Sample},
 };
 use crate::job::{
     JobDescriptor, ShapeLookup,
-    shape::{ShapeDocument, encode_sample},
+    shape::{ShapeDocument, encode_sample, of_type::STRINGS},
 };
 
 /// The text of refusals by a type's own rules, in both codecs: samples cannot tell whether real values pass.
@@ -65,7 +65,8 @@ impl<'t> Trial<'t> {
 
     /// Returns the worst answer to a sample with usual numbers, with the smallest and with the largest.
     pub(super) fn answer(&self, sample: &Sample<'_>) -> Answer {
-        let (mut worst, text) = self.with_any_text(sample, Numbers::One, texts());
+        let all: &[_] = &STRINGS;
+        let (mut worst, text) = self.with_any_text(sample, Numbers::One, all);
         let places = sample.numbers();
         let extremes = [Numbers::Smallest, Numbers::Largest].into_iter().filter(|_| places > 0);
         for numbers in extremes {
@@ -73,7 +74,7 @@ impl<'t> Trial<'t> {
                 break;
             }
             // The text that was taken with usual numbers is taken with others.
-            let texts = text.as_ref().map_or(texts(), std::slice::from_ref);
+            let texts = text.as_ref().map_or(all, std::slice::from_ref);
             let answer = match (self.with_any_text(sample, numbers, texts).0, text) {
                 // A rule for one number, or for several together, hides those that are read after it.
                 (Answer::NotRead, Some(text)) => self.one_by_one(sample, numbers, places, text),

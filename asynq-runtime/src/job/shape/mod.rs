@@ -145,16 +145,6 @@ impl ShapeDocument {
         Self { version: VERSION, argument: None, argument_aliases: Vec::new(), root, types }
     }
 
-    /// Returns the shape of the whole payload.
-    pub(super) fn root(&self) -> &Node {
-        &self.root
-    }
-
-    /// Returns the types, in the order of their numbers.
-    pub(super) fn forms(&self) -> impl Iterator<Item = &Form> {
-        self.types.iter()
-    }
-
     /// Returns the document of a job whose only argument has this name and these other ones.
     pub(super) fn of_argument(&self, name: Option<&str>, aliases: &[&str]) -> Self {
         let argument_aliases = aliases.iter().map(|&alias| alias.to_owned()).collect();

@@ -278,7 +278,7 @@ fn no_variant_of_an_enum_with_aliases_is_read_by_its_number() {
     fn is_left_out<T: DeserializeOwned>() {
         let type_shape = shape_of::<T>(false);
         assert!(!type_shape.complete, "{}", type_shape.shape);
-        let variants = type_shape.document.forms().find_map(|form| match form {
+        let variants = type_shape.document.types.iter().find_map(|form| match form {
             shape::Form::Enum(variants) => Some(variants),
             _ => None,
         });
