@@ -17,7 +17,7 @@ pub(super) use self::{
 use self::{
     form::check_sized,
     mistake::Mistake,
-    supplied::{Supplied, is_generic},
+    supplied::{is_generic, recognise},
     type_tokens::{bare, last_segment, without_pointers},
 };
 use super::{
@@ -78,9 +78,9 @@ impl Parameter {
             (Some(_), Some(mark)) => {
                 return wrong(mark, "a parameter is an argument or made of the context; leave one mark out");
             }
-            (Some(_), None) => Ok(Some(Supplied::FromContext)),
+            (Some(_), None) => Ok(Some(Self::FromContext(Box::new(ty.clone())))),
             (None, Some(_)) => Ok(None),
-            (None, None) => Supplied::recognise(ty, kind),
+            (None, None) => recognise(ty, kind),
         };
         let supplied = match recognised {
             Ok(supplied) => supplied,
@@ -99,7 +99,7 @@ impl Parameter {
         {
             wrong(serde, "this parameter is not stored; leave `#[serde(…)]` out");
         }
-        if let Some(Supplied::State(_)) = supplied
+        if let Some(Self::State(_)) = supplied
             && let Pat::TupleStruct(pattern) = &*typed.pat
         {
             let name = pattern.elems.first().map(|inner| inner.to_token_stream().to_string()).unwrap_or_default();
@@ -117,11 +117,7 @@ impl Parameter {
             return Self::Broken { is_argument: supplied.is_none() };
         }
         match supplied {
-            Some(Supplied::Context) => return Self::Context,
-            Some(Supplied::State(state)) => return Self::State(state),
-            Some(Supplied::FromContext) => return Self::FromContext(Box::new(ty.clone())),
-            Some(Supplied::Checkpoint(value)) => return Self::Checkpoint(value),
-            Some(Supplied::Tick) => return Self::Tick(Box::new(ty.clone())),
+            Some(parameter) => return parameter,
             None if kind == Kind::Periodic => {
                 wrong(
                     ty,

@@ -5,6 +5,7 @@ use syn::{PathSegment, Type, TypeReference};
 
 use super::{
     super::Attribute as Kind,
+    Parameter,
     mistake::{Mistake, mistake},
     type_tokens::{Static, bare, borrow_in, last_segment, only_argument},
 };
@@ -17,65 +18,55 @@ pub(in crate::job) struct SharedState {
     pub(in crate::job) inner: Type,
 }
 
-/// A parameter that the worker supplies.
-pub(super) enum Supplied {
-    Context,
-    State(Box<SharedState>),
-    FromContext,
-    Checkpoint(Box<Type>),
-    Tick,
+/// Returns the parameter that a worker supplies for this type; `None` for an argument.
+pub(super) fn recognise(ty: &Type, kind: Kind) -> Result<Option<Parameter>, Mistake> {
+    let (reference, inner) = match ty {
+        Type::Reference(reference) => (Some(reference), bare(&reference.elem)),
+        _ => (None, ty),
+    };
+    let Some(last) = last_segment(inner) else { return Ok(None) };
+    match (last.ident.to_string().as_str(), reference) {
+        ("JobContext", Some(TypeReference { mutability: None, .. })) => Ok(Some(Parameter::Context)),
+        ("JobContext", _) => mistake(ty, "take the context by reference: `&JobContext`"),
+        ("Tick", None) if kind == Kind::Periodic => Ok(Some(Parameter::Tick(Box::new(ty.clone())))),
+        ("Tick", Some(_)) if kind == Kind::Periodic => mistake(ty, "take the tick by value: `Tick` is small"),
+        ("Checkpoint", Some(_)) if !last.arguments.is_none() => {
+            mistake(ty, "take the checkpoint by value: `Checkpoint<T>`")
+        }
+        ("State" | "Shared", Some(_)) if !last.arguments.is_none() => {
+            mistake(ty, "take state by value: `State<T>` is a cheap handle")
+        }
+        // A reference to a type without arguments may be one to a type of the user, as the type itself may be.
+        ("State" | "Shared", _) => state(ty, last).map(Some),
+        ("Checkpoint", _) => checkpoint(last).map(Some),
+        _ => Ok(None),
+    }
 }
 
-impl Supplied {
-    pub(super) fn recognise(ty: &Type, kind: Kind) -> Result<Option<Self>, Mistake> {
-        let (reference, inner) = match ty {
-            Type::Reference(reference) => (Some(reference), bare(&reference.elem)),
-            _ => (None, ty),
-        };
-        let Some(last) = last_segment(inner) else { return Ok(None) };
-        match (last.ident.to_string().as_str(), reference) {
-            ("JobContext", Some(TypeReference { mutability: None, .. })) => Ok(Some(Self::Context)),
-            ("JobContext", _) => mistake(ty, "take the context by reference: `&JobContext`"),
-            ("Tick", None) if kind == Kind::Periodic => Ok(Some(Self::Tick)),
-            ("Tick", Some(_)) if kind == Kind::Periodic => mistake(ty, "take the tick by value: `Tick` is small"),
-            ("Checkpoint", Some(_)) if !last.arguments.is_none() => {
-                mistake(ty, "take the checkpoint by value: `Checkpoint<T>`")
-            }
-            ("State" | "Shared", Some(_)) if !last.arguments.is_none() => {
-                mistake(ty, "take state by value: `State<T>` is a cheap handle")
-            }
-            // A reference to a type without arguments may be one to a type of the user, as the type itself may be.
-            ("State" | "Shared", _) => Self::state(ty, last).map(Some),
-            ("Checkpoint", _) => Self::checkpoint(last).map(Some),
-            _ => Ok(None),
-        }
+fn state(ty: &Type, segment: &PathSegment) -> Result<Parameter, Mistake> {
+    let Some(inner) = only_argument(segment) else {
+        return mistake(
+            segment,
+            "write the type of the state: `State<T>`; an argument of this name is marked with `#[arg]`",
+        );
+    };
+    if let Some(borrow) = borrow_in(inner.to_token_stream(), Static::Owned) {
+        return mistake(borrow, "state is shared by all workers' threads; write an owned type in `State<…>`");
     }
+    Ok(Parameter::State(Box::new(SharedState { ty: ty.clone(), inner: inner.clone() })))
+}
 
-    fn state(ty: &Type, segment: &PathSegment) -> Result<Self, Mistake> {
-        let Some(inner) = only_argument(segment) else {
-            return mistake(
-                segment,
-                "write the type of the state: `State<T>`; an argument of this name is marked with `#[arg]`",
-            );
-        };
-        if let Some(borrow) = borrow_in(inner.to_token_stream(), Static::Owned) {
-            return mistake(borrow, "state is shared by all workers' threads; write an owned type in `State<…>`");
-        }
-        Ok(Self::State(Box::new(SharedState { ty: ty.clone(), inner: inner.clone() })))
+fn checkpoint(segment: &PathSegment) -> Result<Parameter, Mistake> {
+    let Some(ty) = only_argument(segment) else {
+        return mistake(
+            segment,
+            "write the type that is kept: `Checkpoint<T>`; an argument of this name is marked with `#[arg]`",
+        );
+    };
+    if let Some(borrow) = borrow_in(ty.to_token_stream(), Static::Allowed) {
+        return mistake(borrow, "a checkpoint is stored; write an owned type in `Checkpoint<…>`");
     }
-
-    fn checkpoint(segment: &PathSegment) -> Result<Self, Mistake> {
-        let Some(ty) = only_argument(segment) else {
-            return mistake(
-                segment,
-                "write the type that is kept: `Checkpoint<T>`; an argument of this name is marked with `#[arg]`",
-            );
-        };
-        if let Some(borrow) = borrow_in(ty.to_token_stream(), Static::Allowed) {
-            return mistake(borrow, "a checkpoint is stored; write an owned type in `Checkpoint<…>`");
-        }
-        Ok(Self::Checkpoint(Box::new(ty.clone())))
-    }
+    Ok(Parameter::Checkpoint(Box::new(ty.clone())))
 }
 
 /// Returns whether this is a type of ours whose arguments the compiler would ask for.
@@ -91,12 +82,11 @@ mod tests {
 
     #[test]
     fn context_and_state_are_recognised_by_their_last_segment() {
-        let kind = |ty: &str| match Supplied::recognise(&parse_str(ty).expect(ty), Kind::Job) {
-            Ok(Some(Supplied::Context)) => "context",
-            Ok(Some(Supplied::State(_))) => "state",
-            Ok(Some(Supplied::FromContext)) => "marked",
-            Ok(Some(Supplied::Checkpoint(_))) => "checkpoint",
-            Ok(Some(Supplied::Tick)) => "tick",
+        let kind = |ty: &str| match recognise(&parse_str(ty).expect(ty), Kind::Job) {
+            Ok(Some(Parameter::Context)) => "context",
+            Ok(Some(Parameter::State(_))) => "state",
+            Ok(Some(Parameter::Checkpoint(_))) => "checkpoint",
+            Ok(Some(_)) => "another",
             Ok(None) => "argument",
             Err(_) => "refused",
         };
