@@ -104,19 +104,6 @@ fn cached_or(cache: &FingerprintCache, of: TypeId, make: impl FnOnce() -> Finger
     Arc::clone(cache.entry(of).or_insert(fresh))
 }
 
-impl PartialEq for Fingerprint {
-    /// Returns whether the shapes are the same. The names of types, by which `reads` is keyed, are not part of a shape.
-    fn eq(&self, other: &Self) -> bool {
-        let shape = |of: &Self| (of.value, of.complete, of.no_arguments);
-        shape(self) == shape(other)
-            && self.shape == other.shape
-            && self.fields == other.fields
-            && self.self_describing == other.self_describing
-    }
-}
-
-impl Eq for Fingerprint {}
-
 fn of_arguments<J: Job>(codec: Codec) -> Fingerprint {
     let mut fingerprint = of_job::<J>(of_type::shape_of::<J>(codec == Codec::Json), J::FINGERPRINT);
     fingerprint.document = fingerprint.document.of_argument(J::ARGUMENT, J::ARGUMENT_ALIASES);
