@@ -7,14 +7,12 @@ use parking_lot::Mutex;
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
-    CodecError, JobContext, JobError,
+    JobContext, JobError,
     codec::{decode_checkpoint, encode_checkpoint},
     context::block_on,
+    results::{RESULT_LIMIT, TooLarge, WriteError},
 };
-use crate::broker::{BrokerError, Settled};
-
-/// Most bytes of a checkpoint, encoded: 1 MiB, as for a result.
-const LIMIT: usize = 1 << 20;
+use crate::broker::BrokerError;
 
 /// How far a job has got, as its parameter: the value that an earlier attempt at the same task [saved](Self::save) last.
 ///
@@ -72,21 +70,17 @@ impl<T: Serialize + DeserializeOwned + 'static> Checkpoint<T> {
     ///
     /// # Errors
     ///
-    /// [`CheckpointError`] says whether this attempt still holds the task. If it does not, or the value cannot be encoded, nothing was
+    /// [`WriteError`] says whether this attempt still holds the task. If it does not, or the value cannot be encoded, nothing was
     /// written. After an error of the broker it is not known whether the value was: the next attempt may find either.
-    pub async fn save(&self, value: T) -> Result<(), CheckpointError> {
+    pub async fn save(&self, value: T) -> Result<(), WriteError> {
         if let Some(ctx) = &self.ctx
             && let Some(broker) = ctx.broker()
         {
             let bytes = encode_checkpoint(ctx.name(), ctx.codec(), &value)?;
-            if bytes.len() > LIMIT {
-                return Err(CheckpointError::TooLarge { size: bytes.len() });
+            if bytes.len() > RESULT_LIMIT {
+                return Err(TooLarge { what: "checkpoint", size: bytes.len() }.into());
             }
-            match broker.save_checkpoint(ctx.run(), &bytes).await? {
-                Settled::Ok => {}
-                Settled::Fenced => return Err(CheckpointError::Fenced),
-                Settled::Gone => return Err(CheckpointError::Gone),
-            }
+            WriteError::of(broker.save_checkpoint(ctx.run(), &bytes).await?)?;
         }
         *self.saved.lock() = Some(value);
         Ok(())
@@ -101,7 +95,7 @@ impl<T: Serialize + DeserializeOwned + 'static> Checkpoint<T> {
     /// # Panics
     ///
     /// In async code, where [`save`](Self::save) is the call.
-    pub fn save_blocking(&self, value: T) -> Result<(), CheckpointError> {
+    pub fn save_blocking(&self, value: T) -> Result<(), WriteError> {
         if self.ctx.as_ref().and_then(JobContext::broker).is_none() {
             *self.saved.lock() = Some(value);
             return Ok(());
@@ -115,32 +109,6 @@ impl<T: fmt::Debug> fmt::Debug for Checkpoint<T> {
         f.debug_tuple("Checkpoint").field(&*self.saved.lock()).finish()
     }
 }
-
-/// A checkpoint that was not saved.
-#[derive(Clone, thiserror::Error)]
-#[non_exhaustive]
-pub enum CheckpointError {
-    /// The value cannot be encoded.
-    #[error(transparent)]
-    Codec(#[from] CodecError),
-    /// The value is too large.
-    #[error("the checkpoint has {size} bytes, more than the limit of {LIMIT}; store it elsewhere and save its place")]
-    TooLarge {
-        /// The size in bytes.
-        size: usize,
-    },
-    /// Another worker runs the task by now: stop.
-    #[error("this run has ended: the task was taken over by another worker")]
-    Fenced,
-    /// The task was deleted: stop.
-    #[error("this run has ended: the task was deleted")]
-    Gone,
-    /// The broker failed; saving may be repeated.
-    #[error(transparent)]
-    Broker(#[from] BrokerError),
-}
-
-debug_as_text!(CheckpointError);
 
 /// Why a job that asks for its checkpoint could not get it. The server recognises this type among the errors of jobs.
 #[derive(Debug, Clone, thiserror::Error)]

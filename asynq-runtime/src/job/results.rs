@@ -6,29 +6,31 @@ use serde::Serialize;
 use super::{CodecError, JobContext, context::block_on, encode_result};
 use crate::broker::{BrokerError, Settled};
 
-/// Most bytes of a result: as many as a payload may have by default.
+/// Most bytes of a result and of a checkpoint: as many as a payload may have by default.
 pub(crate) const RESULT_LIMIT: usize = 1 << 20;
 
-/// A result that is larger than the limit of 1 MiB, encoded.
+/// A result or a checkpoint that is larger than the limit of 1 MiB, encoded.
 #[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the result has {size} bytes, more than the limit of {RESULT_LIMIT}; store it elsewhere and return its place")]
-pub struct ResultTooLarge {
+#[error("the {what} has {size} bytes, more than the limit of {RESULT_LIMIT}; store it elsewhere and keep its place")]
+pub struct TooLarge {
+    /// `result` or `checkpoint`.
+    pub what: &'static str,
     /// The size in bytes.
     pub size: usize,
 }
 
-debug_as_text!(ResultTooLarge);
+debug_as_text!(TooLarge);
 
-/// A result that was not written.
+/// A result or a checkpoint that was not written.
 #[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
-pub enum WriteResultError {
+pub enum WriteError {
     /// The value cannot be encoded.
     #[error(transparent)]
     Codec(#[from] CodecError),
-    /// The value is too large. Nothing was written; an earlier result stays.
+    /// The value is too large. Nothing was written; an earlier one stays.
     #[error(transparent)]
-    TooLarge(#[from] ResultTooLarge),
+    TooLarge(#[from] TooLarge),
     /// Another server runs the task by now: stop. Nothing was written.
     #[error("this run has ended: the task was taken over by another worker")]
     Fenced,
@@ -40,7 +42,17 @@ pub enum WriteResultError {
     Broker(#[from] BrokerError),
 }
 
-debug_as_text!(WriteResultError);
+debug_as_text!(WriteError);
+
+impl WriteError {
+    pub(super) fn of(settled: Settled) -> Result<(), Self> {
+        match settled {
+            Settled::Ok => Ok(()),
+            Settled::Fenced => Err(Self::Fenced),
+            Settled::Gone => Err(Self::Gone),
+        }
+    }
+}
 
 impl JobContext {
     /// Stores a result while the job runs, encoded like the value that the job returns (as JSON for a raw handler). The last
@@ -51,8 +63,8 @@ impl JobContext {
     ///
     /// # Errors
     ///
-    /// [`WriteResultError`] says whether this attempt still holds the task.
-    pub async fn write_result<T: Serialize + Sync>(&self, value: &T) -> Result<(), WriteResultError> {
+    /// [`WriteError`] says whether this attempt still holds the task.
+    pub async fn write_result<T: Serialize + Sync>(&self, value: &T) -> Result<(), WriteError> {
         self.write_result_raw(self.encoded(value)?).await
     }
 
@@ -61,16 +73,12 @@ impl JobContext {
     /// # Errors
     ///
     /// As [`write_result`](Self::write_result).
-    pub async fn write_result_raw(&self, result: impl Into<Bytes> + Send) -> Result<(), WriteResultError> {
+    pub async fn write_result_raw(&self, result: impl Into<Bytes> + Send) -> Result<(), WriteError> {
         let (Some(broker), result) = (self.broker(), result.into()) else { return Ok(()) };
         if result.len() > RESULT_LIMIT {
-            return Err(ResultTooLarge { size: result.len() }.into());
+            return Err(TooLarge { what: "result", size: result.len() }.into());
         }
-        match broker.write_result(self.run(), &result).await? {
-            Settled::Ok => Ok(()),
-            Settled::Fenced => Err(WriteResultError::Fenced),
-            Settled::Gone => Err(WriteResultError::Gone),
-        }
+        WriteError::of(broker.write_result(self.run(), &result).await?)
     }
 
     /// [`write_result`](Self::write_result) for a blocking job.
@@ -82,7 +90,7 @@ impl JobContext {
     /// # Panics
     ///
     /// In async code, where [`write_result`](Self::write_result) is the call.
-    pub fn write_result_blocking<T: Serialize>(&self, value: &T) -> Result<(), WriteResultError> {
+    pub fn write_result_blocking<T: Serialize>(&self, value: &T) -> Result<(), WriteError> {
         let result = self.encoded(value)?;
         if self.broker().is_none() {
             return Ok(());

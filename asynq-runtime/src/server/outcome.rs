@@ -8,7 +8,7 @@ use bytes::Bytes;
 use super::{config::OnUnknown, retry_delay::default_retry_delay};
 use crate::{
     broker::{Action, shortened},
-    job::{Policy, RESULT_LIMIT, ResultTooLarge},
+    job::{Policy, RESULT_LIMIT, TooLarge},
     pause::doubled,
     task::{Ending, Extra, TaskMessage, Unknown},
 };
@@ -72,7 +72,7 @@ pub(crate) struct Facts<'a> {
 pub(crate) fn decide(ended: Ended, facts: Facts<'_>) -> Action {
     match ended {
         Ended::Succeeded(Some(result)) if facts.message.retention > 0 && result.len() > RESULT_LIMIT => {
-            archive(ResultTooLarge { size: result.len() }.to_string(), facts)
+            archive(TooLarge { what: "result", size: result.len() }.to_string(), facts)
         }
         Ended::Succeeded(result) if facts.message.retention > 0 => Action::Complete { result },
         Ended::Succeeded(_) => Action::Done,
@@ -214,7 +214,8 @@ mod tests {
     fn every_ending_has_its_action() {
         let result = || Some(Bytes::from_static(b"r"));
         let bytes = |size: usize| Some(Bytes::from(vec![0; size]));
-        let too_large = |size| Action::Archive { error: ResultTooLarge { size }.to_string(), extra: Extra::default() };
+        let too_large =
+            |size| Action::Archive { error: TooLarge { what: "result", size }.to_string(), extra: Extra::default() };
         let snoozed = || Action::Retry { delay: secs(9), error: None, counted: false, extra: Extra::default() };
         let table = [
             // end                                   retried, max   kept   action

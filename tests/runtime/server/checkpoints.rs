@@ -170,7 +170,7 @@ async fn one_of_ten_mebibytes_is_refused_and_the_last_one_stays() {
     greedy::job(10 << 20).task_id("a").enqueue(&running.client()).await.unwrap();
     let archived = settled(&broker, &running, "a", TaskState::Archived).await;
     let why = archived.last_error.unwrap();
-    let expected = "the checkpoint has 10485769 bytes, more than the limit of 1048576; store it elsewhere and save its place; kept 3";
+    let expected = "the checkpoint has 10485769 bytes, more than the limit of 1048576; store it elsewhere and keep its place; kept 3";
     assert_eq!(why, expected);
     soon(running.shutdown()).await.unwrap();
 }

@@ -5,7 +5,7 @@ use std::sync::{
     mpsc::{Receiver, channel},
 };
 
-use asynq_runtime::{Bytes, Client, Registry, State, TaskState, job::WriteResultError, prelude::*};
+use asynq_runtime::{Bytes, Client, Registry, State, TaskState, job::WriteError, prelude::*};
 
 use super::{Log, enqueue, flaky::Flaky, logged, memory, server, settled, soon, start, task};
 
@@ -40,7 +40,7 @@ fn reports_on_a_thread(ctx: &JobContext, log: State<Log>, gate: State<Mutex<Rece
 async fn writes_much(ctx: &JobContext, log: State<Log>, bytes: usize) -> JobResult<String> {
     ctx.write_result_raw(vec![b'x'; bytes.min(1 << 20)]).await?;
     if let Err(error) = ctx.write_result_raw(vec![b'x'; bytes]).await {
-        log.send(format!("{} {error}", matches!(error, WriteResultError::TooLarge(_))))?;
+        log.send(format!("{} {error}", matches!(error, WriteError::TooLarge(_))))?;
     }
     Ok("x".repeat(bytes))
 }
@@ -48,7 +48,7 @@ async fn writes_much(ctx: &JobContext, log: State<Log>, bytes: usize) -> JobResu
 #[job]
 async fn writes_too_late(ctx: &JobContext, log: State<Log>) -> JobResult {
     let error = ctx.write_result(&1).await.unwrap_err();
-    log.send(format!("{} {error}", matches!(error, WriteResultError::Gone | WriteResultError::Fenced)))?;
+    log.send(format!("{} {error}", matches!(error, WriteError::Gone | WriteError::Fenced)))?;
     Ok(())
 }
 
@@ -120,7 +120,7 @@ async fn a_result_that_is_too_large_is_an_error_of_its_job() {
     let client = Client::new(broker.clone());
     let (builder, mut log) = server::<(writes_much,)>(&broker);
     let running = start(builder).await;
-    let text = "the result has 1048577 bytes, more than the limit of 1048576; store it elsewhere and return its place";
+    let text = "the result has 1048577 bytes, more than the limit of 1048576; store it elsewhere and keep its place";
     // The JSON of the result has two quotes more.
     writes_much::job((1 << 20) - 2).task_id("fits").enqueue(&client).await.unwrap();
     let done = settled(&broker, &running, "fits", TaskState::Completed).await;
