@@ -1,9 +1,9 @@
 //! Large numbers and sizes: 1,200 queues, payloads of 1 MiB, many periodic entries over a slow network.
 
 use asynq_runtime::{Client, job, prelude::JobResult};
-use asynq_tests::{Build as _, task};
+use asynq_tests::{Build as _, Calls, Persistence, RedisServer, patient, task};
 
-use crate::fixture::on_both_brokers;
+use crate::fixture::{Setting, on_both_brokers, run};
 
 #[job]
 async fn letter(text: String) -> JobResult {
@@ -71,14 +71,30 @@ on_both_brokers! {
     }
 }
 
+#[tokio::test]
+async fn a_cancellation_does_not_ask_one_queue_after_the_other() {
+    let server = RedisServer::start(Persistence::None);
+    let client = patient::client(&server.url()).await;
+    let tasks = (0..300).map(|n| task("one").in_queue(&format!("q{n}"))).collect();
+    for answer in client.broker().enqueue(tasks).await {
+        answer.unwrap();
+    }
+    let mut redis = server.connection();
+    let before = Calls::ask(&mut redis);
+    let answer = run(Some(client), Setting::default(), &["task", "cancel", "other"]).await;
+    let calls = Calls::ask(&mut redis) - &before;
+    assert!(answer.code == 1 && answer.err.contains("there is no task `other` in any queue"), "{answer}");
+    let slow = ["evalsha", "eval", "hmget", "hget"].map(|name| calls.of(name));
+    assert!(slow.iter().sum::<u64>() < 30, "{calls:?}");
+}
+
 mod timing {
     use std::time::{Duration, Instant};
 
     use asynq_runtime::task::SchedulerEntry;
-    use asynq_tests::{NetworkOptions, Persistence, RedisServer, SlowNetwork};
+    use asynq_tests::{NetworkOptions, SlowNetwork};
 
     use super::*;
-    use crate::fixture::{Setting, run};
 
     const ROUND_TRIP: Duration = Duration::from_millis(100);
 

@@ -146,8 +146,13 @@ impl Inspector {
     pub async fn cancel(&self, id: impl AsRef<str>) -> Result<Vec<QueueName>, InspectError> {
         let id = task_id(id)?;
         self.broker.cancel(&id).await?;
+        // A part of a cluster may be away: then each queue is asked by itself.
+        let queues = match self.broker.queues_of(&id).await {
+            Ok(queues) => queues,
+            Err(_) => self.broker.queues().await?,
+        };
         let (mut ended, mut failed) = (Vec::new(), None);
-        for queue in self.broker.queues().await? {
+        for queue in queues {
             match self.end_orphan(&queue, &id).await {
                 Ok(true) => ended.push(queue),
                 Ok(false) => {}

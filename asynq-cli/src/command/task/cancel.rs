@@ -50,7 +50,12 @@ async fn runs(client: &Client, id: &str) -> Result<(Vec<QueueName>, Vec<QueueNam
     }
     let (broker, task) = (client.broker(), TaskId::from_wire(id));
     let (mut active, mut waits, mut unread) = (Vec::new(), None, None);
-    for queue in broker.queues().await? {
+    // A part of a cluster may be away: then each queue is asked by itself.
+    let queues = match broker.queues_of(&task).await {
+        Ok(queues) => queues,
+        Err(_) => broker.queues().await?,
+    };
+    for queue in queues {
         match broker.task(&queue, &task).await {
             Ok(Some(found)) if found.state == TaskState::Active => active.push(queue),
             Ok(Some(found)) => {

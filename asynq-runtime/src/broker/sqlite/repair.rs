@@ -56,7 +56,7 @@ impl Repair for SqliteBroker {
 
     async fn end_orphan(&self, queue: &QueueName, id: &TaskId, error: &str) -> Result<Changed, BrokerError> {
         let (queue, id, error) = (queue.clone(), id.clone(), error.to_owned());
-        // A cancel asks all queues: those without such a task cost no write.
+        // A cancel may ask all queues: those without such a task cost no write.
         let looked = (queue.clone(), id.clone());
         let look = move |view: &View<'_>| {
             StoredTask::find(view, &looked.0, looked.1.as_str()).map(|task| task.map(|task| task.state))
