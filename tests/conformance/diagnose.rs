@@ -78,6 +78,16 @@ async fn a_reached_limit_is_reported_and_a_few_are_checked_in_any_case() {
 }
 
 #[tokio::test]
+async fn as_many_groups_are_looked_at_as_the_limit_says() {
+    let t = Fixture::start().await;
+    for n in 0..450 {
+        t.seed_group(&format!("g{n}"), &[format!("t{n}").as_str()]).await;
+    }
+    assert_eq!(examine(&t, ALL).await, Examination { oddities: Vec::new(), complete: true });
+    assert!(!examine(&t, 1).await.complete);
+}
+
+#[tokio::test]
 async fn an_active_task_without_a_lease_is_found() {
     let t = Fixture::start().await;
     if t.lacks(Need::LostLease) {

@@ -22,8 +22,6 @@ use crate::task::{GroupName, QueueName, TaskState};
 
 /// Most ids of a container, and the approximate number of keys, that one script looks at.
 const SLICE: usize = 100;
-/// Most groups whose members one examination reads.
-const GROUPS: usize = 100;
 
 #[async_trait::async_trait]
 impl Diagnose for RedisBroker {
@@ -100,9 +98,16 @@ impl Examiner<'_> {
         let mut containers: Vec<_> =
             states.into_iter().map(|state| (state.as_str().to_owned(), self.keys.state(state))).collect();
         containers.push(("lease".to_owned(), self.keys.lease()));
-        let (mut names, next) = self.broker.group_names(&self.keys, BEGIN).await?;
-        self.found.complete &= next.is_none() && names.len() <= GROUPS;
-        names.truncate(GROUPS);
+        let (mut names, mut next) = self.broker.group_names(&self.keys, BEGIN).await?;
+        while let Some(cursor) = next.take_if(|_| names.len() < self.limit) {
+            let (more, after) = self.broker.group_names(&self.keys, &cursor).await?;
+            names.extend(more);
+            next = after;
+        }
+        self.found.complete &= next.is_none();
+        // Two steps of a walk may have the same name.
+        names.sort_unstable();
+        names.dedup();
         let state = TaskState::Aggregating.as_str();
         let group = |name: String| (state.to_owned(), self.keys.group(&GroupName::from_wire(&name)));
         containers.extend(names.into_iter().map(group));
