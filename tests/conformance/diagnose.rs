@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use asynq_runtime::broker::{Examination, OddityKind};
+use asynq_runtime::broker::{BulkAction, Examination, Oddity, OddityKind};
 use asynq_tests::{Build as _, GoPeer, Need, Store as _, default_queue, lock_key, queue, soon, task, task_id};
 use chrono::{TimeDelta, Utc};
 
@@ -75,6 +75,26 @@ async fn a_reached_limit_is_reported_and_a_few_are_checked_in_any_case() {
     let found = examine(&t, 0).await;
     assert_eq!(found, Examination { oddities: Vec::new(), complete: false });
     assert!(examine(&t, ALL).await.complete);
+}
+
+#[tokio::test]
+async fn the_keys_of_all_queues_are_found_at_once_and_a_task_that_ends_meanwhile_is_not_lost() {
+    let t = Fixture::start().await;
+    t.seed_every_state().await;
+    t.enqueue(task("t1").in_queue("low")).await;
+    let key = "asynq:{low}:unique:email:send:left";
+    t.store.leave_lock(&queue("low"), key, &task_id("gone"), t.now() + TimeDelta::hours(1));
+    let queues = [queue("none"), queue("low"), default_queue()];
+    let keys = t.broker().keys_of(&queues, ALL).await;
+    t.broker().change_task(&default_queue(), &task_id("archived"), None, BulkAction::Delete).await.unwrap();
+    let mut found = Vec::new();
+    for (queue, keys) in queues.iter().zip(keys) {
+        let examination = t.broker().examine_with(queue, &keys.unwrap(), ALL).await.unwrap();
+        assert!(examination.complete, "{queue}");
+        found.push(examination.oddities);
+    }
+    let lock = Oddity { kind: OddityKind::LockWithoutTask, count: 1, examples: texts(&[key]) };
+    assert_eq!(found, [vec![], vec![lock], vec![]]);
 }
 
 #[tokio::test]

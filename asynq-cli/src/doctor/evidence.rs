@@ -79,8 +79,8 @@ pub(crate) struct UnknownCounts {
     pub(crate) archived: usize,
 }
 
-/// Examines the system, up to `limit` tasks of each state per queue; `on_progress` is called after each queue with the
-/// number of queues that are done and of all.
+/// Examines the system, up to `limit` tasks of each state per queue and keys of each Redis; `on_progress` is called after each
+/// queue with the number of queues that are done and of all.
 ///
 /// # Errors
 ///
@@ -100,10 +100,14 @@ pub(crate) async fn gather(
     let means = "nothing is known of any queue";
     let all = or_report(client, inspector.each_queue().await, "queues", means, &mut findings).await?;
     let number = all.len();
-    for (n, QueueReading { name, stats, .. }) in all.into_iter().enumerate() {
+    let names: Vec<QueueName> = all.iter().map(|queue| queue.name.clone()).collect();
+    let keys = client.broker().keys_of(&names, limit).await;
+    for (n, (QueueReading { name, stats, .. }, keys)) in all.into_iter().zip(keys).enumerate() {
         // A broken record keeps the numbers from being read; the examination names that record.
-        // The inspector reads the names of all queues in each call, to tell a queue that does not exist.
-        let examined = client.broker().examine(&name, limit).await.map_err(InspectError::from);
+        let examined = match keys {
+            Ok(keys) => client.broker().examine_with(&name, &keys, limit).await.map_err(InspectError::from),
+            Err(error) => Err(error.into()),
+        };
         let unknown = match &stats {
             Ok(_) => unknown(&**client.broker(), &name, limit).await.map_err(InspectError::from),
             Err(error) => Err(error.clone().into()),

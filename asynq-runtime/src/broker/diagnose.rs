@@ -3,7 +3,7 @@
 //! A sound broker never shows an inconsistency for longer than its janitor needs. Inconsistencies are reported, never repaired
 //! here.
 
-use std::{fmt, time::Duration};
+use std::{fmt, slice, time::Duration};
 
 use chrono::{DateTime, TimeDelta, Utc};
 
@@ -40,14 +40,37 @@ pub trait Diagnose {
         Ok(Vec::new())
     }
 
-    /// Looks for inconsistencies in a queue, at up to `limit` tasks in each of its places and `limit` keys, but at least one
-    /// slice of each. The call changes nothing and may run beside workers: a task that only looks inconsistent because it is
+    /// Returns the keys by which [`examine_with`](Self::examine_with) finds tasks without a place and locks without a task, for each
+    /// of `queues`, in their order. One walk over the keys of a Redis, over about `limit` of them, finds those of all its queues.
+    /// Default: none, because a file needs no walk.
+    ///
+    /// # Errors
+    ///
+    /// The broker failed; a part of a cluster that is away fails its own queues alone.
+    async fn keys_of(&self, queues: &[QueueName], limit: usize) -> Vec<Result<QueueKeys, BrokerError>> {
+        let _ = limit;
+        queues.iter().map(|_| Ok(QueueKeys { names: Vec::new(), complete: true })).collect()
+    }
+
+    /// Looks for inconsistencies in a queue, at its `keys` and at up to `limit` groups and tasks in each of its places, but at least
+    /// one slice of each. The call changes nothing and may run beside workers: a task that only looks inconsistent because it is
     /// moving is looked at a second time.
     ///
     /// # Errors
     ///
     /// The broker failed.
-    async fn examine(&self, queue: &QueueName, limit: usize) -> Result<Examination, BrokerError>;
+    async fn examine_with(&self, queue: &QueueName, keys: &QueueKeys, limit: usize)
+    -> Result<Examination, BrokerError>;
+
+    /// Looks for inconsistencies in one queue, with a walk over keys of its own.
+    ///
+    /// # Errors
+    ///
+    /// The broker failed.
+    async fn examine(&self, queue: &QueueName, limit: usize) -> Result<Examination, BrokerError> {
+        let keys = self.keys_of(slice::from_ref(queue), limit).await.pop().transpose()?.unwrap_or_default();
+        self.examine_with(queue, &keys, limit).await
+    }
 }
 
 /// One server or file that keeps tasks.
@@ -152,6 +175,15 @@ pub struct SlowCall {
     pub took: Duration,
     /// The command and, of a script, its keys; never a payload.
     pub command: String,
+}
+
+/// Keys of the tasks and the unique locks of a queue, as a walk over all keys found them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct QueueKeys {
+    /// The keys, in no particular order. Some may be gone by now.
+    pub names: Vec<String>,
+    /// Whether the walk came to its end; `false` if the limit was reached before.
+    pub complete: bool,
 }
 
 /// The result of looking for inconsistencies in a queue.

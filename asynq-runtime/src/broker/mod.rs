@@ -64,7 +64,7 @@ pub use self::{
 #[doc(hidden)]
 pub use self::{
     consume::{Consume, Quarantined, Run, RunKey, RunToken, Wanted},
-    diagnose::Diagnose,
+    diagnose::{Diagnose, QueueKeys},
     groups::{GroupRules, Groups, Rejected, RipeGroups, SetError, SetMember, SetOutcome, TaskSet},
     inspect::Inspect,
     maintain::{ArchivePolicy, Forwarded, HeldLock, Maintain, Recovered, RetryOrder, Swept},

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use asynq_runtime::{
-    broker::{Consume, GroupRules, Groups, Maintain, Produce, Run, Wanted, redis::RedisBroker},
-    task::GroupName,
+    broker::{Consume, Diagnose, GroupRules, Groups, Maintain, Produce, Run, Wanted, redis::RedisBroker},
+    task::{GroupName, QueueName},
 };
 use redis::{AsyncCommands, Value, aio::MultiplexedConnection};
 
@@ -147,4 +147,26 @@ async fn ids_without_a_task_are_taken_out_of_a_group_by_as_many_scripts_as_sets_
     assert_eq!(set.members.iter().map(|member| member.id.as_str()).collect::<Vec<_>>(), ["a", "b"]);
     assert!(scripts >= 5 && commands / scripts <= PER_PAGE, "{commands} commands in {scripts} scripts");
     assert!(broker.groups(&queue, None, 9).await.unwrap().groups.is_empty());
+}
+
+/// Keys of other programs are looked at as well.
+#[tokio::test]
+async fn the_keys_of_a_server_are_walked_over_once_for_all_queues_and_no_further_than_the_limit() {
+    let server = Server::start(&[]);
+    let (mut redis, broker) = (server.foreign().await, server.broker().await);
+    put(&broker, &["a"]).await;
+    let others: Vec<(String, usize)> = (0..5_000).map(|n| (format!("other:{n}"), n)).collect();
+    let () = redis.mset(&others).await.unwrap();
+    let empty = (0..50).map(|n| QueueName::new(&format!("q{n}")).unwrap());
+    let queues: Vec<QueueName> = empty.chain([queue()]).collect();
+    for (limit, most, is_whole) in [(1, 1, false), (1_000_000, 20, true)] {
+        let before = calls(&mut redis, "scan").await;
+        let found = broker.keys_of(&queues, limit).await;
+        let scans = calls(&mut redis, "scan").await - before;
+        assert!(scans <= most, "{scans} scans");
+        assert!(found.iter().all(|keys| keys.as_ref().is_ok_and(|keys| keys.complete == is_whole)), "{found:?}");
+        assert_eq!(broker.examine(&queue(), limit).await.unwrap().complete, is_whole);
+    }
+    let found = broker.keys_of(&queues, 1_000_000).await.pop().unwrap().unwrap();
+    assert_eq!(found.names, ["asynq:{default}:t:a"]);
 }

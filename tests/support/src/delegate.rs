@@ -65,7 +65,7 @@ macro_rules! delegate_unchanged {
             } + { $($waits)* }
             Diagnose {
                 nodes() -> Result<Vec<Node>, BrokerError>;
-                examine(queue: &QueueName, limit: usize) -> Result<Examination, BrokerError>;
+                examine_with(queue: &QueueName, keys: &QueueKeys, limit: usize) -> Result<Examination, BrokerError>;
             }
             Repair {
                 change_task(queue: &QueueName, id: &TaskId, only: Option<TaskState>, action: BulkAction) -> Result<Changed, BrokerError>;

@@ -4,15 +4,15 @@ mod node;
 #[cfg(feature = "cluster")]
 mod slot;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use redis::Value;
 
 use super::{
-    super::{BrokerError, Diagnose, Examination, Node, OddityKind},
+    super::{BrokerError, Diagnose, Examination, Node, OddityKind, QueueKeys},
     RedisBroker,
     groups::BEGIN,
-    keys::Keys,
+    keys::{Keys, TASKS_AND_LOCKS},
     reply,
     script::{Call, EXAMINE_CONTAINER, EXAMINE_KEYS, IS_LOST},
 };
@@ -20,8 +20,10 @@ use super::{
 use crate::broker::QueueSlot;
 use crate::task::{GroupName, QueueName, TaskState};
 
-/// Most ids of a container, and the approximate number of keys, that one script looks at.
+/// Most ids of a container, and most keys, that one script looks at.
 const SLICE: usize = 100;
+/// Keys that one step of a walk over all keys looks at.
+const PER_SCAN: usize = 1000;
 
 #[async_trait::async_trait]
 impl Diagnose for RedisBroker {
@@ -34,7 +36,33 @@ impl Diagnose for RedisBroker {
         self.slots_of(queues).await
     }
 
-    async fn examine(&self, queue: &QueueName, limit: usize) -> Result<Examination, BrokerError> {
+    async fn keys_of(&self, queues: &[QueueName], limit: usize) -> Vec<Result<QueueKeys, BrokerError>> {
+        let prefixes: Vec<String> = queues.iter().map(|queue| Keys::new(queue).prefix().to_owned()).collect();
+        let owners = match self.router.owners(&prefixes).await {
+            Ok(owners) => owners,
+            Err(error) => return vec![Err(error); queues.len()],
+        };
+        let mut of_server: HashMap<Option<String>, HashMap<&str, QueueKeys>> = HashMap::new();
+        for (prefix, owner) in prefixes.iter().zip(owners) {
+            of_server.entry(owner).or_default().insert(prefix, QueueKeys::default());
+        }
+        let mut found: HashMap<&str, Result<QueueKeys, BrokerError>> = HashMap::new();
+        for mut queues in of_server.into_values() {
+            let walked = self.walk(&mut queues, limit).await;
+            for (prefix, keys) in queues {
+                found.insert(prefix, walked.clone().map(|complete| QueueKeys { complete, ..keys }));
+            }
+        }
+        let keys = |prefix: &String| found.remove(prefix.as_str()).unwrap_or_else(|| Ok(QueueKeys::default()));
+        prefixes.iter().map(keys).collect()
+    }
+
+    async fn examine_with(
+        &self,
+        queue: &QueueName,
+        keys: &QueueKeys,
+        limit: usize,
+    ) -> Result<Examination, BrokerError> {
         let mut examiner = Examiner { broker: self, keys: Keys::new(queue), limit, found: Examination::default() };
         examiner.found.complete = true;
         // If a container has a foreign type, no script can tell whether a task is where it should be.
@@ -52,8 +80,34 @@ impl Diagnose for RedisBroker {
         }
         // Looking one task up in a long list keeps Redis busy. So a task is looked up only if it is missing from lists
         // that were read whole.
-        examiner.keys(has_whole_lists.then_some(&listed)).await?;
+        examiner.keys(keys, has_whole_lists.then_some(&listed)).await?;
         Ok(examiner.found)
+    }
+}
+
+impl RedisBroker {
+    /// Walks over the keys of the one server that keeps these queues, which are named by the prefixes of their keys. Returns whether
+    /// that was all.
+    async fn walk(&self, queues: &mut HashMap<&str, QueueKeys>, limit: usize) -> Result<bool, BrokerError> {
+        let Some(beside) = queues.keys().next().copied() else { return Ok(true) };
+        let (mut cursor, mut looked_at) = (BEGIN.to_owned(), 0);
+        loop {
+            let scan = Call::plain("SCAN").arg(&cursor).arg("MATCH").arg(TASKS_AND_LOCKS).arg("COUNT").arg(PER_SCAN);
+            let (next, names) = reply::scanned(self.looking().send_one(scan.beside(beside)).await?)?;
+            for name in names {
+                // Names of queues and ids of tasks may have braces.
+                for (at, end) in name.match_indices("}:") {
+                    if let Some(keys) = queues.get_mut(&name[..at + end.len()]) {
+                        keys.names.push(name.clone());
+                    }
+                }
+            }
+            looked_at += PER_SCAN;
+            if next == BEGIN || looked_at >= limit {
+                return Ok(next == BEGIN);
+            }
+            cursor = next;
+        }
     }
 }
 
@@ -137,16 +191,15 @@ impl Examiner<'_> {
         }
     }
 
-    /// Looks through the server's keys for tasks without a container and locks without a holder. `listed` are the ids that
-    /// were found in lists; without them, tasks whose state names a list count as listed.
-    async fn keys(&mut self, listed: Option<&HashSet<String>>) -> Result<(), BrokerError> {
-        let (names, pattern) = (self.keys.places(), self.keys.pattern(""));
-        let (mut cursor, mut looked_at) = ("0".to_owned(), 0);
-        loop {
+    /// Looks at the queue's keys for tasks without a container and locks without a holder. `listed` are the ids that were found in
+    /// lists; without them, tasks whose state names a list count as listed.
+    async fn keys(&mut self, found: &QueueKeys, listed: Option<&HashSet<String>>) -> Result<(), BrokerError> {
+        self.found.complete &= found.complete;
+        for slice in found.names.chunks(SLICE) {
+            let mut names = self.keys.places();
+            names.extend_from_slice(slice);
             let call = EXAMINE_KEYS.on(&names).arg(self.broker.clock.argument()).arg(self.keys.prefix());
-            let answer = self.broker.looking().send_one(call.arg(&pattern).arg(&cursor).arg(SLICE)).await?;
-            let mut parts = reply::array(answer)?.into_iter();
-            cursor = parts.next().and_then(reply::text).ok_or_else(|| reply::unexpected("no cursor"))?;
+            let mut parts = reply::array(self.broker.looking().send_one(call).await?)?.into_iter();
             let in_lists = reply::array(parts.next().unwrap_or_default())?;
             self.note(parts)?;
             let is_missing = |id: &String| listed.is_some_and(|listed| !listed.contains(id));
@@ -156,15 +209,8 @@ impl Examiner<'_> {
                     self.found.add(OddityKind::TaskWithoutPlace, id);
                 }
             }
-            looked_at += SLICE;
-            if cursor == "0" {
-                return Ok(());
-            }
-            if looked_at >= self.limit {
-                self.found.complete = false;
-                return Ok(());
-            }
         }
+        Ok(())
     }
 
     async fn is_lost(&self, id: &str) -> Result<bool, BrokerError> {

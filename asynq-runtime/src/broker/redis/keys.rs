@@ -9,6 +9,8 @@ use crate::task::{GroupName, QueueName, TaskState};
 pub(super) const QUEUES: &str = "asynq:queues";
 /// Matches groups, sets, `pending`, `scheduled` and `retry` of all queues in a scan, and few other keys.
 pub(super) const GROUPS_AND_WAITING: &str = "asynq:{*}:[gpsr][:ec]*";
+/// Matches tasks and unique locks of all queues in a scan, and few other keys.
+pub(super) const TASKS_AND_LOCKS: &str = "asynq:{*}:[tu][:n]*";
 /// Zset of servers that live.
 pub(super) const SERVERS: &str = "asynq:servers";
 /// Zset of the same servers' worker lists.

@@ -5,7 +5,7 @@ use std::{fs, sync::Arc};
 use rusqlite::params;
 
 use crate::{
-    broker::{BrokerError, BrokerErrorKind, Diagnose, Examination, Fact, Node, OddityKind, WriteRefusal},
+    broker::{BrokerError, BrokerErrorKind, Diagnose, Examination, Fact, Node, OddityKind, QueueKeys, WriteRefusal},
     task::{QueueName, TaskState},
 };
 
@@ -60,7 +60,12 @@ impl Diagnose for SqliteBroker {
         Ok(self.write_error().await?.map(|_| WriteRefusal::Locked))
     }
 
-    async fn examine(&self, queue: &QueueName, limit: usize) -> Result<Examination, BrokerError> {
+    async fn examine_with(
+        &self,
+        queue: &QueueName,
+        _keys: &QueueKeys,
+        limit: usize,
+    ) -> Result<Examination, BrokerError> {
         let limit = limit_of(limit.max(1));
         let mut found = Examination { complete: true, ..Examination::default() };
         // Each state has a read of its own: a reader has a second, and a large state must not hide the others.
