@@ -51,7 +51,15 @@ async fn queues_are_listed_by_name() {
     for name in ["zeta", "alpha", "Mu", "alpha:beta"] {
         t.enqueue(task("t1").in_queue(name)).await;
     }
-    assert_eq!(t.broker().queues().await.unwrap(), ["Mu", "alpha", "alpha:beta", "zeta"].map(queue));
+    t.broker().pause(&queue("paused")).await.unwrap();
+    let names = ["Mu", "alpha", "alpha:beta", "zeta"].map(queue);
+    assert_eq!(t.broker().queues().await.unwrap(), names);
+    for name in names {
+        assert!(t.broker().knows(&name).await.unwrap(), "{name}");
+    }
+    for other in ["mu", "alpha:", "paused"].map(queue) {
+        assert!(!t.broker().knows(&other).await.unwrap(), "{other}");
+    }
 }
 
 #[tokio::test]

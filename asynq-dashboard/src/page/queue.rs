@@ -100,8 +100,6 @@ pub(crate) async fn get(
 ) -> Result<Page, Failure> {
     let inspector = &app.inspector;
     let stats = inspector.queue(&queue).await?;
-    // The queue is known now: the inspector would read all names anew for each call.
-    let broker = app.client.broker();
     let state = search::state(&params.state)?.unwrap_or_else(|| first_state(&stats));
     let state = if params.group.is_empty() { state } else { TaskState::Aggregating };
     let list = if params.q.trim().is_empty() {
@@ -127,8 +125,8 @@ pub(crate) async fn get(
         List::Found(search::search(&app, &query, search::FOR_A_PAGE).await?)
     };
     let mut charts = curves::charts(&app.samples.series(Some(&queue)));
-    charts.push(days(&broker.history(&stats.name, DAYS).await?));
-    let memory = broker.memory_usage(&stats.name).await?;
+    charts.push(days(&inspector.history(&queue, DAYS).await?));
+    let memory = inspector.memory_usage(&queue).await?;
     let is_search = matches!(list, List::Found(_));
     // The room is read from all servers with all that they run.
     let can_archive = !app.config.read_only && BulkAction::Archive.fits(state);

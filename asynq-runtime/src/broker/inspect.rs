@@ -23,6 +23,13 @@ pub trait Inspect {
     /// The broker failed.
     async fn queues(&self) -> Result<Vec<QueueName>, BrokerError>;
 
+    /// Returns whether the queue is among [`queues`](Self::queues), of which no other is read.
+    ///
+    /// # Errors
+    ///
+    /// The broker failed.
+    async fn knows(&self, queue: &QueueName) -> Result<bool, BrokerError>;
+
     /// Waits until [`queues`](Self::queues) may return other queues than before, at most for `limit`; the first call of a broker
     /// returns at once. Default: waits half a second, because no notification comes.
     ///

@@ -236,7 +236,7 @@ impl Inspector {
 
     /// Fails if the queue does not exist.
     async fn known(&self, queue: &QueueName) -> Result<(), InspectError> {
-        if self.broker.queues().await?.contains(queue) {
+        if self.broker.knows(queue).await? {
             return Ok(());
         }
         Err(InspectError::QueueNotFound { queue: queue.clone() })

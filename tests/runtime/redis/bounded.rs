@@ -1,8 +1,9 @@
 //! The cost of scripts beside many runs, and beside ids without a task: each is bounded by what it looks at.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use asynq_runtime::{
+    Inspector,
     broker::{Consume, Diagnose, GroupRules, Groups, Maintain, Produce, Run, Wanted, redis::RedisBroker},
     task::{GroupName, QueueName},
 };
@@ -169,4 +170,18 @@ async fn the_keys_of_a_server_are_walked_over_once_for_all_queues_and_no_further
     }
     let found = broker.keys_of(&queues, 1_000_000).await.pop().unwrap().unwrap();
     assert_eq!(found.names, ["asynq:{default}:t:a"]);
+}
+
+#[tokio::test]
+async fn whether_a_queue_exists_is_known_without_the_names_of_all_queues() {
+    let server = Server::start(&[]);
+    let (mut redis, broker) = (server.foreign().await, server.broker().await);
+    put(&broker, &["a"]).await;
+    let inspector = Inspector::new(Arc::new(broker));
+    for id in ["gone", "lost"] {
+        assert!(inspector.delete("default", id).await.unwrap_err().is_not_found());
+    }
+    inspector.memory_usage("default").await.unwrap();
+    assert!(inspector.exists("none").await.unwrap_err().is_not_found());
+    assert_eq!(calls(&mut redis, "smembers").await, 0);
 }

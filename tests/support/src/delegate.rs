@@ -52,6 +52,7 @@ macro_rules! delegate_unchanged {
             }
             Inspect {
                 queues() -> Result<Vec<QueueName>, BrokerError>;
+                knows(queue: &QueueName) -> Result<bool, BrokerError>;
                 queue_stats(queue: &QueueName) -> Result<QueueStats, BrokerError>;
                 list(queue: &QueueName, state: TaskState, group: Option<&GroupName>, page: Page, most: Option<usize>) -> Result<Vec<TaskBrief>, BrokerError>;
                 locks(queue: &QueueName, after: Option<&str>) -> Result<LockPage, BrokerError>;

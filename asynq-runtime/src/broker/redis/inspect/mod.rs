@@ -46,6 +46,11 @@ impl Inspect for RedisBroker {
         Ok(names)
     }
 
+    async fn knows(&self, queue: &QueueName) -> Result<bool, BrokerError> {
+        let call = Call::plain("SISMEMBER").arg(QUEUES).arg(queue.as_str());
+        Ok(reply::number(&self.router.send_one(call).await?) == Some(1))
+    }
+
     async fn wait_for_queues(&self, limit: Duration) -> Result<(), BrokerError> {
         let end = end(limit);
         let names = Question::new(Kind::Members, QUEUES.to_owned());

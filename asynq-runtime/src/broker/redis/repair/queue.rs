@@ -3,7 +3,7 @@
 use super::SLICE;
 use crate::{
     broker::{
-        BrokerError, QueueDeleted,
+        BrokerError, Inspect as _, QueueDeleted,
         redis::{
             RedisBroker,
             keys::{Keys, QUEUES},
@@ -18,8 +18,7 @@ use crate::{
 impl RedisBroker {
     pub(super) async fn delete_everything(&self, queue: &QueueName) -> Result<QueueDeleted, BrokerError> {
         let keys = Keys::new(queue);
-        let is_known = Call::plain("SISMEMBER").arg(QUEUES).arg(queue.as_str());
-        let is_known = reply::number(&self.router.send_one(is_known).await?) == Some(1);
+        let is_known = self.knows(queue).await?;
         // Removes names and ids without a task from groups, also from groups that are missing from the set of groups.
         // No task is touched.
         let is_empty = self.for_each_slice(&keys, "g:", Step::Clear).await?;

@@ -19,6 +19,11 @@ impl Inspect for SqliteBroker {
         self.store.read(queues::names).await
     }
 
+    async fn knows(&self, queue: &QueueName) -> Result<bool, BrokerError> {
+        let queue = queue.clone();
+        self.store.read(move |view| queues::is_known(view, &queue)).await
+    }
+
     async fn queue_stats(&self, queue: &QueueName) -> Result<QueueStats, BrokerError> {
         let queue = queue.clone();
         self.store.read(move |view| queues::stats(view, &queue)).await

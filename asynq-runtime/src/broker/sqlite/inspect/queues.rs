@@ -30,6 +30,11 @@ pub(super) fn names(view: &View<'_>) -> rusqlite::Result<Vec<QueueName>> {
     view.list(&sql::inspect::QUEUES, [], |row| Ok(QueueName::from_wire(&text(row, 0)?)))
 }
 
+/// Returns whether the queue ever had a task.
+pub(super) fn is_known(view: &View<'_>, queue: &QueueName) -> rusqlite::Result<bool> {
+    Ok(view.find(&sql::inspect::KNOWN, [queue.as_str()], |_| Ok(()))?.is_some())
+}
+
 /// Returns the queues that have a task of this id, by name.
 pub(super) fn of_task(view: &View<'_>, id: &TaskId) -> rusqlite::Result<Vec<QueueName>> {
     view.list(&sql::inspect::QUEUES_OF, [id.as_str()], |row| Ok(QueueName::from_wire(&text(row, 0)?)))

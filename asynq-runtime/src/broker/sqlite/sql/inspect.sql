@@ -4,6 +4,10 @@
 -- Every queue that ever had a task, by name. Rows: name.
 SELECT queue.name FROM main.queue AS queue WHERE EXISTS (SELECT 1 FROM main.tally AS c WHERE c.q = queue.q) ORDER BY queue.name;
 
+-- name: known
+-- Whether a queue ever had a task. ?1 name. A row if so.
+SELECT 1 FROM main.queue AS queue WHERE queue.name = ?1 AND EXISTS (SELECT 1 FROM main.tally AS c WHERE c.q = queue.q);
+
 -- name: queue
 -- A queue. ?1 name. Row: q, paused_at.
 SELECT q, paused_at FROM main.queue WHERE name = ?1;
