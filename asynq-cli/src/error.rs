@@ -1,7 +1,5 @@
 //! Why a command did not do its work, in one line, and the exit code that says so to programs.
 
-use std::error::Error;
-
 use asynq_cron::PeriodicError;
 use asynq_dashboard::DashboardError;
 use asynq_runtime::{
@@ -9,6 +7,7 @@ use asynq_runtime::{
     app::{usage_without_passwords, without_passwords},
     broker::{BrokerError, BrokerErrorKind},
     inspector::InspectError,
+    job::with_causes,
 };
 
 /// The text of `--help` about exit codes.
@@ -119,20 +118,9 @@ impl CliError {
 
     /// Returns the text of the error with every cause that the text does not name already, on one line.
     pub(crate) fn line(&self) -> String {
-        let mut line = self.to_string();
         // The texts of these two are in words of the command line; their causes repeat them in words of the library.
         let is_complete = matches!(self, Self::Inspect(_) | Self::Dashboard(DashboardError::NoLogin { .. }));
-        let mut cause = if is_complete { None } else { self.source() };
-        // The bound also ends a cyclic chain.
-        for _ in 0..16 {
-            let Some(error) = cause else { break };
-            let text = error.to_string();
-            if !line.contains(&text) {
-                line.push_str(": ");
-                line.push_str(&text);
-            }
-            cause = error.source();
-        }
+        let mut line = if is_complete { self.to_string() } else { with_causes(self) };
         if let Self::Enqueue(error) = self
             && error.is_ambiguous()
         {
@@ -243,5 +231,13 @@ mod tests {
         let inner = std::io::Error::other("refused\nby host");
         let error = BrokerError::with_source(BrokerErrorKind::Unavailable, "redis is not there", inner);
         assert_eq!(CliError::from(error).line(), "redis is not there: refused by host");
+        let refused = BrokerError::with_source(BrokerErrorKind::Unexpected, "see the cause (ERR)", "max daily request");
+        let of_queue = InspectError::UnreadableQueue { queue: QueueName::from_wire("q"), source: refused.clone() };
+        for (error, expected) in [
+            (InspectError::from(refused), "see the cause (ERR): max daily request"),
+            (of_queue, "queue `q` cannot be read: see the cause (ERR): max daily request"),
+        ] {
+            assert_eq!(CliError::from(error).line(), expected);
+        }
     }
 }

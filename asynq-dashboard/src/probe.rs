@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use asynq_runtime::{broker::Broker, job::with_causes};
+use asynq_runtime::broker::Broker;
 use tokio::{sync::Mutex, time::timeout};
 
 /// A broker that has not answered after this time is away.
@@ -51,7 +51,7 @@ impl Probe {
         let asked = tokio::spawn(async move {
             let began = Instant::now();
             let failure = match broker.ping().await {
-                Err(error) => Some(with_causes(&error)),
+                Err(error) => Some(error.to_string()),
                 Ok(()) if began.elapsed() > PATIENCE => Some(format!("no answer within {PATIENCE:?}")),
                 Ok(()) => None,
             };

@@ -9,7 +9,6 @@ use std::{
 
 use asynq_runtime::{
     broker::{Broker, BrokerError, QueueStats},
-    job::with_causes,
     task::QueueName,
 };
 use futures_util::{StreamExt as _, future::OptionFuture, stream};
@@ -94,7 +93,7 @@ impl CachedScrape {
             Some(Ok(names)) => names,
             failed => {
                 if self.last.as_ref().is_none_or(|(_, before)| before.is_up) {
-                    let error = failed.and_then(Result::err).map(|error| with_causes(&error));
+                    let error = failed.and_then(Result::err).map(|error| error.to_string());
                     let cause = error.unwrap_or_else(|| format!("no answer within {BUDGET:?}"));
                     log!(warn, "the queues cannot be read for the metrics: {cause}");
                 }

@@ -2,11 +2,13 @@
 
 use std::{error::Error, fmt, sync::Arc};
 
+use crate::task::add_causes;
+
 /// A call of a broker that failed.
 ///
 /// A `BrokerError` is cheap to clone, because one failure may be the answer to every item of a batch. Its text says
-/// what to do and never contains a password. [`kind`](Self::kind) and the predicates are stable;
-/// [`source`](Error::source) is for logs.
+/// what to do, names the causes, because most programs show no more than the text, and never contains a password.
+/// [`kind`](Self::kind) and the predicates are stable.
 #[derive(Clone)]
 pub struct BrokerError {
     inner: Arc<Inner>,
@@ -54,14 +56,16 @@ impl BrokerError {
         Self { inner: Arc::new(Inner { kind, message: message.into(), source: None }), is_without_effect: false }
     }
 
-    /// Makes an error of `kind` with the error that caused it; [`new`](Self::new) makes one without.
+    /// Makes an error of `kind` with the error that caused it, whose text, and those of its own causes, come behind `message` unless
+    /// they are in it; [`new`](Self::new) makes one without.
     pub fn with_source(
         kind: BrokerErrorKind,
         message: impl Into<String>,
         source: impl Into<Box<dyn Error + Send + Sync>>,
     ) -> Self {
-        let source = Some(source.into());
-        Self { inner: Arc::new(Inner { kind, message: message.into(), source }), is_without_effect: false }
+        let source = source.into();
+        let message = add_causes(message.into(), Some(&*source));
+        Self { inner: Arc::new(Inner { kind, message, source: Some(source) }), is_without_effect: false }
     }
 
     /// Returns this error of a call that changed nothing, as the broker said, or because the call was given up before it began.
@@ -111,5 +115,28 @@ debug_as_text!(BrokerError);
 impl Error for BrokerError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         self.inner.source.as_deref().map(|source| source as &(dyn Error + 'static))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_text_of_an_error_names_each_cause_once_and_not_at_any_length() {
+        let error = |message: &str, source: BrokerError| {
+            BrokerError::with_source(BrokerErrorKind::Unexpected, message, source).to_string()
+        };
+        let refused = BrokerError::with_source(
+            BrokerErrorKind::Unexpected,
+            "Redis refused: see the cause (ERR)",
+            "max daily request",
+        );
+        assert_eq!(refused.to_string(), "Redis refused: see the cause (ERR): max daily request");
+        assert_eq!(error("h:1", refused.clone()), "h:1: Redis refused: see the cause (ERR): max daily request");
+        assert_eq!(error(&format!("{refused} at h:1"), refused.clone()), format!("{refused} at h:1"));
+        assert_eq!(format!("{refused:?}"), refused.to_string());
+        let long = BrokerError::new(BrokerErrorKind::Unexpected, "x".repeat(1 << 20));
+        assert_eq!(error("", long).len(), ": ".len() + 4096);
     }
 }

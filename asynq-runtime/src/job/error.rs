@@ -1,8 +1,9 @@
 //! Errors of jobs: any error, with a policy for the task.
 
-use std::{error::Error, fmt, iter, time::Duration};
+use std::{error::Error, fmt, time::Duration};
 
 use super::times::IntoSpan;
+use crate::task::{add_causes, chain};
 
 /// Any error that a job may return with `?`.
 pub type BoxError = Box<dyn Error + Send + Sync>;
@@ -179,25 +180,9 @@ fn policy_in_chain(error: &(dyn Error + 'static)) -> Policy {
     carrier.map_or(Policy::Fail, |carrier| carrier.policy)
 }
 
-/// How deep causes are followed, because an error may be its own cause.
-const DEEPEST_CAUSE: usize = 32;
-
-/// Returns an error and its causes, the nearest first, at most [`DEEPEST_CAUSE`] of them.
-pub(crate) fn chain<'e>(first: Option<&'e (dyn Error + 'static)>) -> impl Iterator<Item = &'e (dyn Error + 'static)> {
-    iter::successors(first, |&error| error.source()).take(DEEPEST_CAUSE)
-}
-
 /// Returns the text of an error and of each cause that the text so far does not contain.
 pub fn with_causes(error: &(dyn Error + 'static)) -> String {
-    let mut text = error.to_string();
-    for cause in chain(error.source()) {
-        let more = cause.to_string();
-        if !text.contains(&more) {
-            text.push_str(": ");
-            text.push_str(&more);
-        }
-    }
-    text
+    add_causes(error.to_string(), error.source())
 }
 
 #[cfg(test)]

@@ -104,7 +104,6 @@ pub(crate) use self::{
     blocking::NoThread,
     checkpoint::Unloaded,
     codec::{decode_arguments, decode_result, encode_arguments, encode_result, fingerprint_of, postcard_header},
-    error::chain,
     prepared::Prepared,
     resolve::{Needs, ShapeLookup, resolve as resolve_arguments, show as show_by_shape},
     results::RESULT_LIMIT,

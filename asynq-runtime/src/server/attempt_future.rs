@@ -16,8 +16,9 @@ use super::{
 };
 use crate::{
     broker::{BrokerErrorKind, shortened},
-    job::{BlockingPool, BoxFuture, JobError, NoThread, Policy, RunResult, Unloaded, chain, with_causes},
+    job::{BlockingPool, BoxFuture, JobError, NoThread, Policy, RunResult, Unloaded, with_causes},
     panics, pause,
+    task::chain,
 };
 
 /// Delay before the next try of a task whose unique lock the broker refused to free.

@@ -4,7 +4,6 @@ use std::time::{Duration, Instant};
 
 use crate::{
     broker::BrokerError,
-    job::with_causes,
     pause::{doubled, spread},
 };
 
@@ -41,8 +40,7 @@ impl RetryBackoff {
         if self.last_line.is_none_or(|at| at.elapsed() >= BETWEEN_LINES) {
             self.last_line = Some(Instant::now());
             self.is_failure_logged = true;
-            let causes = with_causes(error);
-            log!(error, component = self.component, "the broker failed, will try again: {causes}");
+            log!(error, component = self.component, "the broker failed, will try again: {error}");
         }
         crate::metrics::broker_failed(self.component, error.kind());
         let pause = doubled(FIRST_PAUSE, self.failures, self.longest);

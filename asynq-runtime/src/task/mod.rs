@@ -21,4 +21,8 @@ pub use self::{
     },
     state::{ParseTaskStateError, TaskState},
 };
-pub(crate) use self::{id::check_type_name, message::length, text::cut};
+pub(crate) use self::{
+    id::check_type_name,
+    message::length,
+    text::{add_causes, chain, cut},
+};
