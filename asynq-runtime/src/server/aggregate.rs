@@ -23,11 +23,11 @@ use super::{
     mux,
 };
 use crate::{
-    broker::{Broker, GroupRules, NewTask, Rejected, SetMember, SetOutcome, TaskSet},
+    broker::{Broker, GroupRules, NewTask, Rejected, SetMember, SetOutcome, TaskSet, shortened},
     client::{Client, new_task},
     job::{
         Aggregation, Arguments, BoxError, BoxFuture, EnqueueError, IntoSpan, JobContext, JobDescriptor, LeftOut,
-        Limits, PreparedTask, RawTask, Registry, RegistryError, fingerprint_of,
+        Limits, PreparedTask, RawTask, Registry, RegistryError, fingerprint_of, with_causes,
     },
     task::{Extra, GroupName, TaskId, TaskInfo, TaskState},
 };
@@ -234,7 +234,7 @@ impl Aggregations {
             }
             let tasks = sound.into_iter().map(|(_, info)| info).collect();
             let made = function(set.group.clone(), tasks).await;
-            let task = made.map_err(|error| Unaggregated::Failed(error.to_string()))?;
+            let task = made.map_err(|error| Unaggregated::Failed(shortened(&with_causes(&*error)).to_owned()))?;
             add(&mut outcome, set, task, now)?;
             return Ok(outcome);
         }

@@ -10,7 +10,7 @@ use std::{
     future::poll_fn,
     sync::Arc,
     task::{Context, Poll},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use bytes::Bytes;
@@ -19,10 +19,11 @@ use tokio::{runtime, sync::Notify};
 use tokio_util::task::AbortOnDropHandle;
 use tower_service::Service;
 
-use super::{batch_controller::BatchController, dispatcher::Dispatcher};
+use super::{batch_controller::BatchController, dispatcher::Dispatcher, retry_backoff::BETWEEN_LINES};
 use crate::{
+    broker::shortened,
     client::Erased,
-    job::{BoxError, BoxFuture, JobContext, JobError, RunResult},
+    job::{BoxError, BoxFuture, JobContext, JobError, RunResult, with_causes},
     task::length,
     until::until,
 };
@@ -125,11 +126,7 @@ impl Layers {
         }
         let innermost = JobService(Box::new(Innermost(Arc::clone(dispatcher))));
         let service = self.0.into_iter().rev().fold(innermost, |inner, wrap| wrap(inner));
-        Some(Arc::new(LayerStack {
-            inside: Mutex::new(Inside { service, is_taken: false }),
-            returned: Notify::new(),
-            batch_controller: Mutex::default(),
-        }))
+        Some(Arc::new(LayerStack::new(service)))
     }
 }
 
@@ -145,6 +142,8 @@ pub(crate) struct LayerStack {
     inside: Mutex<Inside>,
     returned: Notify,
     batch_controller: Mutex<BatchController>,
+    /// When the log said last that the layers failed.
+    last_line: Mutex<Option<Instant>>,
 }
 
 #[derive(Debug)]
@@ -155,6 +154,15 @@ struct Inside {
 }
 
 impl LayerStack {
+    fn new(service: JobService) -> Self {
+        Self {
+            inside: Mutex::new(Inside { service, is_taken: false }),
+            returned: Notify::new(),
+            batch_controller: Mutex::default(),
+            last_line: Mutex::default(),
+        }
+    }
+
     /// Waits until the layers take a task, and returns the permit to call them. Returns `None` if they failed, after a pause.
     ///
     /// # Errors
@@ -173,9 +181,22 @@ impl LayerStack {
             Err(ended) if ended.is_panic() => "a layer panicked when it was asked whether it is ready".into(),
             Err(_) => return Err(RuntimeEnded),
         };
-        log!(error, "the layers around the jobs take no task, will ask again: {error}");
+        self.log_failure(&error);
         tokio::time::sleep(AFTER_FAILURE).await;
         Ok(None)
+    }
+
+    /// Logs that the layers failed, now and then: they may fail for ever.
+    fn log_failure(&self, error: &BoxError) {
+        {
+            let mut last_line = self.last_line.lock();
+            if last_line.is_some_and(|at| at.elapsed() < BETWEEN_LINES) {
+                return;
+            }
+            *last_line = Some(Instant::now());
+        }
+        let why = with_causes(&**error);
+        log!(error, "the layers around the jobs take no task, will ask again: {}", shortened(&why));
     }
 
     /// Returns the permit if the layers are ready now. Waits no longer than until the holder of the permit has used it.
@@ -233,5 +254,36 @@ impl Drop for Permit {
     fn drop(&mut self) {
         self.0.inside.lock().is_taken = false;
         self.0.returned.notify_waiters();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Fails;
+
+    impl Erased<JobRequest, JobResponse> for Fails {
+        fn call(&mut self, _: JobRequest) -> BoxFuture<'static, Answer> {
+            Box::pin(async { Err("it takes no task".into()) })
+        }
+    }
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("no limit is known")]
+    struct Unknown(#[source] BoxError);
+
+    #[test]
+    fn layers_that_go_on_failing_are_in_the_log_with_the_cause_now_and_then() {
+        let log = asynq_test_support::Log::keep();
+        let layer_stack = LayerStack::new(JobService(Box::new(Fails)));
+        let error: BoxError = Unknown("connection refused".into()).into();
+        let lines = || {
+            layer_stack.log_failure(&error);
+            log.with("will ask again: no limit is known: connection refused").len()
+        };
+        assert_eq!([lines(), lines()], [1, 1]);
+        *layer_stack.last_line.lock() = None;
+        assert_eq!(lines(), 2);
     }
 }

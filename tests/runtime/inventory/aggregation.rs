@@ -255,12 +255,16 @@ async fn a_function_makes_the_task_of_the_group_that_fits_best() {
     assert!(tasks[0].headers.is_empty() && tasks[0].retention == Some(Duration::from_secs(86_400)), "{:?}", tasks[0]);
 }
 
+#[derive(Debug, thiserror::Error)]
+#[error("no idea")]
+struct NoIdea(#[source] std::io::Error);
+
 #[tokio::test]
 async fn a_function_that_fails_leaves_the_tasks_in_their_group() {
     let (app, _) = app().await;
     let app = app.server(|server| {
         server
-            .aggregate("bad", |_, _| Err::<RawTask, _>("no idea"))
+            .aggregate("bad", |_, _| Err::<RawTask, _>(NoIdea(std::io::Error::other("the template is gone"))))
             .aggregate("loop", |_, _| Ok::<_, BoxError>(RawTask::new("x", "").group("loop")))
             .aggregate("panics", |_, _| -> Result<RawTask, BoxError> { panic!("out of ideas") })
             .aggregate("rests", |_, _| Ok::<_, BoxError>(RawTask::new("x", "").debounce("10s")))
@@ -274,7 +278,7 @@ async fn a_function_that_fails_leaves_the_tasks_in_their_group() {
     let drained = app.drain().await;
     let whys: Vec<_> = drained.unaggregated.iter().map(|(_, why)| why.as_str()).collect();
     assert_eq!(whys.len(), 6, "{whys:?}");
-    assert_eq!(whys[0], "its aggregation failed: no idea");
+    assert_eq!(whys[0], "its aggregation failed: no idea: the template is gone");
     for (at, option) in [(1, "group"), (3, "debounce"), (4, "or_replace")] {
         let expected = format!("invalid option `{option}`: an aggregated task runs by itself");
         assert!(whys[at].contains(&expected), "{}", whys[at]);

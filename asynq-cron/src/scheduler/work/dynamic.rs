@@ -7,7 +7,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use asynq_runtime::{BoxError, broker::EntryId, job::BoxFuture};
+use asynq_runtime::{
+    BoxError,
+    broker::EntryId,
+    job::{BoxFuture, with_causes},
+};
 use tokio::task::JoinError;
 
 use super::{Known, Origin, WarningTopic, Work, rounds::is_due};
@@ -19,6 +23,8 @@ use crate::{
 /// A call of the provider is given up after the time between two calls, but never earlier than this. A new leader waits for an
 /// answer this long: less than the minute by which a tick is still on time.
 const PROVIDER_LIMIT: Duration = Duration::from_secs(30);
+/// Most characters of a provider's error in the log, because it may quote all its rows.
+const LONGEST_ERROR: usize = 4096;
 
 /// The source of dynamic entries.
 #[derive(Clone)]
@@ -92,9 +98,10 @@ impl Work {
         let entries = match entries {
             Ok(entries) => entries,
             Err(error) => {
+                let why: String = with_causes(&*error).chars().take(LONGEST_ERROR).collect();
                 self.warn_once(
                     WarningTopic::Provider,
-                    format!("the periodic entries could not be read, the known ones stay: {error}"),
+                    format!("the periodic entries could not be read, the known ones stay: {why}"),
                 );
                 if is_first_as_leader {
                     self.plan_waiting();

@@ -2,6 +2,11 @@
 
 use super::*;
 
+/// The error of a provider that asks a database.
+#[derive(Debug, thiserror::Error)]
+#[error("the rows cannot be read")]
+struct Unread(#[source] std::io::Error);
+
 /// Takes the provider's only entry, without the entries that the program has itself.
 fn provide(work: &mut Work, entry: &Arc<Periodic>) {
     work.known.retain(|_, known| known.origin != Origin::Program);
@@ -195,6 +200,18 @@ async fn a_provider_that_goes_on_failing_is_in_the_log_again_after_an_hour() {
     assert_eq!([failures_logged(&mut work), failures_logged(&mut work)], [1, 1]);
     work.run_due_timers(Instant::now() + WARN_AGAIN);
     assert_eq!([failures_logged(&mut work), failures_logged(&mut work)], [2, 2]);
+    running.shutdown().await.expect("it leaves");
+}
+
+#[tokio::test]
+async fn the_causes_of_a_provider_that_fails_are_in_the_log_and_not_at_any_length() {
+    let log = Log::keep();
+    let (mut work, _, running) = work("@yearly").await;
+    work.provided(Err(Unread(std::io::Error::other("connection refused")).into()));
+    assert_eq!(log.with("the known ones stay: the rows cannot be read: connection refused").len(), 1);
+    work.provided(Err("x".repeat(1 << 20).into()));
+    let lines = log.with("the known ones stay: x");
+    assert!(lines.len() == 1 && lines[0].len() < 5_000, "{} lines", lines.len());
     running.shutdown().await.expect("it leaves");
 }
 
