@@ -131,6 +131,7 @@ impl Executor {
             let retry_delay = |error: &JobError| self.retry_delay(message).after(error);
             let Attempted { ended, error } = judged(attempted, self.0.parts.hooks.is_failure.as_ref(), &retry_delay);
             let is_revoked = matches!(ended, Ended::Failed { policy: Policy::Revoke, .. });
+            let is_unknown = matches!(ended, Ended::Unknown(_));
             let never_ran = matches!(ended, Ended::Unknown(_) | Ended::NeverBegan(_));
             let ran = !never_ran && !matches!(ended, Ended::Deferred(..));
             let mut action = decide(
@@ -162,7 +163,7 @@ impl Executor {
                 let outcome = Outcome::of(&action, is_revoked);
                 tracing::Span::current().record("outcome", outcome.as_str());
                 attempt_metrics.end(outcome, ran);
-                log_action(&action);
+                log_action(&action, is_unknown);
             }
             let hooks = if attempt.has_deadly_hooks() {
                 log!(error, "no hook is called for this task: workers died twice when it was to be archived");
@@ -357,12 +358,13 @@ fn begin(attempt: &Attempt, now: DateTime<Utc>) -> Result<AttemptDeadline, Ended
     if deadline.is_over() { Err(Ended::Hopeless("deadline passed".to_owned())) } else { Ok(deadline) }
 }
 
-/// Logs how the attempt ended, never with a payload.
-fn log_action(action: &Action) {
+/// Logs how the attempt ended, never with a payload. Of tasks that are unknown here the dispatcher warns, once per type: a line for each
+/// would fill the log during a deploy.
+fn log_action(action: &Action, is_unknown: bool) {
     match action {
         Action::Done | Action::Complete { .. } | Action::Revoke { .. } => log!(debug, "done"),
         Action::Retry { delay, error: Some(error), .. } => log!(warn, ?delay, "failed, will be retried: {error}"),
-        Action::Defer { delay, error: Some(error), .. } => log!(warn, ?delay, "deferred: {error}"),
+        Action::Defer { delay, error: Some(error), .. } if !is_unknown => log!(warn, ?delay, "deferred: {error}"),
         Action::Retry { delay, .. } | Action::Defer { delay, .. } => log!(debug, ?delay, "deferred"),
         Action::Archive { error, .. } => log!(error, "archived: {error}"),
         Action::Requeue => log!(debug, "requeued"),

@@ -14,10 +14,10 @@ use crate::{
 };
 
 /// Makes an attempt at a task of a type that no job has.
-async fn attempted(stop: &Stop, decided: impl FnOnce(Settlement)) {
+async fn attempted(on_unknown: OnUnknown, stop: &Stop, decided: impl FnOnce(Settlement)) {
     let broker = SqliteBroker::in_memory(SqliteOptions::default()).await.expect("a database in memory");
     let dispatcher =
-        Dispatcher::new(Registry::only::<()>().expect("an empty registry"), Handlers::default(), OnUnknown::default());
+        Dispatcher::new(Registry::only::<()>().expect("an empty registry"), Handlers::default(), on_unknown);
     let parts = ExecutorParts {
         states: Arc::default(),
         blocking: BlockingPool::default(),
@@ -44,7 +44,7 @@ async fn attempted(stop: &Stop, decided: impl FnOnce(Settlement)) {
 async fn counted(stop: &Stop) -> String {
     let recorder = Box::leak(Box::new(PrometheusBuilder::new().build_recorder()));
     let _recording = metrics::set_default_local_recorder(recorder);
-    attempted(stop, drop).await;
+    attempted(OnUnknown::default(), stop, drop).await;
     recorder.handle().render()
 }
 
@@ -78,7 +78,14 @@ async fn an_outcome_is_decided_before_its_line_is_logged() {
         lines.lock().push("a line");
         panic!("the line cannot be written");
     });
-    attempted(&Stop::new(), |_| steps.lock().push("decided")).await;
+    attempted(OnUnknown::Archive, &Stop::new(), |_| steps.lock().push("decided")).await;
     let steps = steps.lock();
     assert!(steps.ends_with(&["decided", "a line"]), "{steps:?}");
+}
+
+#[tokio::test]
+async fn a_task_that_is_unknown_here_has_no_line_beside_that_of_its_type() {
+    let log = Log::keep();
+    attempted(OnUnknown::default(), &Stop::new(), drop).await;
+    assert_eq!([log.with("logged once per type").len(), log.with("deferred: ").len()], [1, 0], "{log:?}");
 }
