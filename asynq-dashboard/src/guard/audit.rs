@@ -5,8 +5,11 @@ use axum::{
     http::{Method, StatusCode},
 };
 
-use super::{is_reader, limits::LONGEST_URI};
+use super::is_reader;
 use crate::login::{Caller, peer};
+
+/// Most characters of the path that a client without a login has sent: it may send any, again and again.
+const LONGEST_OF_VISITORS: usize = 256;
 
 /// The log line of a request, which is written when this is dropped, if the request asked for a change: a client that hangs up ends
 /// the request and not the change.
@@ -26,9 +29,8 @@ impl AuditLine {
     pub(super) fn of(request: &Request) -> Self {
         Self {
             method: request.method().clone(),
-            // The path is encoded, so that no name can begin a line of its own; a query is not part of a change. A longer path is
-            // refused, and a client without a login may send it.
-            path: request.uri().path().chars().take(LONGEST_URI).collect(),
+            // The path is encoded, so that no name can begin a line of its own; a query is not part of a change.
+            path: request.uri().path().to_owned(),
             peer: peer(request).map_or_else(|| "unknown".to_owned(), |peer| peer.to_string()),
             who: None,
             status: None,
@@ -43,7 +45,10 @@ impl Drop for AuditLine {
         }
         let who = self.who.as_ref().map_or("nobody".into(), Caller::name);
         let status = self.status.map_or("unanswered".into(), |status| status.as_u16().to_string());
-        let (method, path, peer) = (&self.method, &self.path, &self.peer);
+        let is_in = self.who.as_ref().is_some_and(Caller::is_in);
+        let shown = if is_in { self.path.len() } else { LONGEST_OF_VISITORS };
+        let path: String = self.path.chars().take(shown).collect();
+        let (method, path, peer) = (&self.method, &path, &self.peer);
         log!(info, who = ?who, peer, %method, path, %status, "the dashboard was asked for a change");
     }
 }

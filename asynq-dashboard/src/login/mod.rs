@@ -33,6 +33,9 @@ pub(crate) struct Login {
     /// The two kinds are throttled separately: guesses of one kind do not lock out the other.
     passwords: BackOff,
     tokens: BackOff,
+    /// Throttles the lines about trusted headers alone: a proxy that is not named sends one with each request, and each answer says
+    /// what is wrong.
+    refused_headers: BackOff,
 }
 
 /// A header that authenticates requests.
@@ -49,6 +52,8 @@ const FOR_PASSWORDS: Duration = Duration::from_secs(300);
 /// The longest wait after wrong tokens. A token cannot be guessed even so, and programs that know it and come from the
 /// guesser's address, such as that of a proxy, have to wait as well.
 const FOR_TOKENS: Duration = Duration::from_secs(10);
+/// The longest time between two lines about the trusted headers of one peer.
+const FOR_HEADERS: Duration = Duration::from_secs(300);
 
 /// The authenticated caller of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -99,6 +104,7 @@ impl Login {
             sessions: Sessions::default(),
             passwords: BackOff::new(FOR_PASSWORDS),
             tokens: BackOff::new(FOR_TOKENS),
+            refused_headers: BackOff::new(FOR_HEADERS),
         }
     }
 
@@ -122,10 +128,13 @@ impl Login {
             return Ok(Caller::Anonymous);
         }
         let (headers, peer) = (request.headers(), peer(request));
-        if let Some(trusted) = &self.header
-            && let Some(user) = trusted.user(headers, peer)?
-        {
-            return Ok(Caller::Proxied(user));
+        if let Some(trusted) = &self.header {
+            match trusted.user(headers, peer) {
+                Ok(Some(user)) => return Ok(Caller::Proxied(user)),
+                Ok(None) => {}
+                Err(why) if self.refused_headers.attempt(peer, Instant::now()).is_ok() => return Err(wrong(peer, why)),
+                Err(why) => return Err(Failure::new(Kind::WrongLogin, why)),
+            }
         }
         if let (Some(token), Some(given)) = (&self.token, bearer(headers)) {
             if self.tokens.check(peer, Instant::now(), || token.is(given))? {
@@ -179,12 +188,12 @@ impl Login {
 }
 
 impl Trusted {
-    /// Returns the user that the header names, if the header is there.
-    fn user(&self, headers: &HeaderMap, peer: Option<IpAddr>) -> Result<Option<String>, Failure> {
+    /// Returns the user that the header names, if the header is there, or why it is not believed.
+    fn user(&self, headers: &HeaderMap, peer: Option<IpAddr>) -> Result<Option<String>, &'static str> {
         let mut users = headers.get_all(&self.name).iter();
         let Some(user) = users.next() else { return Ok(None) };
         if users.next().is_some() {
-            return Err(wrong(peer, "the trusted header is there more than once"));
+            return Err("the trusted header is there more than once");
         }
         if user.is_empty() {
             return Ok(None);
@@ -193,18 +202,15 @@ impl Trusted {
             let peer = peer.to_canonical();
             peer.is_loopback() || self.proxies.iter().any(|proxy| proxy.to_canonical() == peer)
         };
-        let why = match peer {
-            Some(peer) if is_trusted(peer) => return Ok(Some(String::from_utf8_lossy(user.as_bytes()).into_owned())),
-            Some(_) => {
+        match peer {
+            Some(peer) if is_trusted(peer) => Ok(Some(String::from_utf8_lossy(user.as_bytes()).into_owned())),
+            Some(_) => Err(
                 "the trusted header came from an address that is not a trusted proxy: name it with `.trust_proxy(..)` or \
-                 ASYNQ_DASHBOARD_TRUSTED_PROXIES"
-            }
-            None => {
-                "the address that the trusted header came from is not known: serve the application with \
-                 `into_make_service_with_connect_info::<SocketAddr>()`"
-            }
-        };
-        Err(wrong(peer, why))
+                 ASYNQ_DASHBOARD_TRUSTED_PROXIES",
+            ),
+            None => Err("the address that the trusted header came from is not known: serve the application with \
+                 `into_make_service_with_connect_info::<SocketAddr>()`"),
+        }
     }
 }
 
@@ -256,5 +262,20 @@ mod tests {
             let found = trusted.user(&headers, peer).map_err(drop);
             assert_eq!(found.as_ref().map(Option::as_deref), expected.as_ref().copied(), "{peer:?} {users:?}");
         }
+    }
+
+    #[test]
+    fn a_peer_whose_header_is_refused_again_and_again_is_in_the_log_a_few_times() {
+        let log = asynq_test_support::Log::keep();
+        let trusted = Trusted { name: HeaderName::from_static("x-user"), proxies: Vec::new() };
+        let login = Login::new(None, None, Some(trusted), Cookie::new(None, ""));
+        for _ in 0..20 {
+            let mut request = Request::new(axum::body::Body::empty());
+            request.headers_mut().insert("x-user", HeaderValue::from_static("ann"));
+            request.extensions_mut().insert(ConnectInfo(SocketAddr::from(([10, 0, 0, 2], 4000))));
+            assert_eq!(login.caller(&request, true).map_err(|failure| failure.kind), Err(Kind::WrongLogin));
+        }
+        let lines = log.with("a wrong login to the dashboard");
+        assert!((5..10).contains(&lines.len()) && lines[0].contains("is not a trusted proxy"), "{lines:?}");
     }
 }
