@@ -98,7 +98,7 @@ impl PeriodicError {
 
 #[cfg(test)]
 mod tests {
-    use asynq_runtime::broker::BrokerErrorKind;
+    use asynq_runtime::{TaskId, broker::BrokerErrorKind};
 
     use super::*;
     use crate::CronSpec;
@@ -121,9 +121,14 @@ mod tests {
         for kind in [BrokerErrorKind::Unavailable, BrokerErrorKind::Timeout, BrokerErrorKind::Unconfirmed] {
             assert_eq!(text(broker(kind)), "task `a` may be stored in queue `q`: x");
         }
-        for source in [Refused::IdConflict, broker(BrokerErrorKind::Full)] {
+        let holder = Some(TaskId::from_wire("t1"));
+        for (source, why) in [
+            (Refused::IdConflict, "taken in this queue"),
+            (broker(BrokerErrorKind::Full), "x"),
+            (Refused::Duplicate { holder }, "(id t1)"),
+        ] {
             let text = text(source);
-            assert!(text.starts_with("task `a` was not enqueued in queue `q`: "), "{text}");
+            assert!(text.starts_with("task `a` was not enqueued in queue `q`: ") && text.ends_with(why), "{text}");
         }
     }
 }

@@ -115,7 +115,10 @@ pub enum Refused {
     #[error("the task id is taken in this queue")]
     IdConflict,
     /// Another task holds the unique lock.
-    #[error("a task with the same unique key is already waiting or running")]
+    #[error(
+        "a task with the same unique key is already waiting or running{}",
+        holder.as_ref().map(|id| format!(" (id {id})")).unwrap_or_default()
+    )]
     Duplicate {
         /// The task that holds the lock, if the broker could tell.
         holder: Option<TaskId>,

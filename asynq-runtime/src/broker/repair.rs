@@ -203,7 +203,10 @@ pub enum EditError {
     #[error("the payload has changed; read the task again")]
     Changed,
     /// Another task holds the lock of the new payload.
-    #[error("a task with the same unique key is already waiting or running")]
+    #[error(
+        "a task with the same unique key is already waiting or running{}",
+        holder.as_ref().map(|id| format!(" (id {id})")).unwrap_or_default()
+    )]
     Duplicate {
         /// The task that holds the lock, if the broker could tell.
         holder: Option<TaskId>,
