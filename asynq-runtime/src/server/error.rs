@@ -54,9 +54,9 @@ pub enum ServerError {
         threads: usize,
     },
     /// The server has left while the broker had not taken what these attempts ended with, most often in an outage. Their tasks run
-    /// again when their leases are over, with one crash more.
+    /// again, with one crash more: on SQLite at once, on Redis when their leases are over.
     #[error(
-        "the broker has not taken {outcomes} outcomes; those tasks run again when their leases are over, with one crash more"
+        "the broker has not taken {outcomes} outcomes; those tasks run again with one crash more, on Redis when their leases are over"
     )]
     Unsettled {
         /// How many outcomes the broker has not taken.
