@@ -146,9 +146,9 @@ async fn a_server_lets_tasks_run_alone_beside_those_that_it_aggregates_and_where
 
 /// Returns what makes digests of the notes in the queue `here`; the job `note` itself is not served.
 fn digests_in_queue_here() -> (Aggregations, Dispatcher) {
-    let registry = Registry::only::<(Digest,)>().unwrap();
+    let registry = Registry::only::<(Digest,)>().expect("one job");
     let mut aggregations = Aggregations::default();
-    aggregations.serve(&registry, [Aggregation::of::<Digest>("here", 1)]).unwrap();
+    aggregations.serve(&registry, [Aggregation::of::<Digest>("here", 1)]).expect("one aggregation");
     let dispatcher = Dispatcher::new(registry, Handlers::default(), OnUnknown::default());
     (aggregations, dispatcher)
 }
