@@ -7,7 +7,6 @@ use crate::{
     inspector::InspectError,
     job::{BoxError, EnqueueError, InvalidLock, RegistryError, with_causes},
     server::ServerError,
-    task::InvalidName,
 };
 
 /// Why a worker could not be set up or had to stop, or a command was refused. No text carries a password.
@@ -64,9 +63,6 @@ pub enum AppError {
     /// The task was refused.
     #[error(transparent)]
     Enqueue(#[from] EnqueueError),
-    /// A name is not valid.
-    #[error(transparent)]
-    Name(#[from] InvalidName),
     /// A `jobs.lock` cannot be read.
     #[error("{file}: {source}")]
     Lock {

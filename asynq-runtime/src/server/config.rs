@@ -1,6 +1,6 @@
 //! The checked options of a server, with every default and its reason.
 
-use std::{fmt, num::NonZero, str::FromStr, sync::Arc, time::Duration};
+use std::{fmt, num::NonZero, sync::Arc, time::Duration};
 
 use asynq_grammar::duration;
 
@@ -53,37 +53,9 @@ impl fmt::Display for OnUnknown {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Requeue => f.pad("requeue"),
-            Self::RequeueFor(time) => f.pad(&format!("{FOR}{}", duration::format(*time))),
+            Self::RequeueFor(time) => f.pad(&format!("requeue for {}", duration::format(*time))),
             Self::Archive => f.pad("archive"),
             Self::Retry => f.pad("retry"),
-        }
-    }
-}
-
-/// The text before the time of [`OnUnknown::RequeueFor`].
-const FOR: &str = "requeue for ";
-
-/// The error for a text that is not a valid [`OnUnknown`].
-#[derive(Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "{0:?} is not a valid policy for unknown tasks: write \"requeue\", \"requeue for 7d\", \"archive\" or \"retry\""
-)]
-pub struct ParseOnUnknownError(String);
-
-debug_as_text!(ParseOnUnknownError);
-
-impl FromStr for OnUnknown {
-    type Err = ParseOnUnknownError;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text.trim() {
-            "requeue" => Ok(Self::Requeue),
-            "archive" => Ok(Self::Archive),
-            "retry" => Ok(Self::Retry),
-            text => match text.strip_prefix(FOR).map(duration::parse) {
-                Some(Ok(time)) => Ok(Self::RequeueFor(time)),
-                _ => Err(ParseOnUnknownError(text.chars().take(80).collect())),
-            },
         }
     }
 }
@@ -130,13 +102,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_policy_for_unknown_tasks_reads_what_it_prints() {
+    fn the_policy_for_unknown_tasks_is_printed_in_words() {
         let week = OnUnknown::RequeueFor(Duration::from_secs(7 * 86_400));
-        for policy in [OnUnknown::Requeue, week, OnUnknown::Archive, OnUnknown::Retry] {
-            assert_eq!(policy.to_string().parse(), Ok(policy));
-        }
-        assert_eq!(week.to_string(), "requeue for 7d");
-        assert!("requeue for ever".parse::<OnUnknown>().is_err());
-        assert!("drop".parse::<OnUnknown>().unwrap_err().to_string().contains("\"requeue\""));
+        let policies = [OnUnknown::Requeue, week, OnUnknown::Archive, OnUnknown::Retry];
+        assert_eq!(policies.map(|policy| policy.to_string()), ["requeue", "requeue for 7d", "archive", "retry"]);
     }
 }

@@ -106,7 +106,7 @@ pub(crate) use self::{
 };
 pub use self::{
     builder::ServerBuilder,
-    config::{OnUnknown, ParseOnUnknownError},
+    config::OnUnknown,
     error::ServerError,
     flags::{Flag, Flags},
     hooks::FailedTask,

@@ -55,6 +55,5 @@ async fn pass(context: &ServerContext) -> Result<Duration, BrokerError> {
             break;
         }
     }
-    context.signals.recovered.notify();
     Ok(quiet)
 }

@@ -16,8 +16,6 @@ pub struct Signals {
     pub lost: Signal,
     /// Due tasks were moved to pending.
     pub forwarded: Signal,
-    /// A pass of the recoverer ended.
-    pub recovered: Signal,
     /// A beat reached the broker.
     pub beat: Signal,
     /// The leases of all tasks that the server holds were extended.
