@@ -324,7 +324,7 @@ mod tests {
     };
 
     use super::{
-        super::retry_delay::{RetryDelayRule, ServerBackoff},
+        super::retry_delay::{ServerBackoff, retry_delay},
         *,
     };
     use crate::{
@@ -389,9 +389,8 @@ mod tests {
             "panic" => panic!("no idea"),
             text => text != "throttled",
         });
-        let server = ServerBackoff::new(|_, error, _| Duration::from_secs(error.to_string().len() as u64));
-        let rule = RetryDelayRule { job: None, server: Some(server), message: Arc::default() };
-        let retry_delay = |error: &JobError| rule.after(error);
+        let server: ServerBackoff = Arc::new(|_, error, _| Duration::from_secs(error.to_string().len() as u64));
+        let retry_delay = |error: &JobError| retry_delay(None, Some(&server), &TaskMessage::default(), error);
         let table = [
             (own(JobError::fail("throttled")), Policy::NotAFailure, "throttled", Some(s(9))),
             (own(JobError::fail("closed")), Policy::Fail, "closed", Some(s(6))),

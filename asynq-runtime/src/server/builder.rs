@@ -304,7 +304,7 @@ impl ServerBuilder {
     /// });
     /// ```
     pub fn backoff(mut self, decide: impl Fn(u32, &JobError, &TaskInfo) -> Duration + Send + Sync + 'static) -> Self {
-        self.backoff = Some(ServerBackoff::new(decide));
+        self.backoff = Some(Arc::new(decide));
         self
     }
 

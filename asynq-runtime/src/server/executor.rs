@@ -18,7 +18,7 @@ use super::{
     hooks::{self, Hooks},
     layer_stack::Permit,
     outcome::{Ended, Facts, decide},
-    retry_delay::{RetryDelayRule, ServerBackoff},
+    retry_delay::{ServerBackoff, retry_delay},
     stop::{Stop, Why},
     stuck::{self, GivenUp},
 };
@@ -28,7 +28,7 @@ use crate::{
     metrics::{AttemptMetrics, Outcome},
     panics::{self, Caught},
     propagation,
-    task::{Ending, TaskMessage, UniqueUntil},
+    task::{Ending, UniqueUntil},
 };
 use fastrand::Rng;
 
@@ -128,7 +128,10 @@ impl Executor {
         let attempt_metrics = self.0.dispatcher.metrics(&message.r#type).begin(attempt.waited);
         let run = async {
             let attempted = self.run(attempt, stop, permit, &attempt_metrics).await;
-            let retry_delay = |error: &JobError| self.retry_delay(message).after(error);
+            let retry_delay = |error: &JobError| {
+                let job = self.0.dispatcher.registry.get(&message.r#type);
+                retry_delay(job.and_then(|job| job.backoff), self.0.parts.backoff.as_ref(), message, error)
+            };
             let Attempted { ended, error } = judged(attempted, self.0.parts.hooks.is_failure.as_ref(), &retry_delay);
             let is_revoked = matches!(ended, Ended::Failed { policy: Policy::Revoke, .. });
             let is_unknown = matches!(ended, Ended::Unknown(_));
@@ -215,13 +218,6 @@ impl Executor {
         // The caller asks the program about the end, and the program must not meet what the job still holds.
         future.drop_job();
         attempted
-    }
-
-    /// Returns the rule for the delay of this task after a failure.
-    fn retry_delay(&self, message: &Arc<TaskMessage>) -> RetryDelayRule {
-        let job = self.0.dispatcher.registry.get(&message.r#type);
-        let server = self.0.parts.backoff.clone();
-        RetryDelayRule { job: job.and_then(|job| job.backoff), server, message: Arc::clone(message) }
     }
 
     /// Returns when an attempt must end that begins now, or how it ends if the task must not start.

@@ -1,6 +1,6 @@
 //! Decides how long a failed task waits: by its job's back-off, else by the server's, else by asynq's formula.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use crate::{
     job::{Backoff, JobError},
@@ -11,46 +11,25 @@ use crate::{
 /// No task waits longer than this for its next attempt; asynq's formula has no cap and overflows.
 const LONGEST_RETRY_DELAY: Duration = asynq_grammar::backoff::LONGEST;
 
-type Decide = dyn Fn(u32, &JobError, &TaskInfo) -> Duration + Send + Sync;
+/// The retry delay of the failed tasks of a whole server, decided by a function of how often the task had failed before, of the error
+/// and of the task: asynq's `RetryDelayFunc`. A longer delay than 10 days is cut to that.
+pub(crate) type ServerBackoff = Arc<dyn Fn(u32, &JobError, &TaskInfo) -> Duration + Send + Sync>;
 
-/// The retry delay of the failed tasks of a whole server, decided by a function: asynq's `RetryDelayFunc`.
-#[derive(Clone)]
-pub(crate) struct ServerBackoff(Arc<Decide>);
-
-impl ServerBackoff {
-    /// Creates a back-off that calls `decide` with how often the task had failed before, the error and the task. A longer delay
-    /// than 10 days is cut to that.
-    pub(crate) fn new(decide: impl Fn(u32, &JobError, &TaskInfo) -> Duration + Send + Sync + 'static) -> Self {
-        Self(Arc::new(decide))
-    }
-}
-
-impl fmt::Debug for ServerBackoff {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("ServerBackoff")
-    }
-}
-
-/// The back-offs that decide how long one task waits after a failure.
-#[derive(Debug, Clone)]
-pub(crate) struct RetryDelayRule {
-    pub(crate) job: Option<Backoff>,
-    pub(crate) server: Option<ServerBackoff>,
-    pub(crate) message: Arc<TaskMessage>,
-}
-
-impl RetryDelayRule {
-    /// Returns the delay after `error`; `None` leaves it to asynq's formula. A function that panics is passed over: the task must
-    /// not suffer for it.
-    pub(crate) fn after(&self, error: &JobError) -> Option<Duration> {
-        let retried = u32::try_from(self.message.retried).unwrap_or(0);
-        let job = self.job.and_then(|job| decided("the job's", || job.delay(retried, error)));
-        job.or_else(|| {
-            let ServerBackoff(decide) = self.server.as_ref()?;
-            let task = TaskInfo::from_message(&self.message, TaskState::Active);
-            decided("the server's", || decide(retried, error, &task).min(LONGEST_RETRY_DELAY))
-        })
-    }
+/// Returns the delay of a task after `error`; `None` leaves it to asynq's formula. A function that panics is passed over: the task
+/// must not suffer for it.
+pub(super) fn retry_delay(
+    job: Option<Backoff>,
+    server: Option<&ServerBackoff>,
+    message: &TaskMessage,
+    error: &JobError,
+) -> Option<Duration> {
+    let retried = u32::try_from(message.retried).unwrap_or(0);
+    let job = job.and_then(|job| decided("the job's", || job.delay(retried, error)));
+    job.or_else(|| {
+        let decide = server?;
+        let task = TaskInfo::from_message(message, TaskState::Active);
+        decided("the server's", || decide(retried, error, &task).min(LONGEST_RETRY_DELAY))
+    })
 }
 
 /// Returns asynq's delay before the next attempt of a task that has failed `retried` times before: n⁴ + 15 s, and up to
@@ -81,26 +60,23 @@ mod tests {
     #[test]
     fn the_job_decides_before_the_server_and_a_panic_passes_it_on() {
         let s = Duration::from_secs;
-        let server = || {
-            Some(ServerBackoff::new(|retried, _, task| {
-                Duration::from_secs(u64::from(retried) + task.r#type.len() as u64)
-            }))
-        };
-        let never = || Some(ServerBackoff::new(|_, error, _| panic!("{error}")));
+        let server: ServerBackoff =
+            Arc::new(|retried, _, task| Duration::from_secs(u64::from(retried) + task.r#type.len() as u64));
+        let never: ServerBackoff = Arc::new(|_, error, _| panic!("{error}"));
+        let longest: ServerBackoff = Arc::new(|_, _, _| Duration::MAX);
         let table = [
             (None, None, None),
             (Some(Backoff::linear(s(10))), None, Some(s(40))),
-            (Some(Backoff::linear(s(10))), server(), Some(s(40))),
-            (None, server(), Some(s(7))),
-            (Some(Backoff::by(panics)), server(), Some(s(7))),
+            (Some(Backoff::linear(s(10))), Some(&server), Some(s(40))),
+            (None, Some(&server), Some(s(7))),
+            (Some(Backoff::by(panics)), Some(&server), Some(s(7))),
             (Some(Backoff::by(panics)), None, None),
-            (Some(Backoff::by(panics)), never(), None),
-            (None, Some(ServerBackoff::new(|_, _, _| Duration::MAX)), Some(LONGEST_RETRY_DELAY)),
+            (Some(Backoff::by(panics)), Some(&never), None),
+            (None, Some(&longest), Some(LONGEST_RETRY_DELAY)),
         ];
-        for (job, server, expected) in table {
-            let case = format!("{job:?} {server:?}");
-            let message = Arc::new(TaskMessage { r#type: "mail".into(), retried: 3, ..TaskMessage::default() });
-            assert_eq!(RetryDelayRule { job, server, message }.after(&JobError::fail("why")), expected, "{case}");
+        let message = TaskMessage { r#type: "mail".into(), retried: 3, ..TaskMessage::default() };
+        for (at, (job, server, expected)) in table.into_iter().enumerate() {
+            assert_eq!(retry_delay(job, server, &message, &JobError::fail("why")), expected, "case {at}: {job:?}");
         }
     }
 

@@ -10,7 +10,7 @@ use crate::{
         sqlite::{SqliteBroker, SqliteOptions},
     },
     server::{config::OnUnknown, handlers::Handlers},
-    task::{Extra, QueueName, TaskId},
+    task::{Extra, QueueName, TaskId, TaskMessage},
 };
 
 /// Makes an attempt at a task of a type that no job has.
