@@ -44,26 +44,6 @@ impl Leadership {
     }
 }
 
-/// The next step after the broker's answer.
-#[derive(Debug, PartialEq, Eq)]
-enum Next {
-    /// Lead until `until`, and renew the lease after this time.
-    Renew { until: Instant, after: Duration },
-    /// Release the lead: a newer program waits for it.
-    Resign,
-    /// Wait until the lead may be free, at most this long.
-    Wait(Duration),
-}
-
-/// Decides by the answer to a request that was sent at `sent_at`.
-fn next(lead: Lead, sent_at: Instant, ttl: Duration) -> Next {
-    match lead {
-        Lead::Ours { wanted: true } => Next::Resign,
-        Lead::Ours { wanted: false } => Next::Renew { until: sent_at + (ttl - MARGIN.min(ttl)), after: ttl / 3 },
-        Lead::Another(left) => Next::Wait(left.min(ttl)),
-    }
-}
-
 /// A request to the broker; one is under way at a time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Request {
@@ -151,21 +131,20 @@ impl Campaign {
             Answer::MayBeFree(_) => self.is_in_doubt,
         };
         self.next = Some(match answer {
-            Answer::Lead(sent_at, Ok(lead)) => match next(lead, sent_at, self.ttl) {
-                Next::Renew { until, after } => {
-                    self.leadership = Leadership::Leads { until: Some(until) };
-                    (now + after, Request::Lead)
-                }
-                Next::Resign => {
-                    self.leadership = Leadership::Follows;
-                    log!(info, "a newer program takes the schedule over");
-                    (now, Request::Resign)
-                }
-                Next::Wait(left) => {
-                    self.leadership = Leadership::Follows;
-                    (now, Request::WaitUntilFree(left + self.spread))
-                }
-            },
+            Answer::Lead(sent_at, Ok(Lead::Ours { wanted: false })) => {
+                self.leadership = Leadership::Leads { until: Some(sent_at + (self.ttl - MARGIN.min(self.ttl))) };
+                (now + self.ttl / 3, Request::Lead)
+            }
+            Answer::Lead(_, Ok(Lead::Ours { wanted: true })) => {
+                self.leadership = Leadership::Follows;
+                log!(info, "a newer program takes the schedule over");
+                (now, Request::Resign)
+            }
+            Answer::Lead(_, Ok(Lead::Another(left))) => {
+                self.leadership = Leadership::Follows;
+                // Another scheduler's longer lease, or an absurd one, is asked for again in time.
+                (now, Request::WaitUntilFree(left.min(self.ttl) + self.spread))
+            }
             // The last answer counts until its time is over.
             Answer::Lead(_, Err(_)) => (now + PAUSE, Request::Lead),
             Answer::Resigned(resigned) => {
@@ -190,28 +169,17 @@ mod tests {
 
     #[test]
     fn the_lead_counts_from_before_the_request_and_ends_before_the_lease() {
-        let sent_at = Instant::now();
-        let ttl = Duration::from_secs(10);
-        let led = next(Lead::Ours { wanted: false }, sent_at, ttl);
-        let until = sent_at + Duration::from_secs(9);
-        assert_eq!(led, Next::Renew { until, after: ttl / 3 });
-        let leadership = Leadership::Leads { until: Some(until) };
+        let (sent_at, ttl) = (Instant::now(), Duration::from_secs(10));
+        let candidate = Candidate { program: "p".into(), token: "t".into(), revision: 1 };
+        let mut campaign = Campaign::new(candidate, ttl, true, Duration::ZERO);
+        let (now, until) = (sent_at + Duration::from_secs(1), sent_at + Duration::from_secs(9));
+        campaign.answered(Answer::Lead(sent_at, Ok(Lead::Ours { wanted: false })), now);
+        let leadership = campaign.leadership();
+        assert_eq!((leadership, campaign.next_at()), (Leadership::Leads { until: Some(until) }, Some(now + ttl / 3)));
         assert!(leadership.leads(sent_at + Duration::from_millis(8_999)));
         assert!(!leadership.leads(until));
         assert_eq!(leadership.remaining(sent_at), Some(Duration::from_secs(9)));
         assert_eq!(leadership.remaining(sent_at + ttl), Some(Duration::ZERO));
-    }
-
-    #[test]
-    fn a_lease_is_renewed_released_or_waited_for() {
-        let (sent_at, ttl) = (Instant::now(), Duration::from_secs(3));
-        assert_eq!(next(Lead::Ours { wanted: true }, sent_at, ttl), Next::Resign);
-        assert_eq!(next(Lead::Another(Duration::from_secs(2)), sent_at, ttl), Next::Wait(Duration::from_secs(2)));
-        // Another scheduler's longer lease, or an absurd one, is asked for again in time.
-        assert_eq!(next(Lead::Another(Duration::from_secs(900)), sent_at, ttl), Next::Wait(ttl));
-        assert!(!Leadership::Follows.leads(sent_at));
-        let alone = Leadership::Leads { until: None };
-        assert!(alone.leads(sent_at + Duration::from_secs(1 << 20)) && alone.remaining(sent_at).is_none());
     }
 
     #[test]
@@ -223,6 +191,8 @@ mod tests {
         assert_eq!(campaign.due(start), Some(Request::Lead));
         assert_eq!((campaign.due(start + ttl), campaign.next_at()), (None, None), "one at a time");
 
+        campaign.answered(Answer::Lead(start, Ok(Lead::Another(Duration::from_secs(900)))), start);
+        assert_eq!(campaign.due(start), Some(Request::WaitUntilFree(ttl + campaign.spread)));
         campaign.answered(Answer::Lead(start, Ok(Lead::Another(Duration::from_secs(2)))), start);
         assert_eq!(campaign.due(start), Some(Request::WaitUntilFree(Duration::from_secs(2) + campaign.spread)));
         campaign.answered(Answer::MayBeFree(Ok(())), start);
@@ -241,6 +211,9 @@ mod tests {
 
         let mut alone = Campaign::new(candidate, ttl, false, Duration::ZERO);
         assert_eq!((alone.due(start + ttl), alone.leadership()), (None, Leadership::Leads { until: None }));
+        let alone = alone.leadership();
+        assert!(alone.leads(start + Duration::from_secs(1 << 20)) && alone.remaining(start).is_none());
+        assert!(!Leadership::Follows.leads(start));
     }
 
     #[test]
