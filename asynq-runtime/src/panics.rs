@@ -84,6 +84,12 @@ impl<'a, T> Caught<'a, T> {
     }
 }
 
+impl<'a, T> From<BoxFuture<'a, T>> for Caught<'a, T> {
+    fn from(future: BoxFuture<'a, T>) -> Self {
+        Self(Some(future))
+    }
+}
+
 impl<T> Future for Caught<'_, T> {
     type Output = Result<T, String>;
 

@@ -3,7 +3,7 @@
 use std::{
     future::{Future, poll_fn},
     pin::Pin,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
     time::{Duration, Instant},
 };
 
@@ -16,8 +16,9 @@ use super::{
 };
 use crate::{
     broker::{BrokerErrorKind, shortened},
-    job::{BlockingPool, BoxFuture, JobError, NoThread, Policy, RunResult, Unloaded, with_causes},
-    panics, pause,
+    job::{BlockingPool, JobError, NoThread, Policy, RunResult, Unloaded, with_causes},
+    panics::{self, Caught},
+    pause,
     task::chain,
 };
 
@@ -167,34 +168,16 @@ impl Drop for OwnError {
 }
 
 /// A job's future whose panics, in a poll or when it is dropped, end with it.
-pub(super) struct AttemptFuture(pub(super) Option<BoxFuture<'static, RunResult>>);
+pub(super) struct AttemptFuture(pub(super) Caught<'static, RunResult>);
 
 impl Future for AttemptFuture {
     type Output = Attempted;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Attempted> {
-        let Some(future) = &mut self.0 else { return Poll::Pending };
-        // The error's text is code of the program as well, so it is made in here.
-        match panics::catch(|| future.as_mut().poll(cx).map(returned)) {
-            Ok(poll) => poll,
-            Err(panic) => Poll::Ready(panicked(&panic).into()),
-        }
-    }
-}
-
-impl AttemptFuture {
-    /// Drops the job, and with it whatever the job holds.
-    pub(super) fn drop_job(&mut self) {
-        let future = self.0.take();
-        if let Err(panic) = panics::catch(|| drop(future)) {
-            log!(error, "a job panicked while it was dropped: {panic}");
-        }
-    }
-}
-
-impl Drop for AttemptFuture {
-    fn drop(&mut self) {
-        self.drop_job();
+        let ran = ready!(Pin::new(&mut self.0).poll(cx));
+        // The error's text is code of the program as well.
+        let attempted = ran.and_then(|result| panics::catch(|| returned(result)));
+        Poll::Ready(attempted.unwrap_or_else(|panic| panicked(&panic).into()))
     }
 }
 
@@ -333,7 +316,7 @@ mod tests {
     };
 
     fn attempt(future: impl Future<Output = RunResult> + Send + 'static) -> AttemptFuture {
-        AttemptFuture(Some(Box::pin(future)))
+        AttemptFuture(Caught::new(future))
     }
 
     /// Returns how an attempt ends that was cancelled before its first poll, which does not see the cancellation yet.

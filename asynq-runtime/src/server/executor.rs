@@ -208,7 +208,7 @@ impl Executor {
             None => dispatcher.start(ctx),
         });
         let mut future = match started {
-            Ok(Ok(future)) => AttemptFuture(Some(future)),
+            Ok(Ok(future)) => AttemptFuture(Caught::from(future)),
             Ok(Err(not_run)) => return Ended::from(not_run).into(),
             Err(panic) => return panicked(&panic).into(),
         };
@@ -216,7 +216,7 @@ impl Executor {
         let watch = |cause| stuck::watch(cause, &blocking, attempt_metrics, kill_after, &self.0.parts.given_up);
         let attempted = drive(&mut future, began, &deadline, stop, &blocking, watch).await;
         // The caller asks the program about the end, and the program must not meet what the job still holds.
-        future.drop_job();
+        drop(future);
         attempted
     }
 

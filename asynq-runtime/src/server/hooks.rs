@@ -95,7 +95,7 @@ impl LifecycleHooks {
     /// The first hook that failed or panicked: the server does not start.
     pub(crate) async fn start(&mut self, client: &Client) -> Result<(), ServerError> {
         for hook in self.before_start.drain(..) {
-            let ended = Caught::new(hook(client.clone())).await.unwrap_or_else(|panic| Err(panic.into()));
+            let ended = Caught::from(hook(client.clone())).await.unwrap_or_else(|panic| Err(panic.into()));
             ended.map_err(|source| ServerError::Hook { name: "before_start", source })?;
         }
         Ok(())
@@ -104,7 +104,7 @@ impl LifecycleHooks {
     /// Calls the hooks of the drain, one after the other.
     pub(crate) async fn drain(self, client: Client) {
         for hook in self.on_drain {
-            if let Err(panic) = Caught::new(hook(client.clone())).await {
+            if let Err(panic) = Caught::from(hook(client.clone())).await {
                 log!(error, "the hook on_drain panicked: {panic}");
             }
         }
@@ -115,7 +115,7 @@ impl Hooks {
     /// Calls the hooks about a failed attempt, and then `own`, the job's own hook. Ends early when the server is leaving.
     pub(crate) async fn call(&self, failed: FailedTask, own: Option<Caught<'static, ()>>, stop: &Stop) {
         let hooks = self.hooks_for(failed.is_archived);
-        let hooks = hooks.map(|(name, hook)| (name, Caught::new(hook(failed.clone()))));
+        let hooks = hooks.map(|(name, hook)| (name, Caught::from(hook(failed.clone()))));
         for (name, hook) in hooks.chain(own.map(|own| ("on_archive of the job", own))) {
             tokio::select! {
                 // A hook that ends at once is called even by a server that is leaving.

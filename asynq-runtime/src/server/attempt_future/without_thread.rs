@@ -34,7 +34,7 @@ async fn driven(
         let body = move || Ok(counter.fetch_add(1, Ordering::SeqCst));
         blocking.run_by(move |work| spawn(work, &queue), body).await.map(|_| None)
     };
-    let mut attempt = AttemptFuture(Some(Box::pin(job)));
+    let mut attempt = AttemptFuture(Caught::new(job));
     let deadline = AttemptDeadline::of(&TaskMessage { timeout, ..TaskMessage::default() }, chrono::Utc::now());
     let watch = async |_| pending().await;
     let ended = soon(drive(&mut attempt, Instant::now(), &deadline, stop, &handle, watch)).await.ended;
@@ -95,7 +95,7 @@ async fn a_job_that_waits_for_a_thread_when_its_attempt_ends_does_not_run_later(
     assert!((&mut holder).now_or_never().is_none());
     let mut left = Box::pin(handle.run_by(|work| sent.lock().push(work), || Ok(())));
     assert!((&mut left).now_or_never().is_none() && handle.waits_for_a_thread());
-    let mut attempt = AttemptFuture(Some(Box::pin(async { Err(JobError::fail("too slow for the layer")) })));
+    let mut attempt = AttemptFuture(Caught::new(async { Err(JobError::fail("too slow for the layer")) }));
     let deadline = AttemptDeadline::of(&TaskMessage::default(), chrono::Utc::now());
     drive(&mut attempt, Instant::now(), &deadline, &Stop::new(), &handle, async |_| pending().await).await;
     drop(holder);
