@@ -43,74 +43,53 @@ async fn set_up(settings: Settings, format: LogFormat, flags: Flags, setup: Opti
     let mut builder = app.into_builder()?.flags(flags);
     let rows: Vec<_> = builder.add_linked_services().into_iter().map(|entry| (entry.name, (entry.rows)())).collect();
     let server = builder.build().await?;
-    let start = Start {
-        registry: server.registry(),
-        location: server.broker().location(),
-        queues: server.queues().collect(),
-        limits: server.queue_limits().collect(),
-        handlers: server.handlers().collect(),
-        concurrency: server.concurrency(),
-        services: &rows,
-    };
-    start.report(format);
+    report(&server, &rows, format);
     Ok(server)
 }
 
-/// The facts that are shown when a worker starts.
-struct Start<'a> {
-    registry: &'a Registry,
-    location: String,
-    queues: Vec<(&'a str, u32)>,
-    limits: Vec<(&'a str, usize)>,
-    handlers: Vec<&'a str>,
-    concurrency: usize,
-    services: &'a [(&'static str, Vec<ServiceRow>)],
-}
-
-impl Start<'_> {
-    fn report(&self, format: LogFormat) {
-        match format {
-            // Standard output belongs to the jobs.
-            LogFormat::Text => {
-                let _ = std::io::stderr().write_all(self.to_text().as_bytes());
-            }
-            LogFormat::Json => log!(
-                info,
-                broker = self.location,
-                queues = self.queue_list(),
-                concurrency = self.concurrency,
-                jobs = self.registry.iter().map(|job| job.name).collect::<Vec<_>>().join(" "),
-                "worker starts"
-            ),
+/// Shows the start of a worker.
+fn report(server: &Server, services: &[(&str, Vec<ServiceRow>)], format: LogFormat) {
+    match format {
+        // Standard output belongs to the jobs.
+        LogFormat::Text => {
+            let _ = std::io::stderr().write_all(to_text(server, services).as_bytes());
         }
-    }
-
-    fn to_text(&self) -> String {
-        let mut table = Table::new(&["JOB", "QUEUE", "OPTIONS"]);
-        for job in self.registry.iter() {
-            table.row([job.name.into(), job.options.queue.into(), options(job)]);
-        }
-        for pattern in &self.handlers {
-            table.row([format!("{pattern}…"), String::new(), "handler of raw tasks".into()]);
-        }
-        format!(
-            "{table}{}\nbroker {} · queues {} · {} at a time\n\n",
-            services_table(self.services),
-            self.location,
-            self.queue_list(),
-            self.concurrency,
-        )
-    }
-
-    fn queue_list(&self) -> String {
-        let limit =
-            |queue: &str| self.limits.iter().find(|(name, _)| *name == queue).map(|(_, limit)| format!("/{limit}"));
-        let one = |&(queue, weight): &(&str, u32)| format!("{queue}={weight}{}", limit(queue).unwrap_or_default());
-        self.queues.iter().map(one).collect::<Vec<_>>().join(" ")
+        LogFormat::Json => log!(
+            info,
+            broker = server.broker().location(),
+            queues = queue_list(server),
+            concurrency = server.concurrency(),
+            jobs = server.registry().iter().map(|job| job.name).collect::<Vec<_>>().join(" "),
+            "worker starts"
+        ),
     }
 }
 
-#[cfg(test)]
+fn to_text(server: &Server, services: &[(&str, Vec<ServiceRow>)]) -> String {
+    let mut table = Table::new(&["JOB", "QUEUE", "OPTIONS"]);
+    for job in server.registry().iter() {
+        table.row([job.name.into(), job.options.queue.into(), options(job)]);
+    }
+    for pattern in server.handlers() {
+        table.row([format!("{pattern}…"), String::new(), "handler of raw tasks".into()]);
+    }
+    format!(
+        "{table}{}\nbroker {} · queues {} · {} at a time\n\n",
+        services_table(services),
+        server.broker().location(),
+        queue_list(server),
+        server.concurrency(),
+    )
+}
+
+fn queue_list(server: &Server) -> String {
+    let limit =
+        |queue: &str| server.queue_limits().find(|(name, _)| *name == queue).map(|(_, limit)| format!("/{limit}"));
+    let one = |(queue, weight): (&str, u32)| format!("{queue}={weight}{}", limit(queue).unwrap_or_default());
+    server.queues().map(one).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(all(test, feature = "sqlite"))]
 mod tests {
     use serde::{Deserialize, Serialize};
 
@@ -131,25 +110,21 @@ mod tests {
         }
     }
 
-    #[test]
-    fn the_start_shows_jobs_queues_and_broker() {
-        let registry = Registry::only::<(Mail,)>().unwrap();
-        let start = Start {
-            registry: &registry,
-            location: "redis://:***@h/0".into(),
-            queues: vec![("critical", 6), ("tenant:*", 1)],
-            limits: vec![("tenant:*", 2)],
-            handlers: vec!["image:"],
-            concurrency: 4,
-            services: &[],
-        };
+    #[tokio::test]
+    async fn the_start_shows_jobs_queues_and_broker() {
+        let builder = Server::builder("sqlite::memory:")
+            .registry(Registry::only::<(Mail,)>().unwrap())
+            .queues([("critical", 6), ("tenant:*", 1)])
+            .queue_concurrency("tenant:*", 2)
+            .handle("image:", |_| async {})
+            .concurrency(4);
         assert_eq!(
-            start.to_text(),
+            to_text(&builder.build().await.unwrap(), &[]),
             "JOB      QUEUE     OPTIONS\n\
              mail     critical  retry 5, timeout 30m\n\
              image:…            handler of raw tasks\n\
              \n\
-             broker redis://:***@h/0 · queues critical=6 tenant:*=1/2 · 4 at a time\n\n"
+             broker sqlite::memory: · queues critical=6 tenant:*=1/2 · 4 at a time\n\n"
         );
     }
 }
