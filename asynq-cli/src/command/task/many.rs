@@ -7,7 +7,7 @@ use asynq_runtime::{
     task::GroupName,
 };
 use clap::Args;
-use serde::Serialize;
+use serde_json::{Value, json};
 
 use super::super::progress::carry_out;
 use crate::{
@@ -37,19 +37,6 @@ pub(crate) struct All {
     /// Only tasks that wait in this group, with --state aggregating
     #[arg(short, long)]
     group: Option<String>,
-}
-
-/// The object that `--json` prints.
-#[derive(Debug, Serialize)]
-struct ChangeReport<'a> {
-    queue: &'a str,
-    state: &'static str,
-    group: Option<&'a str>,
-    changed: u64,
-    ghosts: u64,
-    left: u64,
-    beyond_archive_limit: u64,
-    stopped: bool,
 }
 
 impl ArchiveAll {
@@ -161,18 +148,12 @@ impl All {
         }
     }
 
-    fn report(&self, report: BulkReport, stopped: bool) -> ChangeReport<'_> {
+    /// Returns the object that `--json` prints.
+    fn report(&self, report: BulkReport, stopped: bool) -> Value {
         let BulkReport { changed, ghosts, left, beyond_archive_limit, .. } = report;
-        let state = self.state.as_str();
-        ChangeReport {
-            queue: &self.queue,
-            state,
-            group: self.group.as_deref(),
-            changed,
-            ghosts,
-            left,
-            beyond_archive_limit,
-            stopped,
-        }
+        json!({
+            "queue": self.queue, "state": self.state.as_str(), "group": self.group, "changed": changed, "ghosts": ghosts,
+            "left": left, "beyond_archive_limit": beyond_archive_limit, "stopped": stopped,
+        })
     }
 }
