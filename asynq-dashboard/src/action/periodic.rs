@@ -3,9 +3,9 @@
 use asynq_cron::{EntryId, Periodic, PeriodicEntry};
 use asynq_runtime::task::QueueName;
 use axum::{Json, extract::State};
-use serde::Serialize;
+use serde_json::{Value, json};
 
-use super::{Done, Nothing, done};
+use super::{Nothing, done};
 use crate::{
     failure::{Failure, Kind},
     input::Input,
@@ -16,21 +16,11 @@ use crate::{
 
 type EntryPath = Segments<(Name, Name)>;
 
-/// The task that was enqueued.
-#[derive(Debug, Serialize)]
-pub(super) struct Ran {
-    message: String,
-    /// The id of the task.
-    id: String,
-    /// The queue of the task.
-    queue: String,
-}
-
 pub(super) async fn run(
     State(app): State<AppState>,
     Segments((queue, id)): EntryPath,
     Input(Nothing {}): Input<Nothing>,
-) -> Result<Json<Ran>, Failure> {
+) -> Result<Json<Value>, Failure> {
     let entry = periodic::one(&app, &queue, &id).await?;
     // An entry of this program is known as a whole; of other entries only the listed fields are known.
     let linked = PeriodicEntry::linked().into_iter().filter_map(|entry| entry.to_periodic().ok());
@@ -40,7 +30,7 @@ pub(super) async fn run(
     };
     app.samples.forget();
     let message = format!("Task {task} is enqueued in {queue}.");
-    Ok(Json(Ran { message, id: task.to_string(), queue: entry.queue.to_string() }))
+    Ok(Json(json!({ "message": message, "id": task.as_str(), "queue": entry.queue.as_str() })))
 }
 
 /// Returns the entry of this program that is the listed one. The queue is not part of an id: another version of the program may list
@@ -54,7 +44,7 @@ pub(super) async fn set_paused<const PAUSED: bool>(
     State(app): State<AppState>,
     Segments((queue, id)): EntryPath,
     Input(Nothing {}): Input<Nothing>,
-) -> Result<Json<Done>, Failure> {
+) -> Result<Json<Value>, Failure> {
     let name = pausable(&app, &queue, &id).await?.r#type;
     let (queue, id) = (QueueName::from_wire(&queue), EntryId::from_wire(&id));
     let changed =

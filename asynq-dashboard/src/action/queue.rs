@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use asynq_runtime::inspector::{Force, RemovedQueue};
 use axum::{Json, extract::State};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
+use serde_json::{Value, json};
 
-use super::{Done, Nothing, bulk::are, done};
+use super::{Nothing, bulk::are, done};
 use crate::{
     failure::Failure,
     input::Input,
@@ -23,7 +24,7 @@ pub(super) async fn set_paused<const PAUSED: bool>(
     State(app): State<AppState>,
     Segments(queue): Segments<Name>,
     Input(Nothing {}): Input<Nothing>,
-) -> Result<Json<Done>, Failure> {
+) -> Result<Json<Value>, Failure> {
     app.inspector.queue(&queue).await?;
     let changed = if PAUSED { app.inspector.pause(&queue).await? } else { app.inspector.resume(&queue).await? };
     app.samples.forget();
@@ -45,22 +46,12 @@ pub(super) struct Which {
     before: u64,
 }
 
-/// The progress of a deletion.
-#[derive(Debug, Serialize)]
-pub(super) struct Deleted {
-    message: String,
-    /// Tasks that this request deleted.
-    tasks: u64,
-    /// Whether tasks are left: the client repeats the request to go on. The queue is paused until then.
-    more: bool,
-}
-
 /// Deletes a queue; one with very many tasks by several requests, each of which ends in time.
 pub(super) async fn delete(
     State(app): State<AppState>,
     Segments(queue): Segments<Name>,
     Input(which): Input<Which>,
-) -> Result<Json<Deleted>, Failure> {
+) -> Result<Json<Value>, Failure> {
     let inspector = &app.inspector;
     let force = if which.force { Force::Yes } else { Force::No };
     let removed = inspector.delete_queue(&queue, force).within(LONGEST).await;
@@ -72,7 +63,8 @@ pub(super) async fn delete(
     } else {
         format!("Queue {queue} is deleted, and {} with it.", counted(all, "task"))
     };
-    Ok(Json(Deleted { message, tasks, more }))
+    // `tasks` is how many this request deleted. If there are `more`, the client repeats the request, and the queue is paused until then.
+    Ok(Json(json!({ "message": message, "tasks": tasks, "more": more })))
 }
 
 /// Returns the message of a deletion that is not at its end.

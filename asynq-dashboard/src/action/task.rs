@@ -12,7 +12,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-use super::{Done, Nothing, done};
+use super::{Nothing, done};
 use crate::{
     failure::{Failure, Kind},
     input::Input,
@@ -48,7 +48,7 @@ pub(super) async fn cancel(
     State(app): State<AppState>,
     Segments((queue, id)): Task,
     Input(Nothing {}): Input<Nothing>,
-) -> Result<Json<Done>, Failure> {
+) -> Result<Json<Value>, Failure> {
     // A request for a task that does not exist would reach no server and look like a success.
     let state = app.inspector.task(&queue, &id).await?.state;
     if state != TaskState::Active {
@@ -89,7 +89,7 @@ pub(super) async fn edit(
     State(app): State<AppState>,
     Segments((queue, id)): Task,
     Input(new): Input<New>,
-) -> Result<Json<Done>, Failure> {
+) -> Result<Json<Value>, Failure> {
     let task = app.inspector.task(&queue, &id).await?;
     let mut inspector = app.inspector.clone();
     let changed = || {
