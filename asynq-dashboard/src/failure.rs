@@ -65,45 +65,34 @@ pub(crate) enum Kind {
 impl Kind {
     /// Returns the status of the answer.
     pub(crate) fn status(self) -> StatusCode {
-        match self {
-            Self::BadRequest => StatusCode::BAD_REQUEST,
-            Self::NoLogin => StatusCode::UNAUTHORIZED,
-            Self::WrongLogin | Self::Host | Self::CrossSite | Self::ReadOnly => StatusCode::FORBIDDEN,
-            Self::NotFound => StatusCode::NOT_FOUND,
-            Self::Method => StatusCode::METHOD_NOT_ALLOWED,
-            Self::Stalled => StatusCode::REQUEST_TIMEOUT,
-            Self::Conflict => StatusCode::CONFLICT,
-            Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
-            Self::MediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            Self::BackOff(_) => StatusCode::TOO_MANY_REQUESTS,
-            Self::Headers => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
-            Self::Internal => StatusCode::INTERNAL_SERVER_ERROR,
-            Self::Busy | Self::Away => StatusCode::SERVICE_UNAVAILABLE,
-            Self::Slow => StatusCode::GATEWAY_TIMEOUT,
-        }
+        self.answer().0
     }
 
     /// Returns the word for programs.
     pub(crate) fn code(self) -> &'static str {
+        self.answer().1
+    }
+
+    fn answer(self) -> (StatusCode, &'static str) {
         match self {
-            Self::BadRequest => "bad_request",
-            Self::NoLogin => "no_login",
-            Self::WrongLogin => "wrong_login",
-            Self::Host => "host",
-            Self::CrossSite => "cross_site",
-            Self::ReadOnly => "read_only",
-            Self::NotFound => "not_found",
-            Self::Method => "method",
-            Self::Stalled => "stalled",
-            Self::Conflict => "conflict",
-            Self::TooLarge => "too_large",
-            Self::MediaType => "media_type",
-            Self::BackOff(_) => "back_off",
-            Self::Headers => "headers",
-            Self::Internal => "internal",
-            Self::Busy => "busy",
-            Self::Away => "away",
-            Self::Slow => "slow",
+            Self::BadRequest => (StatusCode::BAD_REQUEST, "bad_request"),
+            Self::NoLogin => (StatusCode::UNAUTHORIZED, "no_login"),
+            Self::WrongLogin => (StatusCode::FORBIDDEN, "wrong_login"),
+            Self::Host => (StatusCode::FORBIDDEN, "host"),
+            Self::CrossSite => (StatusCode::FORBIDDEN, "cross_site"),
+            Self::ReadOnly => (StatusCode::FORBIDDEN, "read_only"),
+            Self::NotFound => (StatusCode::NOT_FOUND, "not_found"),
+            Self::Method => (StatusCode::METHOD_NOT_ALLOWED, "method"),
+            Self::Stalled => (StatusCode::REQUEST_TIMEOUT, "stalled"),
+            Self::Conflict => (StatusCode::CONFLICT, "conflict"),
+            Self::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "too_large"),
+            Self::MediaType => (StatusCode::UNSUPPORTED_MEDIA_TYPE, "media_type"),
+            Self::BackOff(_) => (StatusCode::TOO_MANY_REQUESTS, "back_off"),
+            Self::Headers => (StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "headers"),
+            Self::Internal => (StatusCode::INTERNAL_SERVER_ERROR, "internal"),
+            Self::Busy => (StatusCode::SERVICE_UNAVAILABLE, "busy"),
+            Self::Away => (StatusCode::SERVICE_UNAVAILABLE, "away"),
+            Self::Slow => (StatusCode::GATEWAY_TIMEOUT, "slow"),
         }
     }
 
