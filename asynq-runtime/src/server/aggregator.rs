@@ -6,7 +6,6 @@
 
 use std::{collections::BTreeSet, iter, ops::Range, sync::Arc, time::Duration};
 
-use fastrand::Rng;
 use futures_util::{FutureExt as _, StreamExt as _, stream::FuturesUnordered};
 use tokio::{task::JoinSet, time::Instant};
 use tokio_util::task::AbortOnDropHandle;
@@ -74,7 +73,6 @@ pub(crate) async fn run(context: Arc<ServerContext>) {
     let mut aggregator =
         Aggregator { sets: JoinSet::new(), backed_off: BackedOff::default(), context: Arc::clone(&context) };
     let mut retry_backoff = RetryBackoff::new("aggregator", LATEST);
-    let mut random = Rng::new();
     let ripens = time_that_ripens(&context.aggregations.rules);
     let between = (ripens / 10).clamp(SOONEST, LATEST);
     while !context.closing.is_cancelled() {
@@ -90,7 +88,7 @@ pub(crate) async fn run(context: Arc<ServerContext>) {
         context.signals.aggregated.notify();
         let after_walk = pause_after_walk(passed.walked, context.broker.servers_alive(), ripens);
         // The random part spreads the walks of servers that started together.
-        let after_walk = after_walk.mul_f64(0.5 + random.f64());
+        let after_walk = after_walk.mul_f64(0.5 + fastrand::f64());
         aggregator.rest(pause_after_pass(passed.has_more, between, after_walk, failed)).await;
     }
     while aggregator.ended().await {}

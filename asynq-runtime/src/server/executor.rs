@@ -3,7 +3,6 @@
 use std::{fmt, slice, sync::Arc};
 
 use chrono::{DateTime, SecondsFormat, Utc};
-use parking_lot::Mutex;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
@@ -30,7 +29,6 @@ use crate::{
     propagation,
     task::{Ending, UniqueUntil},
 };
-use fastrand::Rng;
 
 /// The parts of an [`Executor`] beside its [`Dispatcher`].
 pub(crate) struct ExecutorParts {
@@ -58,7 +56,6 @@ struct Inner {
     closing: CancellationToken,
     /// `closing` in the form that jobs see.
     stopping: Arc<Cancel>,
-    random: Mutex<Rng>,
 }
 
 impl Executor {
@@ -72,7 +69,6 @@ impl Executor {
             dispatcher: Arc::new(dispatcher),
             stopping: Arc::new(closing.clone().into()),
             closing,
-            random: Mutex::new(Rng::new()),
         }))
     }
 
@@ -144,7 +140,7 @@ impl Executor {
                     extra,
                     on_unknown: self.0.dispatcher.on_unknown,
                     now_ms: self.0.parts.broker.now().timestamp_millis(),
-                    jitter_step: self.jitter_step(),
+                    jitter_step: fastrand::u32(..30),
                 },
             );
             // A task that never ran has failed only by this server's options, or by the number of such ends.
@@ -321,10 +317,6 @@ impl Executor {
                 log!(warn, "the broker is away, so the unique lock of the task was not extended at its start");
             }
         }
-    }
-
-    fn jitter_step(&self) -> u32 {
-        self.0.random.lock().u32(..30)
     }
 }
 

@@ -9,8 +9,6 @@ use std::{
     time::Duration,
 };
 
-use fastrand::Rng;
-
 use super::{retry_backoff::RetryBackoff, server_context::ServerContext};
 use crate::broker::BrokerError;
 
@@ -23,7 +21,6 @@ const QUIET: u32 = 6;
 
 /// Recovers until it is dropped.
 pub(crate) async fn run(context: Arc<ServerContext>) {
-    let mut random = Rng::new();
     let mut retry_backoff = RetryBackoff::new("recoverer", 2 * LATEST);
     let lease = context.broker.lease();
     let between = (lease / 20).clamp(SOONEST, LATEST);
@@ -33,7 +30,7 @@ pub(crate) async fn run(context: Arc<ServerContext>) {
             Ok(quiet) => {
                 retry_backoff.on_success();
                 // A random part spreads many servers out.
-                let spread = between.mul_f64(0.2 * random.f64());
+                let spread = between.mul_f64(0.2 * fastrand::f64());
                 quiet.min(longest).max(between.mul_f64(0.8)) + spread
             }
             Err(error) => retry_backoff.on_error(&error),

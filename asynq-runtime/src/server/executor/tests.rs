@@ -2,6 +2,7 @@ use std::time::Instant;
 
 use asynq_test_support::Log;
 use metrics_exporter_prometheus::PrometheusBuilder;
+use parking_lot::Mutex;
 
 use super::*;
 use crate::{
