@@ -55,13 +55,7 @@ pub(super) fn table<'a>(
         .wrapped([4]);
     for (info, stuck) in servers {
         let started = info.start_time.and_then(Timestamp::to_datetime);
-        let mut queues: Vec<_> = info
-            .queues
-            .iter()
-            .map(|q| (q.weight.unwrap_or_default(), q.queue.as_deref().unwrap_or_default()))
-            .collect();
-        queues.sort_by(|a, b| (b.0, a.1).cmp(&(a.0, b.1)));
-        let queues: Vec<String> = queues.iter().map(|(weight, queue)| format!("{queue}={weight}")).collect();
+        let queues: Vec<String> = info.weights().iter().map(|(queue, weight)| format!("{queue}={weight}")).collect();
         let state = Cell::from(&info.status);
         table.row([
             Cell::from(&info.host),

@@ -1,6 +1,8 @@
 //! The messages by which servers and schedulers show themselves: `ServerInfo`, `WorkerInfo`, `SchedulerEntry` and
 //! `SchedulerEnqueueEvent`.
 
+use std::cmp::Reverse;
+
 use asynq_grammar::pattern::matches;
 use bytes::Bytes;
 use chrono::{DateTime, TimeDelta, Utc};
@@ -105,6 +107,16 @@ impl ServerInfo {
     pub(crate) fn aggregates(&self, group: &GroupName, r#type: &str) -> bool {
         self.aggregated_types.iter().any(|known| known == r#type)
             || self.aggregated_groups.iter().any(|beginning| group.as_str().starts_with(beginning.as_str()))
+    }
+
+    /// Returns the queues with their weights, the greatest first, and by name where weights are equal.
+    #[doc(hidden)]
+    pub fn weights(&self) -> Vec<(&str, i32)> {
+        let weights =
+            self.queues.iter().map(|q| (q.queue.as_deref().unwrap_or_default(), q.weight.unwrap_or_default()));
+        let mut weights: Vec<_> = weights.collect();
+        weights.sort_by_key(|&(name, weight)| (Reverse(weight), name));
+        weights
     }
 
     /// Returns whether the server is a Go program.

@@ -38,11 +38,8 @@ pub(super) fn draw(
         Layout::vertical([Constraint::Fill(1), Constraint::Length(2), Constraint::Fill(1)]).areas(area);
     let rows = servers.iter().map(|server| {
         let info = &server.info;
-        let queues: Vec<String> = info
-            .queues
-            .iter()
-            .map(|queue| format!("{}={}", clean(queue.queue.as_deref().unwrap_or("")), queue.weight.unwrap_or(0)))
-            .collect();
+        let weights = info.weights().into_iter();
+        let queues: Vec<String> = weights.map(|(queue, weight)| format!("{}={weight}", clean(queue))).collect();
         // Stuck runs say more about a server than its status does.
         let status = match server.workers.iter().filter(|worker| worker.is_stuck(now)).count() {
             0 => Line::from(clean(&info.status)),

@@ -64,15 +64,12 @@ fn queue_table(queues: &[QueueStats]) -> Table {
 fn server_table(servers: &[ServerInfo]) -> Table {
     let mut table = Table::new(&["WORKER", "STATUS", "BUSY", "QUEUES"]).right([2]);
     for info in servers {
-        let queues = info
-            .queues
-            .iter()
-            .map(|q| format!("{}={}", q.queue.as_deref().unwrap_or_default(), q.weight.unwrap_or_default()));
+        let queues: Vec<String> = info.weights().iter().map(|(queue, weight)| format!("{queue}={weight}")).collect();
         table.row([
             format!("{}:{}", info.host, info.pid),
             info.status.clone(),
             format!("{}/{}", info.active_worker_count, info.concurrency),
-            queues.collect::<Vec<_>>().join(" "),
+            queues.join(" "),
         ]);
     }
     table
@@ -107,7 +104,9 @@ mod tests {
             host: "web-1".into(),
             pid: 42,
             concurrency: 10,
-            queues: vec![QueueWeight { queue: Some("default".into()), weight: Some(3) }],
+            queues: [("low", 1), ("default", 3)]
+                .map(|(queue, weight)| QueueWeight { queue: Some(queue.into()), weight: Some(weight) })
+                .into(),
             status: "active".into(),
             active_worker_count: 1,
             ..ServerInfo::default()
@@ -129,7 +128,7 @@ mod tests {
              low            0       0          0      0         0          0        0           0       0        -  paused\n\
              \n\
              WORKER    STATUS  BUSY  QUEUES\n\
-             web-1:42  active  1/10  default=3\n"
+             web-1:42  active  1/10  default=3 low=1\n"
         );
         statistics.queues_left_out = 7;
         assert!(
