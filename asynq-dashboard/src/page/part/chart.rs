@@ -1,10 +1,12 @@
 //! A chart: its data for `charts.js`, and its last values as text.
 
 use maud::{Markup, html};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 /// How a chart is drawn.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub(crate) enum Kind {
     /// One line per series.
     Lines,
@@ -15,7 +17,8 @@ pub(crate) enum Kind {
 }
 
 /// The unit of a chart's numbers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub(crate) enum Unit {
     /// Things.
     Count,
@@ -77,22 +80,12 @@ impl Chart {
     }
 
     fn data(&self) -> Value {
-        let kind = match self.kind {
-            Kind::Lines => "lines",
-            Kind::Stack => "stack",
-            Kind::Bars => "bars",
-        };
-        let unit = match self.unit {
-            Unit::Count => "count",
-            Unit::Rate => "rate",
-            Unit::Span => "span",
-        };
         let series: Vec<Value> = self
             .series
             .iter()
             .map(|s| json!([s.class, s.name, s.values.iter().map(|v| v.map(rounded)).collect::<Vec<_>>()]))
             .collect();
-        json!({ "k": kind, "u": unit, "t": self.times, "s": series })
+        json!({ "k": self.kind, "u": self.unit, "t": self.times, "s": series })
     }
 }
 
