@@ -7,7 +7,7 @@ use asynq_runtime::{
 };
 use chrono::{DateTime, Utc};
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{Payload, time};
 
@@ -23,14 +23,7 @@ pub(crate) struct TaskJson<'a> {
     orphan: bool,
     /// The last failures, the newest first; only if a single task was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
-    failures: Option<Vec<FailureJson<'a>>>,
-}
-
-#[derive(Debug, Serialize)]
-struct FailureJson<'a> {
-    number: u32,
-    at: String,
-    error: &'a str,
+    failures: Option<Vec<Value>>,
 }
 
 impl<'a> TaskJson<'a> {
@@ -47,8 +40,8 @@ impl<'a> TaskJson<'a> {
     }
 
     /// Adds the failures of the task.
-    pub(crate) fn with_failures(self, failures: &'a [Failure]) -> Self {
-        let failure = |f: &'a Failure| FailureJson { number: f.number, at: time(f.at), error: &f.error };
+    pub(crate) fn with_failures(self, failures: &[Failure]) -> Self {
+        let failure = |f: &Failure| json!({ "number": f.number, "at": time(f.at), "error": f.error });
         Self { failures: Some(failures.iter().map(failure).collect()), ..self }
     }
 }
