@@ -43,12 +43,12 @@ impl Session {
 
     /// Returns a client of the broker that flags or environment name. A SQLite file must exist: looking must not create one.
     pub(crate) async fn client(&mut self) -> Result<Client, CliError> {
-        self.connect(false).await
+        self.connect_to(&self.url()?, false).await
     }
 
     /// Returns a client as [`client`](Self::client) does, for a command that may be the first to use a SQLite file.
     pub(crate) async fn client_of_new_or_old(&mut self) -> Result<Client, CliError> {
-        self.connect(true).await
+        self.connect_to(&self.url()?, true).await
     }
 
     /// Returns a client that connects where a worker would refuse to, because Redis may evict keys: that is a finding.
@@ -68,11 +68,6 @@ impl Session {
             Ok(client) => client.broker().ping().await.is_err_and(|error| error.is_unavailable()),
             Err(_) => true,
         }
-    }
-
-    async fn connect(&mut self, may_be_new: bool) -> Result<Client, CliError> {
-        let url = self.url()?;
-        self.connect_to(&url, may_be_new).await
     }
 
     async fn connect_to(&mut self, url: &str, may_be_new: bool) -> Result<Client, CliError> {
