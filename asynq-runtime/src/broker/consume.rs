@@ -21,8 +21,8 @@ pub trait Consume {
     /// Ids without a task are set aside and never returned. A message that cannot be read, or whose id or queue differs from the
     /// place where it was stored, is returned as undecodable, so that the caller can archive it with the reason.
     ///
-    /// After a call whose answer was lost, the next call of the same member returns the tasks that the lost call took. It takes
-    /// others of their queue only if they are fewer than `n`.
+    /// After a call whose answer was lost, the next call of the same member begins with the requeue of the tasks that the lost
+    /// call took, as by [`release_unanswered`](Self::release_unanswered). A queue whose tasks it could not requeue gives none.
     ///
     /// # Errors
     ///
@@ -70,7 +70,7 @@ pub trait Consume {
     ///
     /// # Errors
     ///
-    /// The broker cannot be asked; the member's next dequeue returns the tasks.
+    /// The broker cannot be asked; the member's next dequeue requeues the tasks.
     async fn release_unanswered(
         &self,
         member: &Member,
@@ -111,7 +111,7 @@ pub trait Consume {
     /// [`dequeue_sparing`](Self::dequeue_sparing) does. A broker may do both in the step that stores the task. Returns no task
     /// after `limit` or when `stop` is cancelled, and may do so earlier.
     ///
-    /// If the future is dropped, the member's next call returns the tasks that were taken. A caller that will not call again must
+    /// If the future is dropped, the member's next call requeues the tasks that were taken. A caller that will not call again must
     /// cancel `stop` and await the answer.
     ///
     /// # Errors
@@ -187,7 +187,7 @@ pub struct Run {
     /// An instant of this process's monotonic clock before which no other server can have taken the task from this run: when the
     /// dequeue was sent to Redis, or when SQLite's transaction took the task.
     pub asked: Instant,
-    /// The time of `asked` by the broker's clock. For a task whose answer was lost it is the time of the call that took the task.
+    /// The time of `asked` by the broker's clock.
     pub taken_at: DateTime<Utc>,
 }
 
@@ -212,14 +212,6 @@ pub struct RunKey {
 /// [`Run::taken_at`] says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RunToken(pub i64);
-
-impl RunToken {
-    /// Returns when the call was made that took the task, by the broker's clock.
-    #[cfg(any(feature = "redis", feature = "sqlite"))]
-    pub(crate) fn drawn_at(self) -> DateTime<Utc> {
-        DateTime::from_timestamp_nanos(self.0)
-    }
-}
 
 impl fmt::Display for RunToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

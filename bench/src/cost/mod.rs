@@ -89,7 +89,6 @@ const ROWS: &[Row] = &[
     Row { name: "a list of large payloads", size: "bytes of payload", broker: "redis", sizes: &[1_000, 10_000, 100_000, 1_000_000], per: "page of 30", measure: |stage, n| Box::pin(inspect::payloads(stage, n)) },
     Row { name: "an end of a run", size: "running tasks", broker: "redis", sizes: TO_20_000, per: "run", measure: |stage, n| Box::pin(running::settle(stage, n)) },
     Row { name: "an extension of leases", size: "running tasks", broker: "redis", sizes: TO_20_000, per: "100 runs", measure: |stage, n| Box::pin(running::extend(stage, n)) },
-    Row { name: "the task of a lost answer is read", size: "newer running tasks", broker: "redis", sizes: TO_20_000, per: "search", measure: |stage, n| Box::pin(running::resume(stage, n)) },
     Row { name: "the task of a lost answer is requeued", size: "newer running tasks", broker: "redis", sizes: TO_20_000, per: "search", measure: |stage, n| Box::pin(running::release(stage, n)) },
     Row { name: "a tick", size: "entries", broker: "redis", sizes: TO_10_000, per: "tick", measure: |stage, n| Box::pin(schedule::tick(stage, n)) },
     Row { name: "a list of entries is written", size: "entries", broker: "redis", sizes: TO_10_000, per: "list", measure: |stage, n| Box::pin(schedule::show(stage, n)) },

@@ -96,16 +96,6 @@ async fn lose(stage: &Stage) -> Result<(), BoxError> {
     Err("every answer came before the caller was gone".into())
 }
 
-/// Reads the task of a lost answer below `n` newer runs.
-pub(super) async fn resume(stage: &Stage, n: u64) -> Result<Spent, BoxError> {
-    lose(stage).await?;
-    start(stage, n).await?;
-    let counter = stage.count()?;
-    let found = take(stage, "lost", 1).await?.len();
-    let spent = counter.stop(1)?;
-    if found == 1 { Ok(spent) } else { Err(format!("{found} tasks of the lost answer were found").into()) }
-}
-
 /// Requeues the task of a lost answer below `n` newer runs.
 pub(super) async fn release(stage: &Stage, n: u64) -> Result<Spent, BoxError> {
     lose(stage).await?;

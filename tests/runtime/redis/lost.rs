@@ -70,50 +70,36 @@ async fn a_lost_answer_loses_and_doubles_nothing() {
     assert_eq!(direct.queue_stats(&queue()).await.unwrap().processed_total, 2);
 }
 
-/// After two calls that were lost, the broker asks for a quarter of a mebibyte.
 #[tokio::test]
-async fn tasks_of_a_lost_answer_come_in_parts_each_once() {
+async fn tasks_whose_release_is_not_answered_either_come_each_once() {
     let server = Server::start(&[]);
     let proxy = Proxy::before(&server);
-    let broker = RedisBroker::connect(&proxy.url(), in_time(BRIEF)).await.unwrap();
+    let broker = RedisBroker::connect(&proxy.url(), patient()).await.unwrap();
     let direct = server.broker().await;
-    let me = member("me");
-    // Redis knows all scripts from here on, so that one answer is one part.
+    let (me, wanted) = (member("me"), [Wanted { queue: queue(), n: 2 }]);
+    // Redis knows the scripts of a dequeue and of a release from here on, so that one write is one try.
     put(&direct, &["warm"]).await;
     proxy.lose_answers(1);
-    assert!(broker.dequeue(&me, &[Wanted { queue: queue(), n: 1 }]).await.unwrap_err().is_unavailable());
+    assert!(broker.dequeue(&me, &wanted).await.unwrap_err().is_unavailable());
     let warm = take(&broker, &me, 1).await.remove(0);
     assert_eq!(settle(&broker, &warm, Action::Done).await, Settled::Ok);
-    let names: Vec<String> = (0..6).map(|n| format!("t{n}")).collect();
-    for name in &names {
-        let mut task = task(name);
-        task.message.payload = vec![b'x'; 100_000].into();
-        direct.enqueue(vec![task]).await.remove(0).unwrap();
+    put(&direct, &["a", "b"]).await;
+    for (active, pending) in [(2, 0), (0, 2)] {
+        proxy.lose_answers(1);
+        assert!(broker.dequeue(&me, &wanted).await.unwrap_err().is_unavailable());
+        let stats = direct.queue_stats(&queue()).await.unwrap();
+        assert_eq!((stats.active, stats.pending), (active, pending));
     }
-    proxy.lose_answers(1);
-    let wanted = [Wanted { queue: queue(), n: 6 }];
-    assert!(broker.dequeue(&me, &wanted).await.unwrap_err().is_unavailable());
-    assert_eq!(direct.queue_stats(&queue()).await.unwrap().active, 6);
-    // The first part arrives and its tasks are ours; the second part is lost and comes with the next call.
-    proxy.lose_every(2);
-    let first = broker.dequeue(&me, &wanted).await.unwrap();
-    assert_eq!(ids(&first), names[..3]);
-    let error = broker.dequeue(&me, &wanted).await.unwrap_err();
-    assert!(error.is_unavailable(), "the second part: {error:?}");
-    proxy.lose_every(0);
-    let second = broker.dequeue(&me, &wanted).await.unwrap();
-    assert_eq!(ids(&second), names[3..]);
-    assert!(first.iter().chain(&second).all(|run| run.crashes == 0));
-    for run in first.iter().chain(&second) {
-        assert_eq!(settle(&broker, run, Action::Done).await, Settled::Ok);
-    }
-    // The tasks of parts that came are not requeued with the rest.
+    let runs = take(&broker, &me, 2).await;
+    assert_eq!(ids(&runs), ["a", "b"]);
     assert!(broker.release_unanswered(&me, Duration::ZERO).await.unwrap().is_empty());
+    for run in &runs {
+        assert_eq!((run.crashes, settle(&broker, run, Action::Done).await), (0, Settled::Ok));
+    }
 }
 
-/// The tasks that a call finds are handed over before the rest is read, so that the server extends their leases.
 #[tokio::test]
-async fn tasks_of_a_lost_answer_are_delivered_part_by_part() {
+async fn a_dequeue_after_a_lost_answer_asks_for_half_as_much() {
     let server = Server::start(&[]);
     let proxy = Proxy::before(&server);
     let broker = RedisBroker::connect(&proxy.url(), patient()).await.unwrap();
@@ -130,12 +116,11 @@ async fn tasks_of_a_lost_answer_are_delivered_part_by_part() {
     proxy.lose_answers(1);
     assert!(broker.dequeue(&me, &wanted).await.unwrap_err().is_unavailable());
     assert_eq!(direct.queue_stats(&queue()).await.unwrap().active, 11, "a mebibyte");
-    // After one lost answer the broker asks for half of that.
     let first = take(&broker, &me, 12).await;
     assert_eq!(ids(&first), names[..6]);
-    assert_eq!(direct.queue_stats(&queue()).await.unwrap().active, 11, "lost tasks come before new ones");
+    assert_eq!(direct.queue_stats(&queue()).await.unwrap().active, 6, "the others are pending again");
     let rest = take(&broker, &me, 12).await;
-    assert_eq!(ids(&rest), names[6..], "the rest was small enough for one answer, so the same call took new tasks");
+    assert_eq!(ids(&rest), names[6..]);
     assert!(first.iter().chain(&rest).all(|run| run.crashes == 0));
 }
 
@@ -148,13 +133,13 @@ async fn a_dequeue_asks_for_full_answers_again_some_calls_after_an_outage() {
     let direct = server.broker().await;
     let me = member("me");
     let wanted = ["default", "empty", "empty_too"].map(|queue| Wanted { queue: QueueName::new(queue).unwrap(), n: 64 });
-    proxy.lose_every(1);
     // The broker asks for one half of a mebibyte, a half of that, and so on down to a kibibyte for the three scripts.
     for _ in 0..12 {
+        broker.release_unanswered(&me, Duration::ZERO).await.unwrap();
+        proxy.lose_answers(1);
         let lost = broker.dequeue(&me, &wanted).await.unwrap_err();
         assert!(lost.is_unavailable(), "{lost:?}");
     }
-    proxy.lose_every(0);
     let names: Vec<String> = (0..300).map(|n| format!("t{n:03}")).collect();
     put(&direct, &names.iter().map(String::as_str).collect::<Vec<_>>()).await;
     let mut taken = Vec::new();

@@ -1,15 +1,15 @@
-//! Dequeues tasks, first those that earlier calls took whose answers were lost (contract: `broker/consume.rs`).
+//! Dequeues tasks, and requeues those of earlier calls whose answers were lost (contract: `broker/consume.rs`).
 
 mod answer;
 mod lost;
 
-use std::time::{Duration, Instant};
+use std::{
+    slice,
+    time::{Duration, Instant},
+};
 
 pub(super) use self::answer::read_message;
-use self::{
-    answer::{TakenTasks, read_answer},
-    lost::{Part, Resumption, resumed},
-};
+use self::answer::{TakenTasks, read_answer};
 use super::{
     super::{BrokerError, BrokerErrorKind, Consume, Member, Quarantined, Run, RunKey, RunToken, Wanted},
     RedisBroker,
@@ -30,13 +30,15 @@ impl Consume for RedisBroker {
         wanted: &[Wanted],
         quarantined: Quarantined,
     ) -> Result<Vec<Run>, BrokerError> {
-        let Resumption { parts, mut failure } = self.resume(member, self.unanswered.take(member, wanted)).await;
-        let mut requests = script_requests(wanted, |queue| self.most_quarantined(wanted, queue, quarantined), &parts);
-        // Lost tasks come first: a queue gives no new ones before all of its lost ones are found.
-        requests
-            .retain(|request| parts.iter().all(|part| part.is_complete || part.lost.request().queue != *request.queue));
+        let mut failure = None;
+        let released = self.requeue_lost(self.unanswered.take(member, wanted), &mut failure).await;
+        failure = released.err().or(failure);
+        // A queue gives no new tasks before its lost ones are back.
+        let is_open = |wanted: &&Wanted| failure.is_none() || !self.unanswered.has(member, slice::from_ref(*wanted));
+        let most_quarantined = |queue: &QueueName| self.most_quarantined(wanted, queue, quarantined);
+        let requests = script_requests(wanted.iter().filter(is_open), most_quarantined);
         if requests.is_empty() {
-            return answer(resumed(parts), failure);
+            return answer(Vec::new(), failure);
         }
         let mut own = self.fetching.as_ref().and_then(DedicatedConnection::take);
         let (abandoned, progress) = own.as_ref().map(|own| (own.identity(), own.progress())).unwrap_or_default();
@@ -59,15 +61,15 @@ impl Consume for RedisBroker {
             self.read_long(&mut own, &mut read_answers).await?;
             Ok(read_answers)
         };
-        // If the future is dropped here or before, each unanswered note stays, and the next call looks for its tasks.
+        // If the future is dropped here or before, each unanswered note stays, and the next call requeues its tasks.
         let read_answers = match dequeuing.await {
             Ok(read_answers) => read_answers,
             Err(error) => {
                 self.room.unanswered(&error);
-                return answer(resumed(parts), Some(error));
+                return Err(error);
             }
         };
-        let (mut runs, mut is_used_up, mut taken) = (resumed(parts), false, (0, 0));
+        let (mut runs, mut is_used_up, mut taken) = (Vec::new(), false, (0, 0));
         for (mut unanswered, read) in unanswered.into_iter().zip(read_answers) {
             unanswered.was_read();
             match read {
@@ -245,18 +247,14 @@ struct ScriptRequest<'q> {
     quarantined: usize,
 }
 
-/// Returns the requests for the wanted tasks that are not among those found, one per script.
+/// Returns the requests for the wanted tasks, one per script.
 fn script_requests<'q>(
-    wanted: &'q [Wanted],
+    wanted: impl Iterator<Item = &'q Wanted>,
     quarantined: impl Fn(&QueueName) -> usize,
-    parts: &[Part<'_>],
 ) -> Vec<ScriptRequest<'q>> {
     let mut requests = Vec::new();
     for Wanted { queue, n } in wanted {
-        let of_queue = parts.iter().filter(|part| part.lost.request().queue == *queue);
-        let got: usize = of_queue.map(|part| part.runs.len()).sum();
-        let mut left = n.saturating_sub(got);
-        let mut most = quarantined(queue);
+        let (mut left, mut most) = (*n, quarantined(queue));
         while left > 0 {
             requests.push(ScriptRequest { queue, n: left.min(PER_SCRIPT.0), quarantined: most.min(PER_SCRIPT.0) });
             // A limit of one holds for all scripts of a queue together; no limit means none for each script.

@@ -44,11 +44,6 @@ impl DequeueRoom {
         if bytes >= most { (most / scripts).max(MOST_IN_SCRIPT) } else { (bytes / scripts).max(1) }
     }
 
-    /// Returns the bytes to ask each of so many scripts for that read every message themselves, however long.
-    pub(super) fn of_each_that_reads(&self, scripts: usize) -> usize {
-        self.of_each(scripts).min(MOST_IN_SCRIPT)
-    }
-
     /// Returns the most bytes to ask one script for.
     fn most(&self) -> usize {
         if self.longest().is_some() { MOST } else { MOST_IN_SCRIPT }
@@ -109,7 +104,6 @@ mod tests {
         assert_eq!(room.of_each(1), MOST_IN_SCRIPT, "messages that a script reads itself");
         room.took(1, LONGEST_IN_SCRIPT + 1);
         assert_eq!([1, 2, 20].map(|scripts| room.of_each(scripts)), [MOST, MOST / 2, MOST_IN_SCRIPT]);
-        assert_eq!(room.of_each_that_reads(1), MOST_IN_SCRIPT);
         let lost = BrokerError::new(BrokerErrorKind::Timeout, "lost");
         room.unanswered(&BrokerError::new(BrokerErrorKind::Denied, "no matter of size"));
         assert_eq!(room.of_each(1), MOST);

@@ -32,7 +32,6 @@ scripts! {
     ENQUEUE_ONE = "produce/one";
     REPLACE = [receipt new_task due place_new varint task places] "produce/replace";
     DEQUEUE = [varint task crashes orphans] "consume/dequeue";
-    RESUME = [varint task crashes unanswered] "consume/resume_unanswered";
     EXTEND_UNANSWERED = [unanswered] "consume/extend_unanswered";
     RELEASE_UNANSWERED = [unanswered] "consume/release_unanswered";
     DONE = [fits count fence runs leave_active] "settle/done";
@@ -258,7 +257,7 @@ mod tests {
     #[test]
     fn a_call_goes_where_its_first_key_is() {
         let cases = [
-            (RESUME.on(&["a", "b"]).arg("c"), Some("a")),
+            (DEQUEUE.on(&["a", "b"]).arg("c"), Some("a")),
             (Call::plain("LLEN").arg("a"), Some("a")),
             (Call::plain("DEL").arg("a").arg("b"), Some("a")),
             (Call::plain("memory").arg("USAGE").arg("a"), Some("a")),
@@ -274,7 +273,7 @@ mod tests {
 
     #[test]
     fn a_call_can_be_sent_with_the_text_in_place_of_the_digest() {
-        let (script, _, call) = RESUME.on(&["a"]).arg("prefix").arg(7).into_parts();
+        let (script, _, call) = DEQUEUE.on(&["a"]).arg("prefix").arg(7).into_parts();
         let text = script.unwrap().with_text(&call);
         let tail = |command: &Cmd| {
             command

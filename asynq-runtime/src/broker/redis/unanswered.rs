@@ -1,7 +1,7 @@
 //! Tracks dequeues without an answer: those under way, and those whose caller has gone.
 //!
-//! The tasks of a lost dequeue already belong to this member; the next call finds them by the run token. A dequeue whose
-//! caller is blocked by a job can be taken over; its answer is then discarded.
+//! The tasks of a lost dequeue already belong to this member; the next call finds them by the run token, and requeues them. A
+//! dequeue whose caller is blocked by a job can be taken over; its answer is then discarded.
 
 use std::{
     collections::HashMap,
@@ -20,7 +20,7 @@ use super::{
     identity::Identity,
     socket::Progress,
 };
-use crate::task::{QueueName, TaskId};
+use crate::task::QueueName;
 
 /// How much longer a dequeue may take on the connection that all calls share: the bytes of its answer are not seen there among
 /// those of others.
@@ -59,14 +59,12 @@ pub(super) struct DequeueRequest {
     pub(super) abandoned: Option<Arc<Identity>>,
     /// The progress of its connection, which shows whether an answer that takes long is still coming.
     pub(super) progress: Option<Progress>,
-    /// The tasks that have arrived in parts of the answer.
-    pub(super) had: Vec<TaskId>,
 }
 
 impl DequeueRequest {
     /// Returns a dequeue of `queue` that was not sent yet.
     pub(super) fn new(queue: QueueName, token: RunToken) -> Self {
-        Self { queue, token, at: Instant::now(), abandoned: None, progress: None, had: Vec::new() }
+        Self { queue, token, at: Instant::now(), abandoned: None, progress: None }
     }
 }
 
@@ -136,7 +134,7 @@ impl UnansweredDequeues {
         calls.iter().filter(is_coming).map(|call| call.request.clone()).collect()
     }
 
-    /// Returns whether the member's next call has tasks to fetch before anything new.
+    /// Returns whether the member's next call has tasks to requeue before it takes any.
     pub(super) fn has(&self, member: &Member, wanted: &[Wanted]) -> bool {
         let is_wanted =
             |request: &DequeueRequest| wanted.iter().any(|wanted| wanted.n > 0 && wanted.queue == request.queue);
@@ -159,17 +157,6 @@ impl Unanswered<'_> {
     /// it.
     pub(super) fn was_read(&mut self) {
         self.request.abandoned = None;
-    }
-
-    /// Notes tasks that have arrived; others may follow. `false` if another caller has taken the call over, and with it
-    /// these tasks.
-    pub(super) fn came(&mut self, ids: impl Iterator<Item = TaskId>) -> bool {
-        let mut all = self.all.calls.lock();
-        let Some(calls) = all.get_mut(&self.member) else { return false };
-        let Some(noted) = calls.on_their_way.iter_mut().find(|call| call.number == self.number) else { return false };
-        self.request.had.extend(ids);
-        noted.request.had.clone_from(&self.request.had);
-        true
     }
 
     /// Ends the note of a dequeue that was answered, or need not be looked for. `false` if another caller has taken the
@@ -272,20 +259,5 @@ mod tests {
         assert!(all.coming(&member(), older).is_empty());
         assert_eq!(tokens(&all.take_over(&member(), older)), [1]);
         assert!(!call.answered());
-    }
-
-    #[test]
-    fn tasks_that_arrived_in_parts_are_not_looked_for_again_and_a_later_part_is_discarded_after_a_takeover() {
-        let all = UnansweredDequeues::default();
-        let came = |call: &mut Unanswered<'_>, ids: &[&str]| call.came(ids.iter().map(|id| TaskId::from_wire(id)));
-        let mut call = all.note(&member(), request("a", 1));
-        assert!(came(&mut call, &["x", "y"]));
-        drop(call);
-        let mut again = all.take(&member(), &wanted("a")).remove(0);
-        assert_eq!(again.request().had, ["x", "y"].map(TaskId::from_wire));
-        assert!(came(&mut again, &["z"]));
-        let taken = all.take_over(&member(), Duration::ZERO);
-        assert_eq!(taken[0].request().had.len(), 3);
-        assert!(!came(&mut again, &["w"]), "another caller looks for the rest");
     }
 }

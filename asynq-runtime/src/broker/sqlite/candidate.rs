@@ -14,7 +14,7 @@ use super::{
     SqliteBroker,
     command::{Priority, WriteCommand},
     error::is_damaged,
-    row::{Facts, Text, message},
+    row::{Facts, Text, instant, message},
     sql,
     tx::{Tx, View},
 };
@@ -100,23 +100,23 @@ impl Candidate {
     }
 
     /// Returns how long the task had been pending at `now`.
-    pub(super) fn waited(&self, now: i64) -> Option<Duration> {
+    fn waited(&self, now: i64) -> Option<Duration> {
         let waited = now.checked_sub(self.since).filter(|_| self.since > 0)?;
         u64::try_from(waited).ok().map(Duration::from_millis)
     }
 
-    /// Returns the run of the task, as taken when its token was drawn; `None` without a message.
-    pub(super) fn into_run(self, queue: &QueueName, server: i64, token: i64) -> Option<Run> {
-        let (row, crashes, token) = (self.seq, self.crashes(), RunToken(token));
+    /// Returns the run of the task, which is taken at `now`; `None` without a message.
+    pub(super) fn into_run(self, queue: &QueueName, server: i64, token: i64, now: i64) -> Option<Run> {
+        let (row, crashes, waited, token) = (self.seq, self.crashes(), self.waited(now), RunToken(token));
         let SetMember { id, message, extra } = self.into_member(queue)?;
         Some(Run {
             key: RunKey { queue: queue.clone(), id, token, server, row },
             message,
             crashes,
             extra,
-            waited: None,
+            waited,
             asked: Instant::now(),
-            taken_at: token.drawn_at(),
+            taken_at: instant(now),
         })
     }
 

@@ -18,7 +18,7 @@ use super::{
     SqliteBroker,
     candidate::{Candidate, met_damage},
     command::{CancelFlag, Priority, Ready, WriteCommand},
-    row::{instant, limit_of, text},
+    row::{limit_of, text},
     sql,
     store::far,
     tx::{Tx, View},
@@ -157,7 +157,7 @@ fn release(tx: &mut Tx<'_>, server: i64, lost: &[i64]) -> rusqlite::Result<Vec<(
     let mut released = Vec::new();
     for &token in lost {
         released.extend(tx.view.list(&sql::consume::AGAIN, [server, token], |row| {
-            Ok((row.get::<_, i64>(0)?, QueueName::from_wire(&text(row, 9)?), text(row, 1)?))
+            Ok((row.get::<_, i64>(0)?, QueueName::from_wire(&text(row, 2)?), text(row, 1)?))
         })?);
     }
     // The task that is requeued last is the next to be taken.
@@ -191,15 +191,8 @@ impl Claim {
     }
 
     fn run(&self, tx: &mut Tx<'_>) -> rusqlite::Result<Vec<Run>> {
+        release(tx, self.server, &self.lost)?;
         let mut runs = Vec::new();
-        for &token in &self.lost {
-            let found = tx
-                .view
-                .list(&sql::consume::AGAIN, [self.server, token], |row| Ok((text(row, 9)?, Candidate::read(row)?)))?;
-            for (queue, candidate) in found {
-                runs.extend(candidate.into_run(&QueueName::from_wire(&queue), self.server, token));
-            }
-        }
         let mut quarantined = match self.quarantined {
             Quarantined::All => usize::MAX,
             Quarantined::One => 1,
@@ -215,8 +208,7 @@ impl Claim {
         Ok(runs)
     }
 
-    /// Takes tasks from one queue, at most `quarantined` of them quarantined, and counts `quarantined` down. Runs of the queue
-    /// that are in `runs` already, from an earlier call, count as part of the wanted ones.
+    /// Takes tasks from one queue, at most `quarantined` of them quarantined, and counts `quarantined` down.
     fn take(
         &self,
         tx: &mut Tx<'_>,
@@ -225,10 +217,7 @@ impl Claim {
         quarantined: &mut usize,
         runs: &mut Vec<Run>,
     ) -> rusqlite::Result<()> {
-        // Only after a lost answer are there runs of this queue.
-        let had =
-            if self.lost.is_empty() { 0 } else { runs.iter().filter(|run| run.key.queue == wanted.queue).count() };
-        let mut missing = wanted.n.min(MOST).saturating_sub(had);
+        let mut missing = wanted.n.min(MOST);
         while missing > 0 {
             let limit = limit_of(missing);
             let found = tx.view.list(&sql::consume::NEXT, [q, limit, i64::from(*quarantined > 0)], |row| {
@@ -252,10 +241,7 @@ impl Claim {
                 let until = tx.view.now.saturating_add(self.lease);
                 tx.view.execute(&sql::consume::TAKE, [candidate.seq, until, self.server, self.token])?;
                 tx.came(q, TaskState::Active);
-                let waited = candidate.waited(tx.view.now);
-                let run = candidate.into_run(&wanted.queue, self.server, self.token);
-                let taken_at = instant(tx.view.now);
-                runs.extend(run.map(|run| Run { waited, taken_at, ..run }));
+                runs.extend(candidate.into_run(&wanted.queue, self.server, self.token, tx.view.now));
                 missing -= 1;
             }
             if all {

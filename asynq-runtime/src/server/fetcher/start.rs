@@ -6,8 +6,7 @@ use super::{super::active_runs::ActiveRun, FEW, Fetcher};
 
 impl Fetcher {
     /// Starts the tasks that may start. Returns the rest: all of them if the server is leaving; tasks that the layers do not
-    /// take at once; and tasks that were not asked for, among them quarantined tasks beside another one. Such tasks only come
-    /// where the answer to an earlier call was lost.
+    /// take at once; and tasks that were not asked for, among them quarantined tasks beside another one.
     pub(super) async fn start(&mut self, tasks: Vec<Arc<ActiveRun>>) -> Vec<Arc<ActiveRun>> {
         let context = Arc::clone(&self.context);
         let (mut slots, mut rest, mut stalled) = (Vec::with_capacity(tasks.len()), Vec::new(), false);

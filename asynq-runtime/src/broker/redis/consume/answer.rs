@@ -1,8 +1,9 @@
-//! Reads the answers of the dequeue scripts.
+//! Reads the answers of the dequeue script.
 
 use std::time::Duration;
 
 use bytes::Bytes;
+use chrono::DateTime;
 use redis::Value;
 
 use super::super::{
@@ -26,8 +27,8 @@ pub(super) struct TakenTasks {
     pub(super) runs: Vec<Run>,
     /// Indices of `runs` whose messages the script left for the caller to read. Until then they cannot be decoded.
     pub(super) long: Vec<usize>,
-    /// Bytes of all messages as they are stored. The scripts count these against the room that they are given, and stop
-    /// after the message that uses it up.
+    /// Bytes of all messages as they are stored. The script counts these against the room that it is given, and stops after
+    /// the message that uses it up.
     pub(super) bytes: usize,
     pub(super) passed: Passed,
 }
@@ -59,7 +60,7 @@ pub(super) fn read_answer(value: Value, request: &DequeueRequest, server: i64) -
         bytes += raw.len();
         let key = RunKey { queue: queue.clone(), id: TaskId::from_wire(&id), token: *token, server, row: 0 };
         let message = read_message(raw.into(), &id, queue);
-        let taken_at = token.drawn_at();
+        let taken_at = DateTime::from_timestamp_nanos(token.0);
         runs.push(Run { key, message, crashes: 0, extra: Extra::default(), waited: None, asked: *at, taken_at });
     }
     let mut facts = facts.into_iter();

@@ -51,10 +51,8 @@ UPDATE main.task SET state = 1 /* active */, since = at, at = ?2, server = ?3, r
 WHERE seq = ?1;
 
 -- name: again
--- The tasks of an earlier dequeue whose answer was lost. ?1 server, ?2 run.
--- Rows: as `next`, then the queue's name.
-SELECT t.seq, t.id, t.crashes, t.extra, t.retried, t.err, t.failed_at, t.uniq,
-  (SELECT b.msg FROM main.body AS b WHERE b.seq = t.seq), (SELECT queue.name FROM main.queue AS queue WHERE queue.q = t.q) AS name
+-- The tasks of an earlier dequeue whose answer was lost. ?1 server, ?2 run. Rows: seq, id, the queue's name.
+SELECT t.seq, t.id, (SELECT queue.name FROM main.queue AS queue WHERE queue.q = t.q) AS name
 FROM main.task AS t INDEXED BY task_lease
 WHERE t.state = 1 /* active */ AND t.server = ?1 AND t.run = ?2 AND name IS NOT NULL ORDER BY t.since, t.seq;
 

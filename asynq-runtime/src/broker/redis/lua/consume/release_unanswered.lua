@@ -1,8 +1,7 @@
 -- Requeues the tasks of a dequeue whose answer was lost at the head of pending. None of them began, so their crash counts
 -- stay.
 -- KEYS     1 active · 2 lease · 3 pending · 4 x:absent
--- ARGV     1 now · 2 prefix of task hashes · 3 run token · 4 where an earlier call says to go on ('' none); then the ids
---          that came all the same
+-- ARGV     1 now · 2 prefix of task hashes · 3 run token · 4 where an earlier call says to go on ('' none)
 -- Returns  the ids, in the order in which they were taken; or a number, where the next call goes on to look for them
 local _, now_ns = clock(ARGV[1])
 -- This call removes nothing; as the first write it lets the script run when memory is full.
@@ -11,7 +10,7 @@ call('ZREM', KEYS[2], '')
 call('LLEN', KEYS[1])
 call('LLEN', KEYS[3])
 
-local tasks, places, go_on = unanswered(ARGV[2], ARGV[3], ARGV[4], 5)
+local tasks, places, go_on = unanswered(ARGV[2], ARGV[3], ARGV[4])
 if go_on then return go_on end
 
 -- Stands for a task in active until it is removed. No task has an empty id.
