@@ -115,27 +115,7 @@ impl Consume for RedisBroker {
     }
 
     async fn ready(&self, queues: &[QueueName], quarantined: Quarantined) -> Result<Vec<QueueName>, BrokerError> {
-        if queues.is_empty() {
-            return Ok(Vec::new());
-        }
-        if let Some(ready) = self.ready_at(queues, quarantined).await? {
-            return Ok(ready);
-        }
-        let calls = queues
-            .iter()
-            .map(Keys::new)
-            .flat_map(|keys| [Call::plain("LLEN").arg(keys.pending()), Call::plain("EXISTS").arg(keys.paused())]);
-        let answers = self.router.send(calls.collect()).await?;
-        let is_ready = |queue: &QueueName, answers: &[Answer]| match answers {
-            [Ok(pending), Ok(paused)] => {
-                let pending = reply::number(pending).unwrap_or_default();
-                pending > 0 && reply::number(paused) == Some(0) && !self.is_spared(queue, pending, quarantined)
-            }
-            // A key has a foreign type: the dequeue reports the error.
-            _ => true,
-        };
-        let ready = queues.iter().zip(answers.chunks(2)).filter(|(queue, answers)| is_ready(queue, answers));
-        Ok(ready.map(|(queue, _)| queue.clone()).collect())
+        self.ready_at(queues, quarantined).await
     }
 
     async fn wait_for_work(

@@ -186,13 +186,15 @@ impl RedisBroker {
         taken.into_iter().map(|watched| watched.queue.clone()).collect()
     }
 
-    /// See [`Consume::ready`](crate::broker::Consume::ready); `None` if no connection remembers answers, or Redis
-    /// cannot be asked.
+    /// See [`Consume::ready`](crate::broker::Consume::ready).
     pub(super) async fn ready_at(
         &self,
         queues: &[QueueName],
         quarantined: Quarantined,
-    ) -> Result<Option<Vec<QueueName>>, BrokerError> {
+    ) -> Result<Vec<QueueName>, BrokerError> {
+        if queues.is_empty() {
+            return Ok(Vec::new());
+        }
         let mut reads = self.own_reads();
         let mut look = self.looks.work.take(&reads, queues);
         // Announcements made before an answer arrive with it, so the second round knows all changes until the call.
@@ -204,14 +206,18 @@ impl RedisBroker {
             }
             let watched = WatchedQueue::of(queues, look.stale());
             let questions: Vec<&Question> = watched.iter().flat_map(|queue| queue.questions(&reads)).collect();
-            let Ok(report) = reads.ask(questions).await else { return Ok(None) };
+            let report = match reads.ask(questions.clone()).await {
+                // Redis may answer on other connections.
+                Err(_) if reads.is_tracked() => {
+                    reads.stop_tracking();
+                    reads.ask(questions).await?
+                }
+                report => report?,
+            };
             // The answer of one node does not bring the announcements of the others.
             let is_behind = report.count == 0 || !reads.is_own();
             if is_first && is_behind && reads.catch_up().await.is_err() {
-                return Ok(None);
-            }
-            if !reads.is_tracked() {
-                return Ok(None);
+                reads.stop_tracking();
             }
         }
         let watched = WatchedQueue::of(queues, look.stale());
@@ -223,7 +229,7 @@ impl RedisBroker {
         let ready = look.due(0).into_iter().filter(|place| spared.binary_search(place).is_err());
         let ready = ready.map(|place| queues[place].clone()).collect();
         self.looks.work.keep(look, &reads);
-        Ok(Some(ready))
+        Ok(ready)
     }
 
     /// Returns the answers that count although their keys were announced since: where Redis evicts many keys, none might ever hold, and a

@@ -285,6 +285,11 @@ impl TrackedReads<'_> {
         }
     }
 
+    /// Asks on the connections of other calls from now on, and takes nothing for known.
+    pub(super) fn stop_tracking(&mut self) {
+        (self.seen, self.source) = (SharedSeen::default(), Source::Poll);
+    }
+
     /// Returns the answers to `calls`; `None` if these have to be sent again, on another connection.
     async fn send(&mut self, calls: Vec<Call>) -> Result<Option<Vec<Answer>>, BrokerError> {
         match &mut self.source {
@@ -294,7 +299,7 @@ impl TrackedReads<'_> {
             },
             Source::Shared(_) => match self.broker.wake().send(calls).await? {
                 Some(answers) => return Ok(Some(answers)),
-                None => (self.seen, self.source) = (SharedSeen::default(), Source::Poll),
+                None => self.stop_tracking(),
             },
             Source::Poll => return self.broker.router.send(calls).await.map(Some),
         }
