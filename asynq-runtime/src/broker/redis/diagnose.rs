@@ -1,13 +1,13 @@
 //! Examines Redis itself, and looks for inconsistencies in a queue (contract: `broker/diagnose.rs`).
 
 mod node;
-#[cfg(feature = "cluster")]
-mod slot;
 
 use std::collections::{HashMap, HashSet};
 
 use redis::Value;
 
+#[cfg(feature = "cluster")]
+use super::{super::QueueSlot, router::Router, slots::slot};
 use super::{
     super::{BrokerError, Diagnose, Examination, Node, OddityKind, QueueKeys},
     RedisBroker,
@@ -16,8 +16,6 @@ use super::{
     reply,
     script::{Call, EXAMINE_CONTAINER, EXAMINE_KEYS, IS_LOST},
 };
-#[cfg(feature = "cluster")]
-use crate::broker::QueueSlot;
 use crate::task::{GroupName, QueueName, TaskState};
 
 /// Most ids of a container, and most keys, that one script looks at.
@@ -33,7 +31,13 @@ impl Diagnose for RedisBroker {
 
     #[cfg(feature = "cluster")]
     async fn slots(&self, queues: &[QueueName]) -> Result<Vec<QueueSlot>, BrokerError> {
-        self.slots_of(queues).await
+        let Router::Many(cluster) = &self.router else { return Ok(Vec::new()) };
+        let map = cluster.map().await?;
+        let slot_of = |queue: &QueueName| {
+            let slot = slot(Keys::new(queue).prefix().as_bytes());
+            QueueSlot { queue: queue.clone(), slot, nodes: map.nodes_of(slot) }
+        };
+        Ok(queues.iter().map(slot_of).collect())
     }
 
     async fn keys_of(&self, queues: &[QueueName], limit: usize) -> Vec<Result<QueueKeys, BrokerError>> {

@@ -13,7 +13,8 @@ const NO_OWNER: u16 = u16::MAX;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct SlotMap {
     masters: Vec<Address>,
-    replicas: Vec<Address>,
+    /// Each with the place of its master.
+    replicas: Vec<(u16, Address)>,
     /// Places in `masters`.
     owners: Vec<u16>,
 }
@@ -38,7 +39,7 @@ impl SlotMap {
             let Some(master) = nodes.next() else { continue };
             let owner = map.place(&master);
             map.owners.iter_mut().take(last + 1).skip(first).for_each(|slot| *slot = owner);
-            for replica in nodes {
+            for replica in nodes.map(|replica| (owner, replica)) {
                 if !map.replicas.contains(&replica) {
                     map.replicas.push(replica);
                 }
@@ -59,7 +60,14 @@ impl SlotMap {
 
     /// Returns every node.
     pub(super) fn nodes(&self) -> impl Iterator<Item = &Address> {
-        self.masters.iter().chain(&self.replicas)
+        self.masters.iter().chain(self.replicas.iter().map(|(_, replica)| replica))
+    }
+
+    /// Returns the nodes that have the slot, the master first.
+    pub(super) fn nodes_of(&self, slot: u16) -> Vec<String> {
+        let owner = self.owners.get(usize::from(slot));
+        let replicas = self.replicas.iter().filter(|(master, _)| Some(master) == owner).map(|(_, replica)| replica);
+        self.owner(slot).into_iter().chain(replicas).map(ToString::to_string).collect()
     }
 
     /// Gives a slot to another node; `false` if that node owns it already.
@@ -152,6 +160,10 @@ mod tests {
         let mut map = SlotMap::read(value, &at("here", 9)).unwrap();
         assert_eq!(map.masters(), [at("a", 1), at("here", 2)]);
         assert_eq!(map.nodes().count(), 3);
+        assert_eq!(
+            [0, 5461, 12_000, 16_383].map(|slot| map.nodes_of(slot).join(" ")),
+            ["a:1 c:3", "here:2", "", "a:1 c:3"]
+        );
         for (slot, owner) in
             [(0, Some(at("a", 1))), (5461, Some(at("here", 2))), (12_000, None), (16_383, Some(at("a", 1)))]
         {

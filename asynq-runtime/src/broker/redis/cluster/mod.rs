@@ -91,6 +91,11 @@ impl Cluster {
         })
     }
 
+    /// Returns which node has which slot.
+    pub(super) async fn map(&self) -> Result<Arc<SlotMap>, BrokerError> {
+        self.0.topology.map(self.0.role.timeout).await
+    }
+
     /// See [`Router::send`](super::router::Router::send).
     pub(super) async fn send(
         &self,
@@ -98,7 +103,7 @@ impl Cluster {
         durability: Durability,
         away: Away,
     ) -> Result<Vec<Reply>, BrokerError> {
-        let map = self.0.topology.map(self.0.role.timeout).await?;
+        let map = self.map().await?;
         let deadline = far(Instant::now(), self.0.role.timeout);
         let mut replies: Vec<Option<Reply>> = calls.iter().map(|_| None).collect();
         let mut open = Vec::with_capacity(calls.len());
@@ -149,7 +154,7 @@ impl Cluster {
 
     /// Sends `call` to every master.
     pub(super) async fn send_to_each(&self, call: &Call) -> Result<Vec<Reply>, BrokerError> {
-        let map = self.0.topology.map(self.0.role.timeout).await?;
+        let map = self.map().await?;
         let routed_call = |to: &Address| RoutedCall { place: 0, call: call.clone(), to: to.clone() };
         let routed_calls = map.masters().iter().map(routed_call).collect();
         let trips = self.travel(routed_calls, Durability::Async, Away::Fails).await;
@@ -158,7 +163,7 @@ impl Cluster {
 
     /// See [`Router::endpoints`](super::router::Router::endpoints).
     pub(super) async fn endpoints(&self) -> Result<Vec<Option<String>>, BrokerError> {
-        let map = self.0.topology.map(self.0.role.timeout).await?;
+        let map = self.map().await?;
         Ok(map.masters().iter().map(|master| Some(master.to_string())).collect())
     }
 
@@ -173,7 +178,7 @@ impl Cluster {
 
     /// See [`Router::owners`](super::router::Router::owners).
     pub(super) async fn owners(&self, keys: &[String]) -> Result<Vec<Option<String>>, BrokerError> {
-        let map = self.0.topology.map(self.0.role.timeout).await?;
+        let map = self.map().await?;
         Ok(keys.iter().map(|key| map.owner(slot(key.as_bytes())).map(ToString::to_string)).collect())
     }
 
