@@ -12,28 +12,13 @@ local MOST_READ = 1048576
 local function cut_message(msg, most)
   local at = 1
   while at <= #msg do
-    local begins, tag = at, nil
-    tag, at = read_varint(msg, at)
+    local tag, length, from, ends = read_field(msg, at)
     if not tag then return msg, '' end
-    local kind = tag % 8
-    if kind == 2 then
-      local length
-      length, at = read_varint(msg, at)
-      if not length or at + length - 1 > #msg then return msg, '' end
-      if tag == 18 and length > most then
-        local kept = string.sub(msg, 1, begins - 1) .. string.char(18) .. write_varint(most)
-        return kept .. string.sub(msg, at, at + most - 1) .. string.sub(msg, at + length), length
-      end
-      at = at + length
-    elseif kind == 0 then
-      local number
-      number, at = read_varint(msg, at)
-      if not number then return msg, '' end
-    elseif kind == 1 or kind == 5 then
-      at = at + (kind == 1 and 8 or 4)
-    else
-      return msg, ''
+    if tag == 18 and length > most then
+      local kept = string.sub(msg, 1, at - 1) .. string.char(18) .. write_varint(most)
+      return kept .. string.sub(msg, from, from + most - 1) .. string.sub(msg, ends), length
     end
+    at = ends
   end
   return msg, ''
 end

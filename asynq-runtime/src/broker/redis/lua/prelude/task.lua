@@ -3,29 +3,58 @@
 -- ARGV     none; the scripts hand their own to the functions
 -- Returns  nothing
 
+-- Returns the number at `at`, a base 128 varint, and where it ends; nil if the bytes end before it does.
+local function read_varint(bytes, at)
+  local value, scale = 0, 1
+  for _ = 1, 10 do
+    local byte = string.byte(bytes, at)
+    if not byte then return nil, at end
+    at = at + 1
+    value = value + byte % 128 * scale
+    if byte < 128 then return value, at end
+    scale = scale * 128
+  end
+  return nil, at
+end
+
+-- Returns a number as a base 128 varint.
+local function write_varint(number)
+  local bytes = {}
+  repeat
+    local low = number % 128
+    number = (number - low) / 128
+    bytes[#bytes + 1] = string.char(number > 0 and low + 128 or low)
+  until number == 0
+  return table.concat(bytes)
+end
+
+-- Returns of the field at `at` its tag, its number or its length, and where its bytes begin and end; nil if the bytes are not a message.
+local function read_field(bytes, at)
+  local tag, from = read_varint(bytes, at)
+  local kind, number, ends = tag and tag % 8, nil, nil
+  if kind == 0 then
+    number, ends = read_varint(bytes, from)
+    if not number then return nil end
+  elseif kind == 2 then
+    number, from = read_varint(bytes, from)
+    ends = number and from + number
+    if not ends or ends - 1 > #bytes then return nil end
+  elseif kind == 1 or kind == 5 then
+    ends = from + (kind == 1 and 8 or 4)
+  else
+    return nil
+  end
+  return tag, number, from, ends
+end
+
 -- Returns a field of a protobuf message, a number or text; nil if there is none, or if the bytes are not a message.
 local function proto(bytes, field)
   local at, found = 1, nil
   while at <= #bytes do
-    local tag
-    tag, at = read_varint(bytes, at)
+    local tag, number, from, ends = read_field(bytes, at)
     if not tag then return nil end
-    local kind, value = tag % 8, nil
-    if kind == 0 then
-      value, at = read_varint(bytes, at)
-      if not value then return nil end
-    elseif kind == 2 then
-      local length
-      length, at = read_varint(bytes, at)
-      if not length or at + length - 1 > #bytes then return nil end
-      if tag == 8 * field + 2 then value = string.sub(bytes, at, at + length - 1) end
-      at = at + length
-    elseif kind == 1 or kind == 5 then
-      at = at + (kind == 1 and 8 or 4)
-    else
-      return nil
-    end
-    if (tag - kind) / 8 == field then found = value end
+    if math.floor(tag / 8) == field then found = tag % 8 == 2 and string.sub(bytes, from, ends - 1) or number end
+    at = ends
   end
   return found
 end
