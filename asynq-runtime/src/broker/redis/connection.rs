@@ -14,7 +14,6 @@ use super::{
     connection_state::{State, report_lost},
     durability::Durability,
     identity::Identity,
-    io::Spawner,
     pipelined::Pipelined,
     reply::{self, answer, closed, is_demoted, is_noscript},
     role::Role,
@@ -22,6 +21,7 @@ use super::{
     socket::OpenConnection,
     url::Address,
 };
+use crate::thread::Tasks;
 
 /// Most bytes in one write, so that a batch of large tasks does not run into the time-out of a single answer.
 pub(super) const WRITE: usize = 4 << 20;
@@ -69,7 +69,7 @@ pub(super) enum Away {
 
 impl Connection {
     /// Begins to connect, and keeps the connection up until the broker's thread ends or the connection is dropped.
-    pub(super) fn open(io: &Spawner, role: Role) -> Self {
+    pub(super) fn open(io: &Tasks, role: Role) -> Self {
         let (state, watched) = watch::channel(State::Opening);
         let (lost, reports) = watch::channel(0);
         let connection = Self { state: watched, lost: lost.clone(), timeout: role.timeout };

@@ -4,21 +4,16 @@
 //! that keep its lease; here nothing runs but the broker and, where a server opened it, the server's
 //! heartbeat (docs/design/recovery.md#the-heartbeat-runtime).
 
-use std::future::Future;
-
 use super::super::{BrokerError, BrokerErrorKind};
 use crate::thread::{Tasks, Thread};
 
 /// The broker's handle of the thread and of its own tasks there. Dropping it ends the tasks.
 #[derive(Debug)]
 pub(super) struct Io {
-    tasks: Tasks,
+    pub(super) tasks: Tasks,
     /// Keeps the thread for as long as the broker may be used.
     _thread: Thread,
 }
-
-/// Starts tasks on the thread without keeping the thread running.
-pub(super) type Spawner = Tasks;
 
 impl Io {
     /// Starts a thread of the broker's own.
@@ -37,25 +32,10 @@ impl Io {
     pub(super) fn on(thread: Thread) -> Self {
         Self { tasks: thread.tasks(), _thread: thread }
     }
-
-    /// Runs `task` until it ends or [`stop`](Self::stop) is called.
-    pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        self.tasks.spawn(task);
-    }
-
-    /// Returns a handle that starts further tasks on the thread.
-    pub(super) fn spawner(&self) -> Spawner {
-        self.tasks.clone()
-    }
-
-    /// Ends every task of the broker.
-    pub(super) fn stop(&self) {
-        self.tasks.end();
-    }
 }
 
 impl Drop for Io {
     fn drop(&mut self) {
-        self.stop();
+        self.tasks.end();
     }
 }

@@ -259,12 +259,10 @@ impl RedisBroker {
         #[cfg(any(feature = "cluster", feature = "sentinel"))]
         let role = match target.endpoints() {
             #[cfg(feature = "cluster")]
-            Endpoints::Cluster(_) => {
-                Role { at: At::Cluster(cluster::open_topology(&io.spawner(), role.clone())), ..role }
-            }
+            Endpoints::Cluster(_) => Role { at: At::Cluster(cluster::open_topology(&io.tasks, role.clone())), ..role },
             #[cfg(feature = "sentinel")]
             Endpoints::Sentinel(sentinels) => {
-                let watched = sentinel::MasterWatch::start(&io.spawner(), &target, sentinels, connect_timeout);
+                let watched = sentinel::MasterWatch::start(&io.tasks, &target, sentinels, connect_timeout);
                 Role { at: At::Master(watched), ..role }
             }
             _ => role,
@@ -362,7 +360,7 @@ impl Broker for RedisBroker {
 
     async fn close(&self) {
         self.producer.close();
-        self.io.stop();
+        self.io.tasks.end();
         self.fetching.iter().chain(&self.waiting).for_each(DedicatedConnection::close);
         self.router.ended().await;
         if let Some(looking) = self.looking.get() {

@@ -67,8 +67,8 @@ impl Producer {
         let is_plain = durability == Durability::Async;
         let dedicated = is_plain.then(|| DedicatedConnection::beside(&router, &role, Purpose::Calls, OFTEN)).flatten();
         let commit = Arc::new(Commit::new(router, role.clock, durability, call_timeout));
-        io.spawn(Arc::clone(&commit).run(queue));
-        io.spawn(Arc::clone(&commit).write_missing_names());
+        io.tasks.spawn(Arc::clone(&commit).run(queue));
+        io.tasks.spawn(Arc::clone(&commit).write_missing_names());
         Self { waiting, commit, patience, dedicated, under_way: AtomicUsize::new(0), is_closed: AtomicBool::new(false) }
     }
 

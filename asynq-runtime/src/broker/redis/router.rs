@@ -32,9 +32,9 @@ impl Router {
         #[cfg(feature = "cluster")]
         if let At::Cluster(topology) = &role.at {
             let topology = topology.clone();
-            return Self::Many(Cluster::open(io.spawner(), role, topology));
+            return Self::Many(Cluster::open(io.tasks.clone(), role, topology));
         }
-        Self::One(Connection::open(&io.spawner(), role))
+        Self::One(Connection::open(&io.tasks, role))
     }
 
     /// Waits for the outcome of the first attempt to connect.

@@ -24,13 +24,13 @@ use super::{
     super::{BrokerError, BrokerErrorKind, far},
     connection::{Away, Connection, Reply},
     durability::Durability,
-    io::Spawner,
     role::{At, ConnectionEvent, Role},
     script::Call,
     slots::{SlotMap, slot},
     topology::Topology,
     url::Address,
 };
+use crate::thread::Tasks;
 
 /// Most redirections of one call; a slot that moves that often is still moving.
 const HOPS: usize = 5;
@@ -42,7 +42,7 @@ pub(super) struct Cluster(Arc<Shared>);
 struct Shared {
     topology: Topology,
     role: Role,
-    io: Spawner,
+    io: Tasks,
     connections: Mutex<HashMap<Address, Connection>>,
 }
 
@@ -58,7 +58,7 @@ struct RoutedCall {
 type Trip = (Address, Vec<RoutedCall>, Result<Vec<Reply>, BrokerError>);
 
 impl Cluster {
-    pub(super) fn open(io: Spawner, role: Role, topology: Topology) -> Self {
+    pub(super) fn open(io: Tasks, role: Role, topology: Topology) -> Self {
         let mut maps = topology.watch();
         let shared = Arc::new(Shared { topology, role, io: io.clone(), connections: Mutex::default() });
         let watched = Arc::downgrade(&shared);

@@ -15,8 +15,9 @@ use super::{
         topology::Topology,
         url::Endpoints,
     },
-    BrokerError, BrokerErrorKind, Call, Durability, Spawner,
+    BrokerError, BrokerErrorKind, Call, Durability,
 };
+use crate::thread::Tasks;
 
 /// Longest pause between two nodes that are asked because a master fails that the map names.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
@@ -36,7 +37,7 @@ impl Drop for CloseOnDrop {
 }
 
 /// Begins to ask the nodes that the role's URL names.
-pub(in super::super) fn open(io: &Spawner, role: Role) -> Topology {
+pub(in super::super) fn open(io: &Tasks, role: Role) -> Topology {
     let seeds = match role.target.endpoints() {
         Endpoints::Cluster(seeds) => seeds.clone(),
         _ => Vec::new(),

@@ -10,12 +10,10 @@ use tokio::{
 };
 
 use super::{
-    super::{
-        io::Spawner,
-        url::{Address, Sentinels, Target},
-    },
+    super::url::{Address, Sentinels, Target},
     BrokerError, Vote, late, majority, master, open, question,
 };
+use crate::thread::Tasks;
 
 /// Interval of the questions, and the pause after a sentinel has failed. A sentinel that reports a failover is asked at once.
 const EVERY: Duration = Duration::from_secs(2);
@@ -38,7 +36,7 @@ struct Votes {
 
 impl MasterWatch {
     /// Begins to watch the sentinels on `io`, until `io` ends.
-    pub(in super::super) fn start(io: &Spawner, target: &Target, sentinels: &Sentinels, patience: Duration) -> Self {
+    pub(in super::super) fn start(io: &Tasks, target: &Target, sentinels: &Sentinels, patience: Duration) -> Self {
         let (sender, named) = watch::channel(None);
         let of_each = Mutex::new(sentinels.at.iter().map(|_| Ok(None)).collect());
         let votes = Arc::new(Votes { of_each, named: sender });
