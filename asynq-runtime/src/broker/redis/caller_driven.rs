@@ -39,12 +39,14 @@ pub(super) struct CallerDrivenConnection {
     deadline: Pin<Box<Sleep>>,
     /// Longest silence before an answer.
     timeout: Duration,
-    progress: Progress,
+    pub(super) progress: Progress,
     has_ended: bool,
-    runtime: runtime::Id,
-    identity: Arc<Identity>,
+    /// The runtime whose I/O driver the connection needs.
+    pub(super) runtime: runtime::Id,
+    /// The identity of the connection to end if a call got no answer.
+    pub(super) identity: Arc<Identity>,
     /// The answers read on this connection that no announced change made unknown.
-    seen: SharedSeen,
+    pub(super) seen: SharedSeen,
 }
 
 /// The use of a connection.
@@ -107,7 +109,7 @@ impl CallerDrivenConnection {
                 Ok::<(), Infallible>(())
             });
         }
-        let socket = Socket::open(address, target.tls()).await?;
+        let socket = Socket::open(address, target.tls.as_ref()).await?;
         let progress = socket.progress();
         let opened = MultiplexedConnection::new_with_config(&target.login(protocol), socket, config).await;
         let (connection, driver) = opened.map_err(reply::failed)?;
@@ -158,21 +160,6 @@ impl CallerDrivenConnection {
         Ok(())
     }
 
-    /// Returns the runtime whose I/O driver the connection needs.
-    pub(super) fn runtime(&self) -> runtime::Id {
-        self.runtime
-    }
-
-    /// Returns the record of the last byte that went through the connection.
-    pub(super) fn progress(&self) -> Progress {
-        self.progress.clone()
-    }
-
-    /// Returns the identity of the connection to end if a call got no answer.
-    pub(super) fn identity(&self) -> Arc<Identity> {
-        Arc::clone(&self.identity)
-    }
-
     /// Sends `calls` in one write. Returns the outcome, and whether the connection can be used afterwards: not if it
     /// failed, nor if Redis is a replica now. A script that Redis does not know is sent again with its text; nothing
     /// else is ever sent twice.
@@ -186,18 +173,8 @@ impl CallerDrivenConnection {
                 let is_of_use = !self.has_ended && !values.iter().any(is_demoted);
                 (Sent::Answered(values.into_iter().map(answer).collect()), is_of_use)
             }
-            _ => (Sent::Unanswered(self.identity()), false),
+            _ => (Sent::Unanswered(Arc::clone(&self.identity)), false),
         }
-    }
-
-    /// Returns the answers read on this connection that no announced change made unknown.
-    pub(super) fn seen(&self) -> SharedSeen {
-        Arc::clone(&self.seen)
-    }
-
-    /// Reads the announcements that have arrived; `false` if the connection has ended.
-    pub(super) fn catch_up(&mut self) -> bool {
-        !self.is_gone()
     }
 
     /// Waits until more changes were announced than `known`; `false` if `end` came before, or the connection has ended.
@@ -226,8 +203,8 @@ impl CallerDrivenConnection {
         Ok(values)
     }
 
-    /// Polls the driver once. Returns whether the connection has ended.
-    fn is_gone(&mut self) -> bool {
+    /// Polls the driver once, which reads the announcements that have arrived. Returns whether the connection has ended.
+    pub(super) fn is_gone(&mut self) -> bool {
         // A driver that has ended must not be polled again.
         self.has_ended = self.has_ended || self.driver.as_mut().poll(&mut quiet()).is_ready();
         self.has_ended

@@ -58,7 +58,7 @@ pub(super) struct Commit {
     longest_send: Duration,
     receipt_ttl: Duration,
     client: String,
-    names: QueueNames,
+    pub(super) names: QueueNames,
     repeating: Semaphore,
 }
 
@@ -74,11 +74,6 @@ impl Commit {
     /// Returns whether an enqueue waits for a disk or for replicas.
     pub(super) fn is_durable(&self) -> bool {
         self.durability != Durability::Async
-    }
-
-    /// Returns the names of the queues.
-    pub(super) fn names(&self) -> &QueueNames {
-        &self.names
     }
 
     /// Writes the names that could not be written with their tasks, until the broker is closed.

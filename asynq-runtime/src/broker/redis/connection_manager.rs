@@ -114,7 +114,7 @@ impl ConnectionManager {
             At::Master(watched) => Ok(vec![watched.ask(&self.role.target, self.role.connect_timeout).await?]),
             At::Target(name) => {
                 name.begin();
-                match self.role.target.endpoints() {
+                match &self.role.target.endpoints {
                     Endpoints::One(address) => Ok(vec![address.clone()]),
                     Endpoints::Cluster(seeds) => Ok(seeds.clone()),
                     Endpoints::Sentinel(_) => Err(BrokerError::new(BrokerErrorKind::Config, "no sentinels")),
@@ -186,7 +186,7 @@ impl ConnectionManager {
                 Ok(())
             });
         }
-        let socket = Socket::open(address, self.role.target.tls()).await?;
+        let socket = Socket::open(address, self.role.target.tls.as_ref()).await?;
         let (progress, login) = (socket.progress(), self.role.target.login(protocol));
         let opened = MultiplexedConnection::new_with_config(&login, socket, config).await;
         let lost = self.lost.clone();

@@ -115,7 +115,7 @@ impl DedicatedConnection {
         let mut slot = self.slot.lock();
         let calls = slot.count(runtime.id(), now);
         match mem::take(&mut slot.state) {
-            SlotState::Free(own) if own.generation == generation && own.driven.runtime() == runtime.id() => {
+            SlotState::Free(own) if own.generation == generation && own.driven.runtime == runtime.id() => {
                 slot.state = SlotState::Taken;
                 return Some(Taken { dedicated: self, own: Some(own), in_call: false });
             }
@@ -269,12 +269,12 @@ impl Taken<'_> {
 
     /// Returns the identity of the connection to end if a call gets no answer.
     pub(super) fn identity(&self) -> Option<Arc<Identity>> {
-        self.own.as_ref().map(|own| own.driven.identity())
+        self.own.as_ref().map(|own| Arc::clone(&own.driven.identity))
     }
 
     /// Returns the record of the last byte that went through the connection.
     pub(super) fn progress(&self) -> Option<Progress> {
-        self.own.as_ref().map(|own| own.driven.progress())
+        self.own.as_ref().map(|own| own.driven.progress.clone())
     }
 
     /// Sends `calls` in one write. A script that Redis does not know is sent again with its text; nothing else is ever
@@ -293,12 +293,12 @@ impl Taken<'_> {
 
     /// Returns the answers read on this connection that no announced change made unknown.
     pub(super) fn seen(&self) -> SharedSeen {
-        self.own.as_ref().map(|own| own.driven.seen()).unwrap_or_default()
+        self.own.as_ref().map(|own| Arc::clone(&own.driven.seen)).unwrap_or_default()
     }
 
     /// Reads the announcements that have arrived; `false` if the connection has ended.
     pub(super) fn catch_up(&mut self) -> bool {
-        let is_there = self.own.as_mut().is_some_and(|own| own.driven.catch_up());
+        let is_there = self.own.as_mut().is_some_and(|own| !own.driven.is_gone());
         if !is_there {
             self.lose();
         }
@@ -396,7 +396,7 @@ mod tests {
         let thread = Thread::start("t").unwrap();
         let url = serve(|_, bytes| if holds(bytes, "!") { Reaction::Refuse } else { Reaction::Introduce });
         let (role, often, slot) = (role_to(&url), OFTEN, Arc::default());
-        let Endpoints::One(address) = role.target.endpoints() else { panic!("the URL names one server") };
+        let Endpoints::One(address) = &role.target.endpoints else { panic!("the URL names one server") };
         let connection = Connection::open(&thread.tasks(), role.clone());
         let dedicated = DedicatedConnection { connection, role: role.clone(), purpose: Purpose::Calls, often, slot };
         for number in 1..=2_u32 {

@@ -84,7 +84,7 @@ impl<T: Subject> LastLook<T> {
     /// subjects, and [`keep`](Self::keep)s it.
     pub(super) fn take(&self, reads: &TrackedReads<'_>, about: &[T]) -> Look<T> {
         let last = self.0.lock().take();
-        last.filter(|look| look.about == about).unwrap_or_else(|| Look::new(reads.seen(), about))
+        last.filter(|look| look.about == about).unwrap_or_else(|| Look::new(&reads.seen, about))
     }
 
     /// Looks at those subjects of `about` whose keys have changed until now, by `questions` about each, whose answers `find` judges. The
@@ -115,7 +115,7 @@ impl<T: Subject> LastLook<T> {
 
     /// Keeps a look for the next call, unless `reads` had to ask elsewhere than where the changes are announced.
     pub(super) fn keep(&self, look: Look<T>, reads: &TrackedReads<'_>) {
-        if reads.is_tracked() && Arc::ptr_eq(&look.seen, reads.seen()) {
+        if reads.is_tracked() && Arc::ptr_eq(&look.seen, &reads.seen) {
             *self.0.lock() = Some(look);
         }
     }
@@ -137,7 +137,7 @@ impl<T: Subject> Look<T> {
     /// Marks the subjects as stale whose keys were announced since the last look: all of them where announcements may have been
     /// missed, or when it is time to look at all again.
     pub(super) fn refresh(&mut self, reads: &TrackedReads<'_>) {
-        self.refresh_by(reads.seen(), reads.topic(), reads.is_tracked(), Instant::now());
+        self.refresh_by(&reads.seen, reads.topic, reads.is_tracked(), Instant::now());
     }
 
     fn refresh_by(&mut self, shared: &SharedSeen, topic: Topic, is_tracked: bool, now: Instant) {

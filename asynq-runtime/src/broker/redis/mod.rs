@@ -244,7 +244,7 @@ impl RedisBroker {
 
     async fn connect_through(io: Io, url: &str, options: RedisOptions) -> Result<Self, BrokerError> {
         let target = Target::parse(url)?;
-        let options = options.overridden_by(target.options())?;
+        let options = options.overridden_by(&target.options)?;
         let RedisOptions { clock, call_timeout, connect_timeout, lease, allow_eviction, durability } = options;
         let clock = Arc::new(BrokerClock::new(clock));
         let role = Role {
@@ -257,7 +257,7 @@ impl RedisBroker {
             on_event: None,
         };
         #[cfg(any(feature = "cluster", feature = "sentinel"))]
-        let role = match target.endpoints() {
+        let role = match &target.endpoints {
             #[cfg(feature = "cluster")]
             Endpoints::Cluster(_) => Role { at: At::Cluster(cluster::open_topology(&io.tasks, role.clone())), ..role },
             #[cfg(feature = "sentinel")]

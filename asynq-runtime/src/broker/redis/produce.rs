@@ -82,7 +82,7 @@ impl Producer {
 
     /// Returns the names of the queues.
     pub(super) fn names(&self) -> &QueueNames {
-        self.commit.names()
+        &self.commit.names
     }
 
     async fn enqueue(&self, batch: Vec<NewTask>) -> Vec<Outcome> {

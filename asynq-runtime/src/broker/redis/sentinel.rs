@@ -88,7 +88,7 @@ async fn open_with(
             Ok(())
         });
     }
-    let socket = Socket::open(sentinel, target.tls()).await?;
+    let socket = Socket::open(sentinel, target.tls.as_ref()).await?;
     let (progress, login) = (socket.progress(), sentinels.login.at(protocol));
     let opened = MultiplexedConnection::new_with_config(&login, socket, config).await;
     let (redis, driver) = opened.map_err(reply::failed)?;

@@ -98,8 +98,10 @@ impl Wake {
 /// Asks questions, each again only when its answer may have changed, and is notified when one has.
 pub(super) struct TrackedReads<'b> {
     broker: &'b RedisBroker,
-    topic: Topic,
-    seen: SharedSeen,
+    /// The purpose of these reads.
+    pub(super) topic: Topic,
+    /// The answers that these reads know, with their changes.
+    pub(super) seen: SharedSeen,
     /// The number of announcements before the last look at the known answers.
     changes: u64,
     source: Source<'b>,
@@ -172,16 +174,6 @@ impl TrackedReads<'_> {
     /// Returns whether each change is announced; otherwise every answer has to be asked for again.
     pub(super) fn is_tracked(&self) -> bool {
         !matches!(self.source, Source::Poll)
-    }
-
-    /// Returns the purpose of these reads.
-    pub(super) fn topic(&self) -> Topic {
-        self.topic
-    }
-
-    /// Returns the answers that these reads know, with their changes.
-    pub(super) fn seen(&self) -> &SharedSeen {
-        &self.seen
     }
 
     /// Returns whether the connection is the caller's own.

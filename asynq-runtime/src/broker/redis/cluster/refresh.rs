@@ -38,7 +38,7 @@ impl Drop for CloseOnDrop {
 
 /// Begins to ask the nodes that the role's URL names.
 pub(in super::super) fn open(io: &Tasks, role: Role) -> Topology {
-    let seeds = match role.target.endpoints() {
+    let seeds = match &role.target.endpoints {
         Endpoints::Cluster(seeds) => seeds.clone(),
         _ => Vec::new(),
     };

@@ -24,7 +24,7 @@ async fn the_connection_to_a_node_that_has_left_the_cluster_is_closed() {
     let map = |nodes: &[&Role]| {
         let mut map = SlotMap::empty();
         for (slot, node) in (0..).zip(nodes) {
-            let Endpoints::One(address) = node.target.endpoints() else { panic!("not one server") };
+            let Endpoints::One(address) = &node.target.endpoints else { panic!("not one server") };
             map.give(slot, address);
         }
         map

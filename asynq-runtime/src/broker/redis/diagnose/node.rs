@@ -26,7 +26,7 @@ impl RedisBroker {
         let took = (Utc::now() - begun).max(TimeDelta::zero());
         let infos = self.looking().send_to_each(Call::plain("INFO")).await?;
         let slow = self.looking().send_to_each(Call::plain("SLOWLOG").arg("GET").arg(SLOW_CALLS)).await?;
-        let is_cluster = matches!(self.role.target.endpoints(), Endpoints::Cluster(_));
+        let is_cluster = matches!(self.role.target.endpoints, Endpoints::Cluster(_));
         let mut clusters = match is_cluster {
             true => self.looking().send_to_each(Call::plain("CLUSTER").arg("INFO")).await?.into_iter(),
             false => Vec::new().into_iter(),

@@ -121,7 +121,7 @@ mod tests {
     #[tokio::test]
     async fn sentinels_that_agree_are_not_asked_for_each_connection() {
         let target = Target::parse("redis-sentinel://127.0.0.1:1?master=m").unwrap();
-        let Endpoints::Sentinel(sentinels) = target.endpoints() else { panic!("no sentinels") };
+        let Endpoints::Sentinel(sentinels) = &target.endpoints else { panic!("no sentinels") };
         let master = Address::Tcp { host: "h".into(), port: 1 };
         let (sender, named) = watch::channel(Some(master.clone()));
         let mut watch = MasterWatch { sentinels: sentinels.clone(), named };

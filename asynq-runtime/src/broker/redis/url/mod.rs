@@ -21,11 +21,14 @@ const LIBRARY: [(&str, &str); 2] = [("LIB-NAME", "asynq-runtime"), ("LIB-VER", e
 /// The content of a URL.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Target {
-    endpoints: Endpoints,
+    /// The servers.
+    pub(super) endpoints: Endpoints,
     login: Login,
-    tls: Option<Tls>,
+    /// The settings of TLS, if the URL asks for it.
+    pub(super) tls: Option<Tls>,
     db: i64,
-    options: UrlOptions,
+    /// The options of the broker.
+    pub(super) options: UrlOptions,
 }
 
 /// Which servers a URL names.
@@ -73,21 +76,6 @@ pub(super) struct UrlOptions {
 }
 
 impl Target {
-    /// Returns the servers.
-    pub(super) fn endpoints(&self) -> &Endpoints {
-        &self.endpoints
-    }
-
-    /// Returns the options of the broker.
-    pub(super) fn options(&self) -> &UrlOptions {
-        &self.options
-    }
-
-    /// Returns the settings of TLS, if the URL asks for it.
-    pub(super) fn tls(&self) -> Option<&Tls> {
-        self.tls.as_ref()
-    }
-
     /// Returns the login of the servers.
     pub(super) fn login(&self, protocol: ProtocolVersion) -> RedisConnectionInfo {
         self.login.at(protocol)

@@ -114,7 +114,7 @@ fn without_the_feature_tls_is_refused_by_its_name() {
 
 #[test]
 fn options_are_read() {
-    let options = |url: &str| Target::parse(url).unwrap().options().clone();
+    let options = |url: &str| Target::parse(url).unwrap().options;
     let ten = Duration::from_secs(10);
     assert_eq!(options("redis://h"), UrlOptions::default());
     assert_eq!(options("redis://h?lease=10s").lease, Some(ten));
