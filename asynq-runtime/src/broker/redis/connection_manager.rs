@@ -111,7 +111,7 @@ impl ConnectionManager {
             #[cfg(feature = "cluster")]
             At::AnyNode(topology) | At::Cluster(topology) => Ok(topology.nodes_from(generation)),
             #[cfg(feature = "sentinel")]
-            At::Master(watched) => Ok(vec![watched.ask(&self.role.target, self.role.connect_timeout).await?]),
+            At::Master(watched) => Ok(vec![watched.ask(self.role.connect_timeout).await?]),
             At::Target(name) => {
                 name.begin();
                 match &self.role.target.endpoints {

@@ -5,7 +5,7 @@ mod master_watch;
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use redis::{AsyncConnectionConfig, ProtocolVersion, PushInfo, Value, aio::MultiplexedConnection};
-use tokio::{sync::Notify, task::JoinSet, time::timeout};
+use tokio::sync::Notify;
 
 pub(super) use self::master_watch::MasterWatch;
 
@@ -20,40 +20,8 @@ use super::{
 /// The answer of one sentinel: the master, or `None` if it knows no master of that name.
 type Vote = Result<Option<Address>, BrokerError>;
 
-/// Asks all sentinels at once for the master. Returns as soon as most of them agree, at the latest after `patience`.
-///
-/// # Errors
-///
-/// [`Config`](BrokerErrorKind::Config): no sentinel knows the name. Otherwise the reason why none answered.
-async fn master(target: &Target, sentinels: &Sentinels, patience: Duration) -> Result<Address, BrokerError> {
-    let mut asking = JoinSet::new();
-    for sentinel in &sentinels.at {
-        let (target, sentinels, sentinel) = (target.clone(), sentinels.clone(), sentinel.clone());
-        asking.spawn(async move {
-            timeout(patience, ask(&target, &sentinels, &sentinel, patience)).await.unwrap_or_else(|_| Err(late()))
-        });
-    }
-    let mut votes = Vec::new();
-    while let Some(vote) = asking.join_next().await {
-        votes.extend(vote.ok());
-        if let Some(master) = majority(&votes, sentinels.at.len()) {
-            return Ok(master);
-        }
-    }
-    most_named(votes, &sentinels.master)
-}
-
 fn late() -> BrokerError {
     BrokerError::new(BrokerErrorKind::Timeout, "no sentinel answered in time")
-}
-
-async fn ask(target: &Target, sentinels: &Sentinels, sentinel: &Address, patience: Duration) -> Vote {
-    let opening = open(target, sentinels, sentinel, patience, Arc::default());
-    let asked = async { question(&opening.await?, sentinels).await };
-    asked.await.map_err(|error| {
-        let message = format!("the sentinel {sentinel}: {error}");
-        BrokerError::with_source(error.kind(), message, error)
-    })
 }
 
 /// Opens a connection to a sentinel, on which it reports failovers to `told` if it speaks RESP3.
@@ -124,17 +92,18 @@ fn read(value: Value) -> Vote {
     }
 }
 
-fn count(votes: &[Vote]) -> HashMap<&Address, usize> {
+fn count<'v>(votes: impl IntoIterator<Item = &'v Vote>) -> HashMap<&'v Address, usize> {
     let mut named = HashMap::new();
-    for address in votes.iter().filter_map(|vote| vote.as_ref().ok()?.as_ref()) {
+    for address in votes.into_iter().filter_map(|vote| vote.as_ref().ok()?.as_ref()) {
         *named.entry(address).or_insert(0) += 1;
     }
     named
 }
 
 /// Returns the master that more than half of all sentinels name.
-fn majority(votes: &[Vote], sentinels: usize) -> Option<Address> {
-    count(votes).into_iter().find(|(_, named)| 2 * named > sentinels).map(|(address, _)| address.clone())
+fn majority(votes: &[Option<Vote>]) -> Option<Address> {
+    let named = count(votes.iter().flatten());
+    named.into_iter().find(|(_, named)| 2 * named > votes.len()).map(|(address, _)| address.clone())
 }
 
 /// Returns the master that most of the answers name; the first named of equals.
@@ -177,9 +146,10 @@ mod tests {
     fn more_than_half_decide_at_once_and_otherwise_most() {
         let a = || Ok(Some(at(1)));
         let b = || Ok(Some(at(2)));
-        assert_eq!(majority(&[a()], 3), None);
-        assert_eq!(majority(&[a(), b(), a()], 3), Some(at(1)));
-        assert_eq!(majority(&[a()], 1), Some(at(1)));
+        assert_eq!(majority(&[Some(a()), None, None]), None);
+        assert_eq!(majority(&[Some(a()), Some(b()), Some(a())]), Some(at(1)));
+        assert_eq!(majority(&[Some(a()), None, Some(a())]), Some(at(1)));
+        assert_eq!(majority(&[Some(a())]), Some(at(1)));
         assert_eq!(most_named(vec![b(), a(), a()], "m").unwrap(), at(1));
         assert_eq!(most_named(vec![b(), a()], "m").unwrap(), at(2));
         assert_eq!(most_named(vec![error(BrokerErrorKind::Timeout), Ok(None), b()], "m").unwrap(), at(2));

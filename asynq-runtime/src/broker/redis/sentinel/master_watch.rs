@@ -3,79 +3,85 @@
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
-use parking_lot::Mutex;
 use tokio::{
     sync::{Notify, watch},
-    time::{sleep, timeout},
+    time::timeout,
 };
 
 use super::{
     super::url::{Address, Sentinels, Target},
-    BrokerError, Vote, late, majority, master, open, question,
+    BrokerError, Vote, late, majority, most_named, open, question,
 };
 use crate::thread::Tasks;
 
 /// Interval of the questions, and the pause after a sentinel has failed. A sentinel that reports a failover is asked at once.
 const EVERY: Duration = Duration::from_secs(2);
-/// How far the watch may be behind an answer of the sentinels.
-const LAG: Duration = Duration::from_secs(5);
 
-/// The sentinels, and the master that most of them name now.
+/// The sentinels of one URL, which are asked again and again.
 #[derive(Clone)]
 pub(in super::super) struct MasterWatch {
-    sentinels: Sentinels,
-    /// `None` while the sentinels do not agree, or do not answer.
-    named: watch::Receiver<Option<Address>>,
-}
-
-/// The last answer of each sentinel.
-struct Votes {
-    of_each: Mutex<Vec<Vote>>,
-    named: watch::Sender<Option<Address>>,
+    /// The name of the master.
+    name: String,
+    /// The last answer of each; `None` while the sentinel is asked, as at the start.
+    votes: watch::Sender<Vec<Option<Vote>>>,
+    /// Each has its sentinel asked at once.
+    told: Vec<Arc<Notify>>,
 }
 
 impl MasterWatch {
     /// Begins to watch the sentinels on `io`, until `io` ends.
     pub(in super::super) fn start(io: &Tasks, target: &Target, sentinels: &Sentinels, patience: Duration) -> Self {
-        let (sender, named) = watch::channel(None);
-        let of_each = Mutex::new(sentinels.at.iter().map(|_| Ok(None)).collect());
-        let votes = Arc::new(Votes { of_each, named: sender });
-        for number in 0..sentinels.at.len() {
-            let (target, sentinels, votes) = (target.clone(), sentinels.clone(), Arc::clone(&votes));
+        let votes = watch::Sender::new(vec![None; sentinels.at.len()]);
+        let told: Vec<Arc<Notify>> = sentinels.at.iter().map(|_| Arc::default()).collect();
+        for (number, told) in told.iter().enumerate() {
+            let (target, sentinels, votes, told) = (target.clone(), sentinels.clone(), votes.clone(), Arc::clone(told));
             io.spawn(async move {
+                let sentinel = &sentinels.at[number];
+                let note = |vote: Vote| votes.send_modify(|votes| votes[number] = Some(vote));
                 loop {
-                    let Err(error) = follow(&target, &sentinels, number, patience, &votes).await;
-                    log!(debug, sentinel = %sentinels.at[number], "a sentinel is not watched: {error}");
-                    votes.note(number, Err(error));
-                    sleep(EVERY).await;
+                    let Err(error) = follow(&target, &sentinels, sentinel, patience, &told, note).await;
+                    log!(debug, sentinel = %sentinel, "a sentinel is not watched: {error}");
+                    let message = format!("the sentinel {sentinel}: {error}");
+                    note(Err(BrokerError::with_source(error.kind(), message, error)));
+                    let _ = timeout(EVERY, told.notified()).await;
                 }
             });
         }
-        Self { sentinels: sentinels.clone(), named }
+        Self { name: sentinels.master.clone(), votes, told }
     }
 
-    /// Returns the master that most of the sentinels name, and asks them all, as [`master`], only where they did not agree when they were
-    /// asked last. Their name counts as known from here on.
-    pub(in super::super) async fn ask(&mut self, target: &Target, patience: Duration) -> Result<Address, BrokerError> {
-        let named = self.named.borrow_and_update().clone();
-        match named {
-            Some(master) => Ok(master),
-            None => master(target, &self.sentinels, patience).await,
-        }
-    }
-
-    /// Waits until the sentinels name another master than `server`, which they were [asked](Self::ask) for.
-    pub(in super::super) async fn replaced(&mut self, server: &Address) {
-        // A name from before the question counts, too, where nothing newer comes.
-        let mut change = timeout(LAG, self.named.changed()).await.unwrap_or(Ok(()));
-        while change.is_ok() {
-            if self.named.borrow_and_update().as_ref().is_some_and(|master| master != server) {
-                return;
+    /// Returns the master that most of the sentinels name. Where they did not agree when they were asked last, asks them all at once.
+    /// Returns as soon as most of them agree, at the latest after `patience`.
+    ///
+    /// # Errors
+    ///
+    /// [`Config`](super::BrokerErrorKind::Config): no sentinel knows the name. Otherwise the reason why none answered.
+    pub(in super::super) async fn ask(&self, patience: Duration) -> Result<Address, BrokerError> {
+        self.votes.send_modify(|votes| {
+            if majority(votes).is_none() {
+                // One that has not answered yet is being asked.
+                for (vote, told) in votes.iter_mut().zip(&self.told).filter(|(vote, _)| vote.is_some()) {
+                    *vote = None;
+                    told.notify_one();
+                }
             }
-            change = self.named.changed().await;
-        }
-        // The watch ends with the broker.
-        std::future::pending::<()>().await;
+        });
+        let mut votes = self.votes.subscribe();
+        let is_decided = |votes: &Vec<Option<Vote>>| majority(votes).is_some() || votes.iter().all(Option::is_some);
+        let _ = timeout(patience, votes.wait_for(is_decided)).await;
+        let votes = votes.borrow().clone().into_iter();
+        let mut votes: Vec<Vote> = votes.map(|vote| vote.unwrap_or_else(|| Err(late()))).collect();
+        // The next attempt may follow another of as many votes: the master of these may be gone.
+        fastrand::shuffle(&mut votes);
+        most_named(votes, &self.name)
+    }
+
+    /// Waits until the sentinels name another master than `server`.
+    pub(in super::super) async fn replaced(&self, server: &Address) {
+        let is_other = |votes: &Vec<Option<Vote>>| majority(votes).is_some_and(|master| master != *server);
+        let mut votes = self.votes.subscribe();
+        // `self` keeps the channel open.
+        let _ = votes.wait_for(is_other).await;
     }
 }
 
@@ -83,70 +89,81 @@ impl MasterWatch {
 async fn follow(
     target: &Target,
     sentinels: &Sentinels,
-    number: usize,
+    sentinel: &Address,
     patience: Duration,
-    votes: &Votes,
+    told: &Arc<Notify>,
+    note: impl Fn(Vote),
 ) -> Result<Infallible, BrokerError> {
-    let (told, at) = (Arc::new(Notify::new()), &sentinels.at[number]);
-    let opening = open(target, sentinels, at, patience, Arc::clone(&told));
+    let opening = open(target, sentinels, sentinel, patience, Arc::clone(told));
     let connection = timeout(patience, opening).await.unwrap_or_else(|_| Err(late()))?;
     loop {
         // Without RESP3 no failover is reported, and the interval remains.
-        votes.note(number, Ok(question(&connection, sentinels).await?));
+        note(Ok(question(&connection, sentinels).await?));
         let _ = timeout(EVERY, told.notified()).await;
-    }
-}
-
-impl Votes {
-    fn note(&self, number: usize, vote: Vote) {
-        let mut of_each = self.of_each.lock();
-        of_each[number] = vote;
-        let master = majority(&of_each, of_each.len());
-        self.named.send_if_modified(|named| {
-            let is_new = *named != master;
-            *named = master;
-            is_new
-        });
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{
-        super::{super::url::Endpoints, BrokerErrorKind},
-        *,
+    use std::{
+        pin::pin,
+        task::{Context, Waker},
     };
+
+    use asynq_test_support::soon;
+
+    use super::{super::BrokerErrorKind, *};
+
+    fn at(port: u16) -> Address {
+        Address::Tcp { host: "h".into(), port }
+    }
+
+    /// The watch of three sentinels that have not answered yet.
+    fn of_three() -> MasterWatch {
+        let told = (0..3).map(|_| Arc::default()).collect();
+        MasterWatch { name: "m".into(), votes: watch::Sender::new(vec![None; 3]), told }
+    }
+
+    impl MasterWatch {
+        fn note(&self, number: usize, vote: Vote) {
+            self.votes.send_modify(|votes| votes[number] = Some(vote));
+        }
+    }
+
+    fn away() -> Vote {
+        Err(BrokerError::new(BrokerErrorKind::Unavailable, "x"))
+    }
 
     /// Each connection of each program asks while it is opened, at the same moment as all others.
     #[tokio::test]
     async fn sentinels_that_agree_are_not_asked_for_each_connection() {
-        let target = Target::parse("redis-sentinel://127.0.0.1:1?master=m").unwrap();
-        let Endpoints::Sentinel(sentinels) = &target.endpoints else { panic!("no sentinels") };
-        let master = Address::Tcp { host: "h".into(), port: 1 };
-        let (sender, named) = watch::channel(Some(master.clone()));
-        let mut watch = MasterWatch { sentinels: sentinels.clone(), named };
-        assert_eq!(watch.ask(&target, EVERY).await.unwrap(), master);
-        sender.send_replace(None);
-        assert!(watch.ask(&target, EVERY).await.unwrap_err().is_unavailable(), "the only sentinel is away");
+        let watch = of_three();
+        assert_eq!(watch.ask(Duration::ZERO).await.unwrap_err().kind(), BrokerErrorKind::Timeout);
+        watch.note(0, Ok(Some(at(1))));
+        watch.note(1, Ok(Some(at(1))));
+        assert_eq!(soon(watch.ask(Duration::MAX)).await.unwrap(), at(1), "the third does not matter");
+        watch.note(2, away());
+        watch.note(1, away());
+        let answers = async {
+            for (number, vote) in [Ok(Some(at(2))), Ok(None), away()].into_iter().enumerate() {
+                soon(watch.told[number].notified()).await;
+                watch.note(number, vote);
+            }
+        };
+        assert_eq!(tokio::join!(soon(watch.ask(Duration::MAX)), answers).0.unwrap(), at(2));
     }
 
-    #[test]
-    fn a_master_is_named_by_most_of_all_sentinels_and_by_none_while_they_do_not_agree() {
-        let (named, mut watch) = watch::channel(None);
-        let votes = Votes { of_each: Mutex::new(vec![Ok(None), Ok(None), Ok(None)]), named };
-        let at = |port| Address::Tcp { host: "h".into(), port };
-        let away = || Err(BrokerError::new(BrokerErrorKind::Unavailable, "x"));
-        let mut note = |number, vote, expected: Option<u16>, is_new| {
-            votes.note(number, vote);
-            assert_eq!(watch.has_changed().unwrap(), is_new);
-            assert_eq!(*watch.borrow_and_update(), expected.map(at));
-        };
-        note(0, Ok(Some(at(1))), None, false);
-        note(1, Ok(Some(at(1))), Some(1), true);
-        note(2, Ok(Some(at(2))), Some(1), false);
-        note(0, away(), None, true);
-        note(1, Ok(None), None, false);
-        note(1, Ok(Some(at(2))), Some(2), true);
-        note(0, Ok(Some(at(1))), Some(2), false);
+    #[tokio::test]
+    async fn a_master_is_named_by_most_of_all_sentinels_and_by_none_while_they_do_not_agree() {
+        let (watch, server) = (of_three(), at(1));
+        let mut replaced = pin!(watch.replaced(&server));
+        for (number, vote) in
+            [(0, Ok(Some(at(1)))), (1, Ok(Some(at(1)))), (2, Ok(Some(at(2)))), (0, away()), (1, Ok(None))]
+        {
+            watch.note(number, vote);
+            assert!(replaced.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        }
+        watch.note(1, Ok(Some(at(2))));
+        soon(replaced).await;
     }
 }
