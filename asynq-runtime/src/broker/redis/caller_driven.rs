@@ -111,7 +111,7 @@ impl CallerDrivenConnection {
         }
         let socket = Socket::open(address, target.tls.as_ref()).await?;
         let progress = socket.progress();
-        let opened = MultiplexedConnection::new_with_config(&target.login(protocol), socket, config).await;
+        let opened = MultiplexedConnection::new_with_config(&target.login.at(protocol), socket, config).await;
         let (connection, driver) = opened.map_err(reply::failed)?;
         let mut driven = Self {
             connection,
@@ -124,7 +124,7 @@ impl CallerDrivenConnection {
             identity: Arc::new(wanted.clone()),
             seen,
         };
-        if let Some(auth) = target.auth(protocol) {
+        if let Some(auth) = target.login.auth(protocol) {
             authenticated(driven.exchange(&auth).await.map_err(reply::failed)?)?;
         }
         driven.greet(target, wanted).await?;

@@ -1,12 +1,13 @@
 //! Opens a connection, greets Redis on it, and does both again whenever it is lost.
 
 use std::{
+    convert::Infallible,
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use redis::{
-    AsyncConnectionConfig, Pipeline, ProtocolVersion, PushInfo, RedisResult, Value, aio::MultiplexedConnection,
+    AsyncConnectionConfig, Pipeline, ProtocolVersion, PushInfo, RedisError, Value, aio::MultiplexedConnection,
 };
 use tokio::{
     sync::watch,
@@ -23,7 +24,7 @@ use super::{
     reply::{self, answer},
     role::{At, ConnectionEvent, Role},
     socket::{OpenConnection, Socket},
-    url::{Address, Endpoints, authenticated},
+    url::{Address, Endpoints, Login, Target, authenticated},
 };
 use crate::panics::Caught;
 
@@ -151,53 +152,17 @@ impl ConnectionManager {
     }
 
     async fn open(&mut self, address: &Address, generation: u64) -> Result<OpenConnection, BrokerError> {
-        let mut protocol = ProtocolVersion::RESP3;
-        let opened = match self.open_with(address, protocol, generation).await? {
-            // A proxy may lack RESP3, and with it pushes. Only a role that needs no pushes falls back.
-            Err(error)
-                if (reply::lacks_resp3(&error) || reply::is_before_login(&error)) && self.role.on_event.is_none() =>
-            {
-                protocol = ProtocolVersion::RESP2;
-                self.open_with(address, protocol, generation).await?
-            }
-            opened => opened,
-        };
-        let connection = opened.map_err(reply::failed)?;
-        if let Some(auth) = self.role.target.auth(protocol) {
-            authenticated(connection.exchange(&auth).await.map_err(reply::failed)?)?;
-        }
+        let Role { target, timeout: idle_timeout, on_event, .. } = &self.role;
+        let listener = on_event.clone().map(|notify| move |push| notify(ConnectionEvent::Push(push)));
+        // A proxy may lack RESP3, and with it pushes. Only a role that needs no pushes falls back.
+        let may_lack_resp3 = on_event.is_none();
+        let lost = self.lost.clone();
+        // The driver of an idle connection ends when the server closes it.
+        let ended = move || report_lost(&lost, generation);
+        let opening = open_connection(address, target, &target.login, listener, may_lack_resp3, *idle_timeout, ended);
+        let (connection, _) = opening.await?;
         self.greet(&connection).await?;
         Ok(connection)
-    }
-
-    /// Opens a connection and logs in. The inner error is Redis's refusal of the login.
-    async fn open_with(
-        &self,
-        address: &Address,
-        protocol: ProtocolVersion,
-        generation: u64,
-    ) -> Result<RedisResult<OpenConnection>, BrokerError> {
-        let mut config = AsyncConnectionConfig::new().set_response_timeout(None).set_pipeline_buffer_size(256);
-        if protocol == ProtocolVersion::RESP3
-            && let Some(notify) = self.role.on_event.clone()
-        {
-            config = config.set_push_sender(move |push: PushInfo| -> Result<(), redis::aio::SendError> {
-                notify(ConnectionEvent::Push(push));
-                Ok(())
-            });
-        }
-        let socket = Socket::open(address, self.role.target.tls.as_ref()).await?;
-        let (progress, login) = (socket.progress(), self.role.target.login(protocol));
-        let opened = MultiplexedConnection::new_with_config(&login, socket, config).await;
-        let lost = self.lost.clone();
-        Ok(opened.map(|(redis, driver)| {
-            // The driver of an idle connection ends when the server closes it.
-            let driver = async move {
-                driver.await;
-                report_lost(&lost, generation);
-            };
-            OpenConnection::start(redis, driver, progress, self.role.timeout)
-        }))
     }
 
     /// Reads the identity and the time of the server, checks its version, sends the role's greeting, and kills the previous
@@ -255,6 +220,49 @@ impl ConnectionManager {
         }
         self.previous = identity;
         Ok(())
+    }
+}
+
+/// Opens a connection, with TLS as `target` wants it, and logs in: with RESP3, or with RESP2 where the server refuses RESP3 and
+/// `may_lack_resp3`. `listener` receives the pushes of RESP3. Calls `ended` when the driver of the connection has ended.
+pub(super) async fn open_connection(
+    address: &Address,
+    target: &Target,
+    login: &Login,
+    mut listener: Option<impl Fn(PushInfo) + Send + Sync + 'static>,
+    may_lack_resp3: bool,
+    idle_timeout: Duration,
+    ended: impl FnOnce() + Send + 'static,
+) -> Result<(OpenConnection, ProtocolVersion), BrokerError> {
+    // With RESP3 the login is read from the socket, as are the reasons of a server that ends TLS behind the handshake. With RESP2 the
+    // first read is the driver's, which reports a closed connection alone.
+    let mut protocol = ProtocolVersion::RESP3;
+    loop {
+        let mut config = AsyncConnectionConfig::new().set_response_timeout(None).set_pipeline_buffer_size(256);
+        if let Some(listener) = listener.take() {
+            config = config.set_push_sender(move |push: PushInfo| {
+                listener(push);
+                Ok::<(), Infallible>(())
+            });
+        }
+        let socket = Socket::open(address, target.tls.as_ref()).await?;
+        let progress = socket.progress();
+        let opened = MultiplexedConnection::new_with_config(&login.at(protocol), socket, config).await;
+        let is_refused = |error: &RedisError| reply::lacks_resp3(error) || reply::is_before_login(error);
+        if may_lack_resp3 && protocol == ProtocolVersion::RESP3 && opened.as_ref().is_err_and(is_refused) {
+            protocol = ProtocolVersion::RESP2;
+            continue;
+        }
+        let (redis, driver) = opened.map_err(reply::failed)?;
+        let driver = async move {
+            driver.await;
+            ended();
+        };
+        let connection = OpenConnection::start(redis, driver, progress, idle_timeout);
+        if let Some(auth) = login.auth(protocol) {
+            authenticated(connection.exchange(&auth).await.map_err(reply::failed)?)?;
+        }
+        return Ok((connection, protocol));
     }
 }
 

@@ -146,16 +146,6 @@ pub(super) fn cannot_save(error: &BrokerError) -> bool {
     code_of(error) == Some("MISCONF")
 }
 
-/// The text of the error for a server that [`lacks_resp3`].
-const NO_RESP3: &str = "this server does not speak RESP3";
-
-/// Returns whether [`failed`] made the error because the server refuses RESP3, or may do so as in [`is_before_login`].
-#[cfg(feature = "sentinel")]
-pub(super) fn is_without_resp3(error: &BrokerError) -> bool {
-    let is_refused = error.kind() == BrokerErrorKind::Config && error.to_string().contains(NO_RESP3);
-    is_refused || code_of(error) == Some("NOAUTH")
-}
-
 /// Translates an error of the connection.
 pub(super) fn failed(error: RedisError) -> BrokerError {
     if let Some((kind, message)) = tls::explain(&error) {
@@ -163,7 +153,7 @@ pub(super) fn failed(error: RedisError) -> BrokerError {
     }
     let (kind, message) = match error.kind() {
         _ if error.is_timeout() => (BrokerErrorKind::Timeout, "Redis did not answer in time".to_owned()),
-        _ if lacks_resp3(&error) => (BrokerErrorKind::Config, NO_RESP3.to_owned()),
+        _ if lacks_resp3(&error) => (BrokerErrorKind::Config, "this server does not speak RESP3".to_owned()),
         ErrorKind::Server(_) | ErrorKind::Extension => {
             explain(error.code().unwrap_or_default(), error.detail().unwrap_or_default())
         }

@@ -4,17 +4,18 @@ mod master_watch;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use redis::{AsyncConnectionConfig, ProtocolVersion, PushInfo, Value, aio::MultiplexedConnection};
+use redis::{ProtocolVersion, PushInfo, Value};
 use tokio::sync::Notify;
 
 pub(super) use self::master_watch::MasterWatch;
 
 use super::{
     super::{BrokerError, BrokerErrorKind},
+    connection_manager::open_connection,
     reply,
     reply::answer,
-    socket::{OpenConnection, Socket},
-    url::{Address, Sentinels, Target, authenticated},
+    socket::OpenConnection,
+    url::{Address, Sentinels, Target},
 };
 
 /// The answer of one sentinel: the master, or `None` if it knows no master of that name.
@@ -32,42 +33,14 @@ async fn open(
     patience: Duration,
     told: Arc<Notify>,
 ) -> Result<OpenConnection, BrokerError> {
-    // With RESP3 the login is read from the socket, as are the reasons of a server that ends TLS behind the handshake. With RESP2 the
-    // first read is the driver's, which reports a closed connection alone.
-    match open_with(target, sentinels, sentinel, patience, Some(told)).await {
-        Err(error) if reply::is_without_resp3(&error) => open_with(target, sentinels, sentinel, patience, None).await,
-        opened => opened,
-    }
-}
-
-/// Opens a connection to a sentinel, with RESP3 if there is a `told`.
-async fn open_with(
-    target: &Target,
-    sentinels: &Sentinels,
-    sentinel: &Address,
-    patience: Duration,
-    told: Option<Arc<Notify>>,
-) -> Result<OpenConnection, BrokerError> {
-    let protocol = if told.is_some() { ProtocolVersion::RESP3 } else { ProtocolVersion::RESP2 };
-    let mut config = AsyncConnectionConfig::new().set_response_timeout(None);
-    if let Some(told) = told {
-        config = config.set_push_sender(move |_: PushInfo| -> Result<(), redis::aio::SendError> {
-            told.notify_one();
-            Ok(())
-        });
-    }
-    let socket = Socket::open(sentinel, target.tls.as_ref()).await?;
-    let (progress, login) = (socket.progress(), sentinels.login.at(protocol));
-    let opened = MultiplexedConnection::new_with_config(&login, socket, config).await;
-    let (redis, driver) = opened.map_err(reply::failed)?;
-    let connection = OpenConnection::start(redis, driver, progress, patience);
+    let listener = Some(move |_: PushInfo| told.notify_one());
+    let opening = open_connection(sentinel, target, &sentinels.login, listener, true, patience, || {});
+    let (connection, protocol) = opening.await?;
     if protocol == ProtocolVersion::RESP3 {
         let mut subscribe = redis::pipe();
         subscribe.cmd("SUBSCRIBE").arg("+switch-master");
         // A user who may not subscribe may ask all the same.
         connection.exchange(&subscribe).await.map_err(reply::failed)?;
-    } else if let Some(auth) = sentinels.login.auth() {
-        authenticated(connection.exchange(&auth).await.map_err(reply::failed)?)?;
     }
     Ok(connection)
 }

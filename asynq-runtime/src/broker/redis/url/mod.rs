@@ -23,7 +23,8 @@ const LIBRARY: [(&str, &str); 2] = [("LIB-NAME", "asynq-runtime"), ("LIB-VER", e
 pub(super) struct Target {
     /// The servers.
     pub(super) endpoints: Endpoints,
-    login: Login,
+    /// The login of the servers.
+    pub(super) login: Login,
     /// The settings of TLS, if the URL asks for it.
     pub(super) tls: Option<Tls>,
     db: i64,
@@ -76,11 +77,6 @@ pub(super) struct UrlOptions {
 }
 
 impl Target {
-    /// Returns the login of the servers.
-    pub(super) fn login(&self, protocol: ProtocolVersion) -> RedisConnectionInfo {
-        self.login.at(protocol)
-    }
-
     /// Adds the commands that follow the login. They are not part of it, because the redis crate looks at the first answer of a login
     /// after it has read all of them, and a server that refuses a connection answers only once.
     pub(super) fn introduce(&self, pipeline: &mut Pipeline) {
@@ -101,14 +97,9 @@ impl Target {
         answers.by_ref().take(LIBRARY.len()).for_each(drop);
         Ok(())
     }
-
-    /// Returns the call that follows [`login`](Self::login) at `protocol`, if one does.
-    pub(super) fn auth(&self, protocol: ProtocolVersion) -> Option<Pipeline> {
-        if protocol == ProtocolVersion::RESP2 { self.login.auth() } else { None }
-    }
 }
 
-/// Takes the answer to the call of [`Target::auth`] or [`Login::auth`].
+/// Takes the answer to the call of [`Login::auth`].
 pub(super) fn authenticated(answers: Vec<Value>) -> Result<(), BrokerError> {
     match answer(answers.into_iter().next().unwrap_or_default()) {
         // Without the answer as its source: a proxy may repeat the password in it.
@@ -121,12 +112,13 @@ pub(super) fn authenticated(answers: Vec<Value>) -> Result<(), BrokerError> {
 }
 
 impl Login {
-    /// Returns the call that logs in at RESP2. The redis crate takes every error that answers its own for a wrong password.
-    pub(super) fn auth(&self) -> Option<Pipeline> {
+    /// Returns the call that logs in, if `protocol` is RESP2. The redis crate takes every error that answers its own for a wrong password.
+    pub(super) fn auth(&self, protocol: ProtocolVersion) -> Option<Pipeline> {
+        let password = self.password.as_deref().filter(|_| protocol == ProtocolVersion::RESP2)?;
         // Some proxies take a password alone, which is that of this user.
         let user = self.user.as_deref().filter(|user| *user != "default");
         let mut auth = redis::pipe();
-        auth.cmd("AUTH").arg(user).arg(self.password.as_deref()?);
+        auth.cmd("AUTH").arg(user).arg(password);
         Some(auth)
     }
 

@@ -177,7 +177,7 @@ fn no_text_of_a_target_shows_the_password() {
     }
     for url in urls {
         let target = Target::parse(url).unwrap();
-        let info = target.login(ProtocolVersion::RESP3);
+        let info = target.login.at(ProtocolVersion::RESP3);
         assert!(!format!("{target} {target:?} {info:?} {:?} {:?}", target.endpoints, target.login).contains("canary"));
     }
     assert_eq!(Target::parse("redis://u:pw@h:1/2").unwrap().to_string(), "redis://u@h:1/2");
