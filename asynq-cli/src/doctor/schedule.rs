@@ -46,7 +46,7 @@ fn late(entry: &Entry, now: DateTime<Utc>) -> Option<Finding> {
         });
     }
     // A leader lists the next tick that it will fire: it has left out those before, as `missed` says, and a leader that cannot fire
-    // a tick goes on listing it.
+    // a tick goes on listing it, with `skip` from the second one in a row on.
     if entry.next().is_some_and(|next| next > now - LATE) {
         return None;
     }

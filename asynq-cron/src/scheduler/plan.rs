@@ -44,8 +44,8 @@ struct Row {
     failures: u32,
     /// The last tick that was sent without an answer.
     unanswered: Option<DateTime<Utc>>,
-    /// Whether the last tick that came due could not be fired: then the list goes on to show it as the next, until
-    /// policy passes it over.
+    /// Whether the last tick that came due could not be fired: then the list goes on to show it as the next, or the first
+    /// of several in a row. One alone is shown until policy passes it over.
     is_unfired: bool,
     /// When the entry needs attention; `None` while a tick is under way, and when the schedule has no later tick.
     wake: Option<DateTime<Utc>>,
@@ -152,8 +152,9 @@ impl Plan {
                 let due = due(row.periodic.spec(), row.periodic.missed, row.last, now);
                 row.fires = due.fires;
                 if row.fires.is_empty() {
+                    // After two in a row the list shows the first: the entry does not fire.
+                    row.is_unfired &= row.stored < row.last;
                     row.last = due.newest.unwrap_or(row.last);
-                    row.is_unfired = false;
                     metrics::ticks(row.periodic.job(), TickOutcome::Missed, due.passed_over);
                 }
             }
@@ -334,6 +335,13 @@ mod tests {
         assert!(plan.take(at("09:30:00"), 10).is_empty(), "`skip` does not run it late");
         assert_eq!(plan.rows()[0].2, Some(at("10:00:00")), "the list goes on with the tick that will be fired");
         assert_eq!(plan.next(), Some(at("10:00:00")));
+        let second = plan.take(at("10:00:00"), 10).remove(0).1;
+        plan.answered(a.id(), second, Sent::Failed, at("10:00:00"));
+        assert!(plan.take(at("10:30:00"), 10).is_empty());
+        assert_eq!(plan.rows()[0].2, Some(at("09:00:00")), "an entry of which every tick fails is seen to be late");
+        let third = plan.take(at("11:00:00"), 10).remove(0).1;
+        plan.answered(a.id(), third, Sent::Settled, at("11:00:00"));
+        assert_eq!(plan.rows()[0].2, Some(at("12:00:00")), "it fires again");
     }
 
     #[test]
