@@ -69,5 +69,5 @@ fn a_command_that_makes_a_worker_quiet_asks_the_worker_alone() {
     let page = read("docs/operations.md");
     let commands: Vec<_> = page.split("systemctl kill").skip(1).collect();
     assert!(!commands.is_empty(), "the page has the command");
-    assert!(commands.iter().all(|command| command.starts_with(" --kill-whom=main ")), "each names the worker alone");
+    assert!(commands.iter().all(|command| command.starts_with(" --kill-who=main ")), "each names the worker alone");
 }
