@@ -232,7 +232,8 @@ fn a_request_to_end_is_not_lost_while_the_web_application_connects() {
     let mut command = command(WEB, &folder);
     let program = command.env("ASYNQ_URL", url).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let web = Web { program: Ended(program), host: String::new() };
-    let _unanswered = silent.accept().unwrap();
+    silent.set_nonblocking(true).unwrap();
+    let _unanswered = eventually_blocking("the program connects", || silent.accept().ok());
     web.send_term();
     let (code, errors) = web.ended();
     assert_eq!(code, Some(1), "it ends when it cannot connect, and not by the signal: {errors}");
