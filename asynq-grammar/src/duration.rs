@@ -43,7 +43,7 @@ pub fn parse(text: &str) -> Result<Duration, TextError> {
         let name_at = at + number.len();
         let name_range = name_at..name_at + name.len();
         if name.is_empty() {
-            let message = format!("`{number}` has no unit; write \"{number}s\" for seconds {UNITS_ARE}");
+            let message = format!("`{number:.80}` has no unit; write \"{number:.80}s\" for seconds {UNITS_ARE}");
             return error(message, at..name_at);
         }
         let Some(unit) = UNITS.iter().find(|unit| unit.name == name) else {
@@ -124,7 +124,7 @@ fn not_a_number(text: &str, at: usize, at_start: bool) -> TextError {
     } else if at_start && first == '+' {
         TextError::new("a duration has no sign; leave out the `+`", first_only)
     } else {
-        let message = format!("expected a number before `{found}`; write a duration {SUCH_AS}");
+        let message = format!("expected a number before `{found:.80}`; write a duration {SUCH_AS}");
         TextError::new(message, at..at + found.len())
     }
 }
@@ -140,7 +140,7 @@ fn white_space(rest: &str, at: usize) -> TextError {
 fn not_a_unit(number: &str, name: &str, range: Range<usize>, after_number: &str) -> TextError {
     if matches!(name, "." | ",") {
         let digits = leading(&after_number[1..], |c| c.is_ascii_digit());
-        let found = format!("`{number}{name}{digits}` is not a whole number");
+        let found = format!("`{number:.40}{name}{digits:.40}` is not a whole number");
         let range = range.start - number.len()..range.end + digits.len();
         return TextError::new(format!("{found}; combine units instead, as in \"1h30m\" or \"1s500ms\""), range);
     }
@@ -152,10 +152,10 @@ fn not_a_unit(number: &str, name: &str, range: Range<usize>, after_number: &str)
     }
     let lower = word.to_lowercase();
     let instead = match UNITS.iter().find(|unit| unit.name == lower || unit.aliases.contains(&lower.as_str())) {
-        Some(unit) => format!("did you mean \"{number}{}\"?", unit.name),
+        Some(unit) => format!("did you mean \"{number:.80}{}\"?", unit.name),
         None => format!("expected a duration {SUCH_AS}"),
     };
-    TextError::new(format!("unknown unit `{word}`; {instead} {UNITS_ARE}"), range)
+    TextError::new(format!("unknown unit `{word:.80}`; {instead} {UNITS_ARE}"), range)
 }
 
 #[cfg(test)]
@@ -219,6 +219,21 @@ mod tests {
             let error = parse(text).expect_err(text);
             assert_eq!((error.range(), error.to_string().as_str()), (range, message), "{text:?}");
             assert!(text.get(error.range()).is_some(), "{text:?}: the range cuts a character");
+        }
+    }
+
+    #[test]
+    fn a_long_text_leaves_room_for_the_advice() {
+        let (digits, letters) = ("7".repeat(500), "ä".repeat(500));
+        for (text, advice) in [
+            (digits.clone(), UNITS_ARE),
+            (letters.clone(), SUCH_AS),
+            (format!("{digits}.{digits}"), "\"1s500ms\""),
+            (format!("{digits}min"), UNITS_ARE),
+            (format!("3{letters}"), UNITS_ARE),
+        ] {
+            let error = parse(&text).expect_err("it is no duration").to_string();
+            assert!(error.ends_with(advice), "{error}");
         }
     }
 
