@@ -112,7 +112,7 @@ impl Writer {
                 let pause = self.parked.pause(self.common.clock.now(), longest);
                 match self.inbox.recv_timeout(pause) {
                     Ok(message) => {
-                        if self.accept(message, &mut waiting) {
+                        if self.accept(message, &mut waiting, &notify_sender) {
                             break;
                         }
                     }
@@ -124,7 +124,7 @@ impl Writer {
                     Err(mpsc::RecvTimeoutError::Timeout) => {}
                 }
             }
-            stop |= self.gather(&mut waiting);
+            stop |= self.gather(&mut waiting, &notify_sender);
             let view = View::new(&self.connection, self.names, self.common.now());
             let batch = waiting.next(self.parked.ready(&view));
             let left_over = self.process(batch, &notify_sender);
@@ -133,7 +133,7 @@ impl Writer {
             if waiting.is_empty()
                 && let Ok(message) = self.inbox.try_recv()
             {
-                stop |= self.accept(message, &mut waiting);
+                stop |= self.accept(message, &mut waiting, &notify_sender);
             }
             if let Some(write_lock) = &mut self.write_lock {
                 write_lock.release(!waiting.is_empty() && !stop);
@@ -158,9 +158,9 @@ impl Writer {
     }
 
     /// Adds all queued messages, whose number the callers' permits bound; returns whether it is time to stop.
-    fn gather(&mut self, waiting: &mut Waiting) -> bool {
+    fn gather(&mut self, waiting: &mut Waiting, notify_sender: &NotifySender) -> bool {
         while let Ok(message) = self.inbox.try_recv() {
-            if self.accept(message, waiting) {
+            if self.accept(message, waiting, notify_sender) {
                 return true;
             }
         }
@@ -168,7 +168,7 @@ impl Writer {
     }
 
     /// Handles one message; returns whether it is time to stop.
-    fn accept(&mut self, message: Message, waiting: &mut Waiting) -> bool {
+    fn accept(&mut self, message: Message, waiting: &mut Waiting, notify_sender: &NotifySender) -> bool {
         match message {
             Message::Command(work) if work.waits() => self.parked.add(work),
             Message::Command(work) => waiting.add(work),
@@ -176,8 +176,8 @@ impl Writer {
                 if self.common.notified()
                     && let Some(liveness) = &self.common.liveness
                 {
-                    let sender = NotifySender::ready();
-                    listed::other_notifier_paths(&self.view(), liveness).iter().for_each(|path| sender.notify(path));
+                    let paths = listed::other_notifier_paths(&self.view(), liveness);
+                    paths.iter().for_each(|path| notify_sender.notify(path));
                 }
                 self.parked.notify();
             }
