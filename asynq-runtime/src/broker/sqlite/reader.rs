@@ -304,12 +304,12 @@ mod tests {
     fn one_query_after_the_other_is_read_by_the_same_reader_and_several_at_once_by_all() {
         let (_folder, inbox, _running_reads) = start_on_a_file();
         let all_are_free = || inbox.0.waiting.lock().free.iter().all(|&is_free| is_free);
-        let connections = || inbox.0.waiting.lock().open.iter().filter(|&&is_open| is_open).count();
+        let used_readers = || inbox.0.waiting.lock().open.iter().filter(|&&is_open| is_open).count();
         for _ in 0..20 {
             eventually_blocking("all readers are free", || all_are_free().then_some(()));
             ask(&inbox, |view| view.count("SELECT count(*) FROM a")).blocking_recv().unwrap().unwrap();
         }
-        assert_eq!(connections(), 1);
+        assert_eq!(used_readers(), 1);
         let together = Arc::new(Barrier::new(READERS));
         let answers = [(); READERS].map(|()| {
             let together = Arc::clone(&together);
@@ -319,7 +319,7 @@ mod tests {
             })
         });
         assert!(answers.into_iter().all(|answer| answer.blocking_recv().unwrap().is_ok()));
-        assert_eq!(connections(), READERS);
+        assert_eq!(used_readers(), READERS);
     }
 
     #[test]
