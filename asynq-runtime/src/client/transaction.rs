@@ -52,9 +52,9 @@ impl Client {
         }
     }
 
-    /// Notifies waiting workers, of this program and of others, to look for tasks at once. Call it after the commit of a
-    /// transaction that enqueued; otherwise a worker finds its tasks within a second, mostly within 100 ms. Where the tasks are not
-    /// in SQLite it does nothing.
+    /// Notifies waiting workers, of this program and of others, to look for tasks at once; while this program commits, tidies the
+    /// file or waits for the write lock, workers of others find them within a second, mostly within 100 ms. Call it after the commit
+    /// of a transaction that enqueued; otherwise it is as late for every worker. Where the tasks are not in SQLite it does nothing.
     pub fn wake(&self) {
         if let Some(broker) = self.broker.as_sqlite() {
             broker.wake();

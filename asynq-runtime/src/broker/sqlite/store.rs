@@ -198,7 +198,7 @@ impl Store {
     }
 
     /// Wakes every wait in this process, and has the writer wake the other programs on the file, without waiting for it. While the
-    /// writer waits for the write lock, the safety net of those programs wakes them.
+    /// writer commits, tidies the file or waits for the write lock, the safety net of those programs wakes them.
     pub(super) fn wake_all_processes(&self) {
         self.common.wakes_others.store(true, Ordering::Release);
         self.common.wake_waits(|| drop(self.writer.send(Message::Notification)));
