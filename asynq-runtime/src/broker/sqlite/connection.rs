@@ -27,9 +27,7 @@ const SOON_ROUNDS: i32 = 250;
 
 /// Opens a connection to `file` without a setting that changes the file, so that a foreign file stays as it is.
 pub(super) fn open_untouched(file: &Path) -> rusqlite::Result<Connection> {
-    let mut connection = Connection::open_with_flags(file, flags() | OpenFlags::SQLITE_OPEN_CREATE)?;
-    be_patient(&mut connection)?;
-    Ok(connection)
+    open(file, flags() | OpenFlags::SQLITE_OPEN_CREATE)
 }
 
 /// Makes `connection` the one that writes; the file must be known to be ours. Its commits do not wait for the disk: `disk.rs`
@@ -52,8 +50,7 @@ pub(super) fn open_memory() -> rusqlite::Result<Connection> {
 
 /// Opens a connection that can only read.
 pub(super) fn open_reader(file: &Path) -> rusqlite::Result<Connection> {
-    let mut connection = Connection::open_with_flags(file, flags())?;
-    be_patient(&mut connection)?;
+    let connection = open(file, flags())?;
     connection.execute_batch("PRAGMA query_only=ON;")?;
     connection.execute_batch(READER_CACHE)?;
     settle_in(&connection)?;
@@ -63,23 +60,21 @@ pub(super) fn open_reader(file: &Path) -> rusqlite::Result<Connection> {
 /// Opens a connection that only asks whether the file has changed. No setting is made for which SQLite would read the schema,
 /// because the schema takes more memory than the rest of the connection.
 pub(super) fn open_watch(file: &Path) -> rusqlite::Result<Connection> {
-    let mut connection = Connection::open_with_flags(file, flags())?;
-    be_patient(&mut connection)?;
+    let connection = open(file, flags())?;
     connection.execute_batch("PRAGMA query_only=ON;")?;
     Ok(connection)
 }
 
 /// Takes the write lock of a file that was opened before, with a short wait, and releases it without a change.
 pub(super) fn try_write_lock(file: &Path) -> rusqlite::Result<()> {
-    let mut connection = Connection::open_with_flags(file, flags())?;
+    let mut connection = open(file, flags())?;
     connection.busy_handler(Some(wait_for_others as fn(i32) -> bool))?;
     connection.execute_batch("BEGIN IMMEDIATE; ROLLBACK")
 }
 
 /// Opens a writer for a file that was opened before, after the old connection met an input/output error.
 pub(super) fn reopen_writer(file: &Path) -> rusqlite::Result<Connection> {
-    let mut connection = Connection::open_with_flags(file, flags())?;
-    be_patient(&mut connection)?;
+    let connection = open(file, flags())?;
     refuse_read_only(&connection)?;
     make_writer(&connection)?;
     Ok(connection)
@@ -92,6 +87,15 @@ pub(super) fn refuse_read_only(connection: &Connection) -> rusqlite::Result<()> 
         true => Err(SqliteFailure(ffi::Error::new(ffi::SQLITE_READONLY), None)),
         false => Ok(()),
     }
+}
+
+/// Opens a connection whose checkpoints are on disk before the log is thrown away. An ordinary sync of macOS leaves the pages in the
+/// cache of the drive; elsewhere the pragma changes nothing. Every connection needs it, because the last one to close checkpoints.
+fn open(file: &Path, flags: OpenFlags) -> rusqlite::Result<Connection> {
+    let mut connection = Connection::open_with_flags(file, flags)?;
+    be_patient(&mut connection)?;
+    connection.execute_batch("PRAGMA checkpoint_fullfsync=ON;")?;
+    Ok(connection)
 }
 
 fn flags() -> OpenFlags {
@@ -194,6 +198,19 @@ mod tests {
         let error = refuse_read_only(&read_only).unwrap_err();
         assert_eq!(error.sqlite_error_code(), Some(ErrorCode::ReadOnly));
         assert!(reopen_writer(file.path()).is_ok());
+    }
+
+    #[test]
+    fn each_connection_that_may_checkpoint_waits_for_the_cache_of_the_drive() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("jobs.db");
+        let writer = open_untouched(&file).unwrap();
+        make_writer(&writer).unwrap();
+        let others = [open_reader, open_watch, reopen_writer].map(|open| open(&file).unwrap());
+        for connection in others.iter().chain([&writer]) {
+            let is_whole: bool = connection.query_row("PRAGMA checkpoint_fullfsync", [], |row| row.get(0)).unwrap();
+            assert!(is_whole);
+        }
     }
 
     #[test]
