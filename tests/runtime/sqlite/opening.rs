@@ -1,15 +1,10 @@
 //! Places where tasks can be kept, and places where they cannot.
 
-use std::{
-    fs,
-    pin::pin,
-    sync::atomic::{AtomicBool, Ordering::SeqCst},
-    task::{Context, Wake},
-};
+use std::fs;
 
 use asynq_runtime::broker::{BrokerErrorKind, Inspect as _, Quarantined};
 
-use asynq_test_support::{Log, eventually, soon};
+use asynq_test_support::{Log, soon};
 
 use super::*;
 
@@ -153,7 +148,9 @@ async fn a_place_that_cannot_be_written_is_denied() {
     #[cfg(target_os = "linux")]
     obey_permissions();
     let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("jobs.db");
+    // A message names the path without links, as which macOS has its folder for temporary files.
+    let place = folder.path().canonicalize().unwrap();
+    let file = place.join("jobs.db");
     open(&file).await.close().await;
     fs::set_permissions(&file, fs::Permissions::from_mode(0o444)).unwrap();
     if fs::File::options().write(true).open(&file).is_ok() {
@@ -163,7 +160,7 @@ async fn a_place_that_cannot_be_written_is_denied() {
     let (kind, text) = refusal(&file).await;
     assert!(kind == BrokerErrorKind::Denied && text.contains(&no_file) && text.contains("mode 444)"), "{text}");
     // No new file is made either in a folder where none may be made.
-    let closed = folder.path().join("closed");
+    let closed = place.join("closed");
     fs::create_dir(&closed).unwrap();
     fs::set_permissions(&closed, fs::Permissions::from_mode(0o555)).unwrap();
     let no_folder = format!("may not create files in the folder {} (user ", closed.display());
@@ -247,6 +244,14 @@ async fn a_closed_broker_returns_an_error_and_leaves_only_the_database_behind() 
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn an_opening_that_is_abandoned_when_it_is_done_keeps_no_file_open() {
+    use std::{
+        pin::pin,
+        sync::atomic::{AtomicBool, Ordering::SeqCst},
+        task::{Context, Wake},
+    };
+
+    use asynq_test_support::eventually;
+
     struct Woken(AtomicBool);
     impl Wake for Woken {
         fn wake(self: Arc<Self>) {

@@ -142,7 +142,7 @@ fn shared_file_system(folder: &Path) -> Option<&'static str> {
 }
 
 /// The magic number of all file systems behind FUSE.
-#[cfg(any(target_os = "linux", test))]
+#[cfg(target_os = "linux")]
 const FUSE: u32 = 0x6573_5546;
 
 /// Returns the type of the file system that `folder` is on, by the lines of /proc/self/mountinfo.
