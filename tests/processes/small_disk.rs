@@ -5,7 +5,7 @@ use std::{
     fs::File,
     io::{BufRead as _, BufReader, Write as _},
     path::Path,
-    process::{Command, Output, Stdio},
+    process::{Command, Stdio},
 };
 
 use tempfile::TempDir;
@@ -21,12 +21,12 @@ const DISK: &str = "SMALL_DISK";
 /// mount a disk.
 pub(super) async fn run_on(size: &str, name: &str, marker: &str, story: impl AsyncFnOnce(&Path)) -> bool {
     if let Some(folder) = env::var_os(DISK) {
-        assert!(mounted(&[], Path::new(&folder), size).status.success());
+        assert!(mounts(&[], Path::new(&folder), size));
         story(Path::new(&folder)).await;
         return true;
     }
     let folder = TempDir::new().unwrap();
-    let works = |wrapper: &&&[&str]| mounted(wrapper, folder.path(), size).status.success();
+    let works = |wrapper: &&&[&str]| mounts(wrapper, folder.path(), size);
     let Some(wrapper) = WRAPPERS.iter().find(works) else { return false };
     let mut inside = Command::new(wrapper[0]);
     inside.args(&wrapper[1..]).arg(env::current_exe().unwrap()).args(["--exact", name, "--ignored", "--nocapture"]);
@@ -42,11 +42,12 @@ pub(super) async fn run_on(size: &str, name: &str, marker: &str, story: impl Asy
     true
 }
 
-/// Mounts the disk, in a namespace of its own if `wrapper` makes one.
-fn mounted(wrapper: &[&str], folder: &Path, size: &str) -> Output {
+/// Mounts the disk, in a namespace of its own if `wrapper` makes one; returns whether that worked. Only Linux has `unshare`.
+fn mounts(wrapper: &[&str], folder: &Path, size: &str) -> bool {
     let size = format!("size={size}");
     let words: Vec<_> = wrapper.iter().copied().chain(["mount", "-t", "tmpfs", "-o", &size, "tmpfs"]).collect();
-    Command::new(words[0]).args(&words[1..]).arg(folder).output().unwrap()
+    let output = Command::new(words[0]).args(&words[1..]).arg(folder).output();
+    output.is_ok_and(|output| output.status.success())
 }
 
 /// Writes into a file until the disk is full.
