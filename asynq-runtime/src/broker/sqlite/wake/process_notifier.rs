@@ -17,7 +17,7 @@ pub(in crate::broker::sqlite) struct NotifySender(Option<UnixDatagram>);
 
 impl ProcessNotifier {
     /// Binds a socket at `path` that is read for `limit` at a time. `None` where that is impossible, such as for a path over
-    /// 107 bytes: then the safety net notices other programs.
+    /// 107 bytes (103 on macOS): then the safety net notices other programs.
     pub(in crate::broker::sqlite) fn listen_at(path: &Path, limit: Duration) -> Option<Self> {
         match Self::bind(path, limit) {
             Ok(process_notifier) => Some(process_notifier),
