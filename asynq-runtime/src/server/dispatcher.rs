@@ -81,7 +81,6 @@ impl Dispatcher {
         if let Some(handler) = self.handlers.find(ctx.name()) {
             return Ok(handler(RawTask::delivered(ctx)));
         }
-        self.warn_of(ctx.name(), "no job here has its name");
         Err(NotRun::Unknown(format!("handler not found for task {:?}", ctx.name())))
     }
 
@@ -94,7 +93,7 @@ impl Dispatcher {
     ) -> Result<BoxFuture<'static, RunResult>, NotRun> {
         let payload = ctx.payload().clone();
         let lookup = self.shape_of(ctx.broker(), ctx.name(), &payload, &error).await?;
-        job.start_earlier(&payload, lookup.as_deref(), ctx).map_err(|error| self.of_another_shape(&job, &error))
+        job.start_earlier(&payload, lookup.as_deref(), ctx).map_err(|error| NotRun::Unknown(error.to_string()))
     }
 
     /// Asks the broker for the shape of a payload that cannot be read because of `error`.
@@ -131,11 +130,6 @@ impl Dispatcher {
         }
     }
 
-    fn of_another_shape(&self, job: &JobDescriptor, error: &PayloadError) -> NotRun {
-        self.warn_of(job.name, "its arguments have another shape than here");
-        NotRun::Unknown(error.to_string())
-    }
-
     /// Says why a task of a job would not be started for the shape of its arguments, before anything is done for its start. Reading runs
     /// code of the program, which may panic.
     pub(crate) async fn reads(&self, broker: &Arc<dyn Broker>, message: &TaskMessage) -> Result<(), NotRun> {
@@ -145,7 +139,7 @@ impl Dispatcher {
         match read(None) {
             Err(error) if error.is_of_another_version() => {
                 let lookup = self.shape_of(Some(broker), &message.r#type, &message.payload, &error).await?;
-                read(lookup.as_deref()).map_err(|error| self.of_another_shape(job, &error))
+                read(lookup.as_deref()).map_err(|error| NotRun::Unknown(error.to_string()))
             }
             // A payload of this version that cannot be read is archived at its start.
             _ => Ok(()),
@@ -160,8 +154,8 @@ impl Dispatcher {
         on_archive(ctx, lookup.as_deref(), error).await;
     }
 
-    /// Warns once per type: a deploy of minutes must not fill the log.
-    fn warn_of(&self, r#type: &str, why: &str) {
+    /// Warns of a task that is unknown here, once per type: a deploy of minutes must not fill the log.
+    pub(crate) fn warn_of(&self, r#type: &str, why: &str) {
         let mut warned = self.warned.lock();
         if warned.len() < WARNED && warned.insert(r#type.to_owned()) {
             let policy = self.on_unknown;

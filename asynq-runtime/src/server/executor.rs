@@ -131,6 +131,9 @@ impl Executor {
             let Attempted { ended, error } = judged(attempted, self.0.parts.hooks.is_failure.as_ref(), &retry_delay);
             let is_revoked = matches!(ended, Ended::Failed { policy: Policy::Revoke, .. });
             let is_unknown = matches!(ended, Ended::Unknown(_));
+            if let Ended::Unknown(why) = &ended {
+                self.0.dispatcher.warn_of(&message.r#type, why);
+            }
             let never_ran = matches!(ended, Ended::Unknown(_) | Ended::NeverBegan(_));
             let ran = !never_ran && !matches!(ended, Ended::Deferred(..));
             let mut action = decide(

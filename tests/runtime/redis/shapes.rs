@@ -1,9 +1,9 @@
-//! The shapes of arguments in a Redis that has lost its data.
+//! The shapes of arguments in a Redis that has lost its data, or refuses to tell them.
 
 use std::sync::Arc;
 
 use asynq_runtime::{Client, prelude::*};
-use asynq_test_support::eventually;
+use asynq_test_support::{Log, eventually, soon};
 use redis::AsyncCommands as _;
 
 use super::server::Server as Redis;
@@ -33,4 +33,21 @@ async fn a_redis_that_comes_back_empty_gets_the_shape_with_an_enqueue_on_the_new
         (kept(&redis).await == 1).then_some(())
     })
     .await;
+}
+
+#[tokio::test]
+async fn a_task_whose_shape_redis_refuses_to_tell_is_warned_of_once() {
+    let (log, redis) = (Log::keep(), Redis::start(&[]));
+    let () = redis.foreign().await.lpush("asynq:x:shape:00000000:greet", "of a foreign program").await.unwrap();
+    let client = Client::new(Arc::new(redis.broker().await));
+    for _ in 0..2 {
+        client.enqueue(RawTask::new("greet", &b"\x01\0\0\0\0\x05"[..])).await.unwrap();
+    }
+    let server = Server::builder("").broker(Arc::new(redis.broker().await));
+    let server = server.registry(Registry::only::<(greet,)>().unwrap()).build().await.unwrap();
+    let running = server.start().await.unwrap();
+    soon(running.signals().settled.reached(2)).await;
+    let warned = log.with("logged once per type");
+    assert!(warned.len() == 1 && warned[0].contains("the other shape cannot be read: "), "{warned:?}");
+    soon(running.shutdown()).await.unwrap();
 }
