@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use asynq_runtime::{
     broker::{
-        BulkAction, Chosen, GroupRules, Groups, Inspect, Maintain, NewTask, Page, Produce, QueueDeleted, Repair,
-        redis::RedisBroker,
+        BulkAction, Chosen, Diagnose, GroupRules, Groups, Inspect, Maintain, NewTask, OddityKind, Page, Produce,
+        QueueDeleted, Repair, redis::RedisBroker,
     },
     task::{QueueName, TaskState},
 };
@@ -13,7 +13,7 @@ use redis::{AsyncCommands, aio::MultiplexedConnection};
 
 use super::{
     groups::grouped,
-    server::Server,
+    server::{Proxy, Server, patient},
     tasks::{calls, cost, queue},
 };
 
@@ -210,4 +210,22 @@ async fn lost_groups_of_all_queues_are_found_by_one_search() {
         assert!(searches <= 4, "{searches} searches through 20,200 keys found {restored}");
     }
     assert!(searches >= 2, "{searches} searches through 20,200 keys");
+}
+
+#[tokio::test]
+async fn an_examination_asks_for_many_groups_at_once_and_for_all_tasks_of_a_large_one() {
+    let (server, mut redis, near) = with_groups().await;
+    let ghosts: Vec<(i64, String)> = (0..250).map(|n| (1, format!("ghost-{n}"))).collect();
+    let () = redis.zadd_multiple("asynq:{default}:g:crowd", &ghosts).await.unwrap();
+    let () = redis.sadd("asynq:{default}:groups", "crowd").await.unwrap();
+    // Redis knows the scripts after this examination, so that one write is one try.
+    let before = near.examine(&queue(), 1_000_000).await.unwrap();
+    let proxy = Proxy::before(&server);
+    let far = RedisBroker::connect(&proxy.url(), patient()).await.unwrap();
+    // An examination that is answered has sent fewer writes with scripts than there are groups.
+    proxy.lose_every(GROUPS / 3);
+    let found = far.examine(&queue(), 1_000_000).await.unwrap();
+    assert!(found.complete && found.oddities.len() == 1, "{found:?}");
+    assert_eq!(found.count(OddityKind::IdWithoutTask), 250);
+    assert_eq!(found, before);
 }

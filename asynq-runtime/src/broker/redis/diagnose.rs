@@ -75,13 +75,14 @@ impl Diagnose for RedisBroker {
             return Ok(examiner.found);
         }
         let (mut listed, mut has_whole_lists) = (HashSet::new(), true);
-        for (name, container) in examiner.containers().await? {
-            let (ids, whole) = examiner.container(&name, &container).await?;
+        for (name, container) in examiner.containers() {
+            let (ids, whole) = examiner.container(name, &container, 0).await?;
             if name == TaskState::Pending.as_str() || name == TaskState::Active.as_str() {
                 listed.extend(ids);
                 has_whole_lists &= whole;
             }
         }
+        examiner.groups().await?;
         // Looking one task up in a long list keeps Redis busy. So a task is looked up only if it is missing from lists
         // that were read whole.
         examiner.keys(keys, has_whole_lists.then_some(&listed)).await?;
@@ -149,13 +150,39 @@ impl Examiner<'_> {
         Ok(has_some)
     }
 
-    /// Returns every container of tasks with its state, or with `lease`.
-    async fn containers(&mut self) -> Result<Vec<(String, String)>, BrokerError> {
+    /// Returns every container of tasks but the groups with its state, or with `lease`.
+    fn containers(&self) -> Vec<(&'static str, String)> {
         use TaskState::{Active, Archived, Completed, Pending, Retry, Scheduled};
         let states = [Active, Pending, Scheduled, Retry, Archived, Completed];
-        let mut containers: Vec<_> =
-            states.into_iter().map(|state| (state.as_str().to_owned(), self.keys.state(state))).collect();
-        containers.push(("lease".to_owned(), self.keys.lease()));
+        let of_states = states.into_iter().map(|state| (state.as_str(), self.keys.state(state)));
+        of_states.chain([("lease", self.keys.lease())]).collect()
+    }
+
+    /// Looks through one container, from this place on, and returns the ids that are there, and whether these are all.
+    async fn container(
+        &mut self,
+        state: &str,
+        container: &str,
+        mut from: usize,
+    ) -> Result<(Vec<String>, bool), BrokerError> {
+        let mut ids = Vec::new();
+        while from < self.limit.max(1) {
+            let call = self.slice(state, container, from);
+            let answer = self.broker.looking().send_one(call).await?;
+            let slice = self.read(answer)?;
+            from += slice.len();
+            let is_last = slice.len() < SLICE;
+            ids.extend(slice.into_iter().filter_map(reply::text));
+            if is_last {
+                return Ok((ids, true));
+            }
+        }
+        self.found.complete = false;
+        Ok((ids, false))
+    }
+
+    /// Looks through the groups, whose first slices are read many at once: a queue may have a group for each user.
+    async fn groups(&mut self) -> Result<(), BrokerError> {
         let (mut names, mut next) = self.broker.group_names(&self.keys, BEGIN).await?;
         while let Some(cursor) = next.take_if(|_| names.len() < self.limit) {
             let (more, after) = self.broker.group_names(&self.keys, &cursor).await?;
@@ -167,32 +194,33 @@ impl Examiner<'_> {
         names.sort_unstable();
         names.dedup();
         let state = TaskState::Aggregating.as_str();
-        let group = |name: String| (state.to_owned(), self.keys.group(&GroupName::from_wire(&name)));
-        containers.extend(names.into_iter().map(group));
-        Ok(containers)
-    }
-
-    /// Looks through one container and returns the ids that are there, and whether these are all.
-    async fn container(&mut self, state: &str, container: &str) -> Result<(Vec<String>, bool), BrokerError> {
-        let mut names = self.keys.places();
-        names.push(container.to_owned());
-        let mut ids = Vec::new();
-        loop {
-            let call = EXAMINE_CONTAINER.on(&names).arg(self.broker.clock.argument()).arg(self.keys.prefix());
-            let answer = self.broker.looking().send_one(call.arg(state).arg(ids.len()).arg(SLICE)).await?;
-            let mut parts = reply::array(answer)?.into_iter();
-            let slice = reply::array(parts.next().unwrap_or_default())?;
-            self.note(parts)?;
-            let is_last = slice.len() < SLICE;
-            ids.extend(slice.into_iter().filter_map(reply::text));
-            if is_last {
-                return Ok((ids, true));
-            }
-            if ids.len() >= self.limit {
-                self.found.complete = false;
-                return Ok((ids, false));
+        let groups: Vec<String> = names.iter().map(|name| self.keys.group(&GroupName::from_wire(name))).collect();
+        for some in groups.chunks(SLICE) {
+            let calls = some.iter().map(|group| self.slice(state, group, 0)).collect();
+            let answers = self.broker.looking().send(calls).await?;
+            for (group, answer) in some.iter().zip(answers) {
+                if self.read(answer?)?.len() == SLICE {
+                    self.container(state, group, SLICE).await?;
+                }
             }
         }
+        Ok(())
+    }
+
+    /// Returns the call that looks at one slice of a container.
+    fn slice(&self, state: &str, container: &str, from: usize) -> Call {
+        let mut names = self.keys.places();
+        names.push(container.to_owned());
+        let call = EXAMINE_CONTAINER.on(&names).arg(self.broker.clock.argument()).arg(self.keys.prefix());
+        call.arg(state).arg(from).arg(SLICE)
+    }
+
+    /// Returns the ids that a script answered, and adds the oddities that follow them.
+    fn read(&mut self, answer: Value) -> Result<Vec<Value>, BrokerError> {
+        let mut parts = reply::array(answer)?.into_iter();
+        let ids = reply::array(parts.next().unwrap_or_default())?;
+        self.note(parts)?;
+        Ok(ids)
     }
 
     /// Looks at the queue's keys for tasks without a container and locks without a holder. `listed` are the ids that were found in
@@ -203,9 +231,8 @@ impl Examiner<'_> {
             let mut names = self.keys.places();
             names.extend_from_slice(slice);
             let call = EXAMINE_KEYS.on(&names).arg(self.broker.clock.argument()).arg(self.keys.prefix());
-            let mut parts = reply::array(self.broker.looking().send_one(call).await?)?.into_iter();
-            let in_lists = reply::array(parts.next().unwrap_or_default())?;
-            self.note(parts)?;
+            let answer = self.broker.looking().send_one(call).await?;
+            let in_lists = self.read(answer)?;
             let is_missing = |id: &String| listed.is_some_and(|listed| !listed.contains(id));
             for id in in_lists.into_iter().filter_map(reply::text).filter(is_missing) {
                 // The task may have come or moved since the lists were read.
