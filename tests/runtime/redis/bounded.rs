@@ -147,7 +147,7 @@ async fn ids_without_a_task_are_taken_out_of_a_group_by_as_many_scripts_as_sets_
 /// Keys of other programs are looked at as well.
 #[tokio::test]
 async fn the_keys_of_a_server_are_walked_over_once_for_all_queues_and_no_further_than_the_limit() {
-    let server = Server::start(&[]);
+    let server = Server::start(&["--slowlog-log-slower-than", "0"]);
     let (mut redis, broker) = (server.foreign().await, server.broker().await);
     put(&broker, &["a"]).await;
     let others: Vec<(String, usize)> = (0..5_000).map(|n| (format!("other:{n}"), n)).collect();
@@ -164,6 +164,22 @@ async fn the_keys_of_a_server_are_walked_over_once_for_all_queues_and_no_further
     }
     let found = broker.keys_of(&queues, 1_000_000).await.pop().unwrap().unwrap();
     assert_eq!(found.names, ["asynq:{default}:t:a"]);
+    let found = broker.keys_of(&[queue()], 1_000_000).await.pop().unwrap().unwrap();
+    assert_eq!(found.names, ["asynq:{default}:t:a"]);
+    let pattern = newest_call(&mut redis, "SCAN").await.remove(3);
+    assert_eq!(pattern, b"asynq:{default}:[tu][:n]*", "no names of other queues come over the network");
+}
+
+#[tokio::test]
+async fn a_walk_over_keys_whose_connection_is_lost_begins_anew() {
+    let server = Server::start(&[]);
+    let proxy = Proxy::before(&server);
+    let broker = RedisBroker::connect(&proxy.url(), patient()).await.unwrap();
+    proxy.lose_answers(1);
+    // By this word the proxy knows a script.
+    let found = broker.keys_of(&[QueueName::new("EVAL").unwrap()], 1).await.remove(0).unwrap();
+    assert!(found.complete && found.names.is_empty(), "{found:?}");
+    assert_eq!(proxy.still_to_lose(), 0);
 }
 
 #[tokio::test]

@@ -139,10 +139,15 @@ pub(crate) async fn until_tracked(redis: &mut MultiplexedConnection, keys: u64) 
 /// An entry of the log of slow calls: number, time, microseconds, the command, address and name of the client.
 type SlowCall = (i64, i64, i64, Vec<Vec<u8>>, String, String);
 
-/// Returns the words of the newest script in the log of slow calls, which keeps 32 words and 128 bytes of each.
+/// Returns the words of the newest script in the log of slow calls.
 pub(crate) async fn newest_script(redis: &mut MultiplexedConnection) -> Vec<Vec<u8>> {
+    newest_call(redis, "EVALSHA").await
+}
+
+/// Returns the words of the newest call of this command in the log of slow calls, which keeps 32 words and 128 bytes of each.
+pub(crate) async fn newest_call(redis: &mut MultiplexedConnection, command: &str) -> Vec<Vec<u8>> {
     let log = redis::cmd("SLOWLOG").arg("GET").arg(50).query_async::<Vec<SlowCall>>(redis).await.unwrap();
-    let call = log.into_iter().map(|(_, _, _, words, ..)| words).find(|words| words[0] == b"EVALSHA").unwrap();
+    let call = log.into_iter().map(|(_, _, _, words, ..)| words).find(|words| words[0] == command.as_bytes()).unwrap();
     assert!(call.len() < 32 && call.iter().all(|word| word.len() < 128), "{call:?}");
     call
 }

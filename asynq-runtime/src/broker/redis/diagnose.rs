@@ -46,13 +46,22 @@ impl Diagnose for RedisBroker {
             Ok(owners) => owners,
             Err(error) => return vec![Err(error); queues.len()],
         };
+        // A walk for one queue brings no names of other queues over the network.
+        let pattern = match queues {
+            [queue] => Keys::new(queue).pattern("[tu][:n]"),
+            _ => TASKS_AND_LOCKS.to_owned(),
+        };
         let mut of_server: HashMap<Option<String>, HashMap<&str, QueueKeys>> = HashMap::new();
         for (prefix, owner) in prefixes.iter().zip(owners) {
             of_server.entry(owner).or_default().insert(prefix, QueueKeys::default());
         }
         let mut found: HashMap<&str, Result<QueueKeys, BrokerError>> = HashMap::new();
         for mut queues in of_server.into_values() {
-            let walked = self.walk(&mut queues, limit).await;
+            let walked = match self.walk(&mut queues, &pattern, limit).await {
+                // A failover breaks a walk off, and the server that keeps the queues now may answer.
+                Err(error) if error.is_unavailable() => self.walk(&mut queues, &pattern, limit).await,
+                walked => walked,
+            };
             for (prefix, keys) in queues {
                 found.insert(prefix, walked.clone().map(|complete| QueueKeys { complete, ..keys }));
             }
@@ -93,11 +102,18 @@ impl Diagnose for RedisBroker {
 impl RedisBroker {
     /// Walks over the keys of the one server that keeps these queues, which are named by the prefixes of their keys. Returns whether
     /// that was all.
-    async fn walk(&self, queues: &mut HashMap<&str, QueueKeys>, limit: usize) -> Result<bool, BrokerError> {
+    async fn walk(
+        &self,
+        queues: &mut HashMap<&str, QueueKeys>,
+        pattern: &str,
+        limit: usize,
+    ) -> Result<bool, BrokerError> {
         let Some(beside) = queues.keys().next().copied() else { return Ok(true) };
+        // An earlier walk may have been broken off.
+        queues.values_mut().for_each(|keys| keys.names.clear());
         let (mut cursor, mut looked_at) = (BEGIN.to_owned(), 0);
         loop {
-            let scan = Call::plain("SCAN").arg(&cursor).arg("MATCH").arg(TASKS_AND_LOCKS).arg("COUNT").arg(PER_SCAN);
+            let scan = Call::plain("SCAN").arg(&cursor).arg("MATCH").arg(pattern).arg("COUNT").arg(PER_SCAN);
             let (next, names) = reply::scanned(self.looking().send_one(scan.beside(beside)).await?)?;
             for name in names {
                 // Names of queues and ids of tasks may have braces.
