@@ -180,7 +180,7 @@ fn policy_in_chain(error: &(dyn Error + 'static)) -> Policy {
     carrier.map_or(Policy::Fail, |carrier| carrier.policy)
 }
 
-/// Returns the text of an error and of each cause that the text so far does not contain.
+/// Returns the text of an error and of each cause that the text so far does not contain, each cause cut to 4 KiB.
 pub fn with_causes(error: &(dyn Error + 'static)) -> String {
     add_causes(error.to_string(), error.source())
 }
