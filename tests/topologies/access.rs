@@ -2,9 +2,12 @@
 
 use std::time::Duration;
 
-use asynq_runtime::broker::{
-    BrokerErrorKind, BulkAction, Consume as _, Inspect as _, Maintain as _, Presence as _, Produce as _, Quarantined,
-    Refused, Repair as _, RetryOrder, Settle as _,
+use asynq_runtime::{
+    broker::{
+        BrokerErrorKind, BulkAction, Consume as _, Inspect as _, Maintain as _, Presence as _, Produce as _,
+        Quarantined, Refused, Repair as _, RetryOrder, Settle as _,
+    },
+    task::ServerInfo,
 };
 use asynq_tests::{
     Build as _, Persistence, RedisCluster, RedisServer, SentinelServers, default_queue, soon, task, task_id,
@@ -50,6 +53,7 @@ async fn works(url: &str) {
     let mut cancellations = broker.cancellations().await.unwrap();
     broker.cancel(&task_id("t1")).await.unwrap();
     assert_eq!(soon(cancellations.next()).await.unwrap().as_str(), "t1");
+    broker.beat(&member, &ServerInfo::default(), &[]).await.unwrap();
     assert_eq!(broker.servers().await.unwrap().len(), 1);
     broker.leave(&member).await.unwrap();
 }
@@ -70,6 +74,17 @@ async fn the_documented_rights_are_enough_in_a_cluster() {
         cluster.command::<()>(node, &words.iter().map(String::as_str).collect::<Vec<_>>());
     }
     works(&format!("redis-cluster://jobs:password@{}", cluster.nodes())).await;
+}
+
+#[tokio::test]
+async fn a_sharded_redis_behind_one_endpoint_is_used_as_one_server() {
+    let sharded = RedisCluster::behind_one_endpoint();
+    let mut words = vec!["ACL".to_owned(), "SETUSER".into(), "jobs".into(), "on".into(), ">password".into()];
+    words.extend(documented());
+    // INFO would tell that this is a node of a cluster.
+    words.push("-info".into());
+    sharded.command::<()>(0, &words.iter().map(String::as_str).collect::<Vec<_>>());
+    works(&format!("redis://jobs:password@127.0.0.1:{}", sharded.port(0))).await;
 }
 
 #[tokio::test]

@@ -60,6 +60,12 @@ impl RedisCluster {
         cluster
     }
 
+    /// Starts one master of all slots. To a program that does not see its mode it is the endpoint of a sharded Redis, which refuses a
+    /// call on keys of several slots.
+    pub fn behind_one_endpoint() -> Self {
+        Self::with_nodes(1, PATIENCE)
+    }
+
     fn with_nodes(n: usize, node_timeout: Duration) -> Self {
         let nodes = (0..n).map(|_| on_free_ports(|| start_node(node_timeout))).collect();
         let mut cluster = Self { nodes };
@@ -67,7 +73,8 @@ impl RedisCluster {
             let number = (i + 1).to_string();
             cluster.command::<()>(i, &["CLUSTER", "SET-CONFIG-EPOCH", &number]);
             if i < 3 {
-                let range = [THIRDS[i].to_string(), (THIRDS[i + 1] - 1).to_string()];
+                let end = if n == 1 { THIRDS[3] } else { THIRDS[i + 1] };
+                let range = [THIRDS[i].to_string(), (end - 1).to_string()];
                 cluster.command::<()>(i, &["CLUSTER", "ADDSLOTSRANGE", &range[0], &range[1]]);
             }
             cluster.nodes[i].id = cluster.command(i, &["CLUSTER", "MYID"]);

@@ -65,7 +65,10 @@ mod wake;
 use std::{
     collections::HashMap,
     fmt,
-    sync::{Arc, OnceLock, atomic::AtomicUsize},
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, AtomicUsize},
+    },
     time::Duration,
 };
 
@@ -137,6 +140,8 @@ pub struct RedisBroker {
     announced: Mutex<HashMap<ServerName, Vec<u8>>>,
     /// Number of live servers at the last beat, at least 1.
     servers: AtomicUsize,
+    /// Whether this endpoint stands before several servers: it has refused a script on keys of several slots.
+    is_sharded: AtomicBool,
     stored_shapes: StoredShapes,
     io: Io,
 }
@@ -307,6 +312,7 @@ impl RedisBroker {
             hold: Mutex::new(Hold::new(lease)),
             announced: Mutex::default(),
             servers: AtomicUsize::new(1),
+            is_sharded: AtomicBool::new(false),
             stored_shapes: StoredShapes::default(),
             io,
         })

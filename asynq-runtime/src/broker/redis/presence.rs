@@ -128,8 +128,8 @@ impl RedisBroker {
         Ok(())
     }
 
-    /// Sends one beat, without the stable part of `info` if Redis has it (`is_known`). Returns `false` if Redis does
-    /// not have it after all: then nothing was written.
+    /// Sends one beat, without the stable part of `info` if Redis has it (`is_known`). Returns `false` if nothing was written: Redis does
+    /// not have it after all, or the lists need calls of their own, which they get from now on.
     async fn send_beat(
         &self,
         member: &Member,
@@ -141,8 +141,9 @@ impl RedisBroker {
         let (info_key, workers_key) = (server_info(&member.name), workers_info(&member.name));
         let mut keys = vec![info_key.as_str(), workers_key.as_str()];
         let mut calls = Vec::new();
-        // In a cluster the lists lie on other nodes.
-        if is_first || self.router.has_parts() {
+        // In a cluster the lists lie on other nodes, as they may behind an endpoint.
+        let are_apart = is_first || self.router.has_parts() || self.is_sharded.load(Ordering::Relaxed);
+        if are_apart {
             let lists = [(SERVERS, &info_key), (WORKERS, &workers_key)];
             let announce = |list| ANNOUNCE.on(&[list]).arg(self.clock.argument()).arg(ALIVE_FOR);
             calls.extend(lists.map(|(list, key)| announce(list).arg(key)));
@@ -161,7 +162,12 @@ impl RedisBroker {
         let before = since_boot();
         let answers = self.router.send(calls).await?;
         let after = since_boot();
-        let answers = answers.into_iter().collect::<Result<Vec<_>, _>>()?;
+        let answers = answers.into_iter().collect::<Result<Vec<_>, _>>();
+        if !are_apart && answers.as_ref().is_err_and(reply::crosses_slots) {
+            self.is_sharded.store(true, Ordering::Relaxed);
+            return Ok(false);
+        }
+        let answers = answers?;
         // The first answer counts the list of servers. The last one is that of the beat, and it is the first as well
         // unless the lists have calls of their own.
         let numbers = |value: Option<&Value>| match value {

@@ -141,6 +141,11 @@ fn cause(error: &BrokerError) -> Option<&RedisError> {
     std::error::Error::source(error)?.downcast_ref()
 }
 
+/// Returns whether the server refuses a script on keys of several slots: it is a cluster, or stands before one.
+pub(super) fn crosses_slots(error: &BrokerError) -> bool {
+    code_of(error) == Some("CROSSSLOT")
+}
+
 /// Returns whether Redis refused the call because it cannot save its data.
 pub(super) fn cannot_save(error: &BrokerError) -> bool {
     code_of(error) == Some("MISCONF")
