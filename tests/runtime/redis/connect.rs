@@ -95,7 +95,7 @@ async fn a_server_that_does_not_answer_info_is_used_with_one_warning_that_names_
     let broker = server.broker().await;
     put(&broker, &["a"]).await;
     assert_eq!(ids(&take(&broker, &member("me"), 9).await), ["a"]);
-    let warned = log.with("does not answer INFO");
+    let warned = log.with("does not tell its maxmemory-policy");
     assert!(warned.len() == 1 && warned[0].contains("has no command INFO: it is renamed or forbidden"), "{warned:?}");
     let error = broker.cancel(&TaskId::new("a").unwrap()).await.unwrap_err();
     assert_eq!(error.kind(), BrokerErrorKind::Config, "{error:?}");

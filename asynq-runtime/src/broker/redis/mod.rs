@@ -392,28 +392,51 @@ async fn check_eviction(router: &Router, allowed: bool) -> Result<(), BrokerErro
     if allowed {
         return Ok(());
     }
-    let mut refused = None;
+    // The reason why a server does not tell its policy. It is used: the warning below leaves the check to the operator.
+    let mut untold = None;
     for info in router.send_to_each(Call::plain("INFO").arg("memory")).await.unwrap_or_default() {
-        // A server that does not tell its policy is used: the warning below leaves the check to the operator.
-        let info = info.map_err(|error| refused = refused.take().or(Some(error)));
-        let info = info.ok().and_then(reply::text).unwrap_or_default();
-        let policy = info_field(&info, "maxmemory_policy").unwrap_or_default();
-        if !matches!(policy, "" | "noeviction") {
-            return Err(BrokerError::new(
-                BrokerErrorKind::Config,
-                format!(
-                    "this Redis may evict tasks when its memory is full (maxmemory-policy {policy}): \
-                     set it to noeviction, on its replicas, too, or allow_eviction=true in the URL or the options"
-                ),
-            ));
+        let info = info.map(|info| reply::text(info).unwrap_or_default());
+        match info.as_ref().map(|info| info_field(info, "maxmemory_policy")) {
+            Ok(Some("noeviction")) => {}
+            Ok(None | Some("")) => untold = Some("its INFO has no maxmemory_policy".to_owned()),
+            Ok(Some(policy)) => {
+                return Err(BrokerError::new(
+                    BrokerErrorKind::Config,
+                    format!(
+                        "this Redis may evict tasks when its memory is full (maxmemory-policy {policy}): \
+                         set it to noeviction, on its replicas, too, or allow_eviction=true in the URL or the options"
+                    ),
+                ));
+            }
+            Err(error) if error.is_unavailable() => {}
+            Err(error) => untold = Some(error.to_string()),
         }
     }
-    if let Some(error) = refused.filter(|error| !error.is_unavailable()) {
+    if let Some(why) = untold {
         log!(
             warn,
-            "this Redis does not answer INFO, so whether it may evict tasks is not known: grant this program's user +info, or see to \
-             it that maxmemory-policy is noeviction ({error})"
+            "this Redis does not tell its maxmemory-policy, so whether it may evict tasks is not known: see to it that the policy is \
+             noeviction, or grant this program's user +info ({why})"
         );
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use asynq_test_support::{Log, PATIENCE};
+
+    use super::{
+        fake_server::{Reaction, serve},
+        *,
+    };
+
+    #[tokio::test]
+    async fn a_server_whose_info_does_not_tell_the_eviction_is_used_with_one_warning() {
+        let (url, log) = (serve(|_, _| Reaction::Answer), Log::keep());
+        let options = RedisOptions { call_timeout: PATIENCE, connect_timeout: PATIENCE, ..RedisOptions::default() };
+        RedisBroker::connect(&url, options).await.unwrap();
+        let warned = log.with("does not tell its maxmemory-policy");
+        assert!(warned.len() == 1 && warned[0].contains("its INFO has no maxmemory_policy"), "{log:?}");
+    }
 }
