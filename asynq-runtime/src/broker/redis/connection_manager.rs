@@ -253,7 +253,11 @@ pub(super) async fn open_connection(
             protocol = ProtocolVersion::RESP2;
             continue;
         }
-        let (redis, driver) = opened.map_err(reply::failed)?;
+        let (redis, driver) = opened.map_err(|error| match login.auth(ProtocolVersion::RESP2) {
+            // The login has a password, so the server has not understood it.
+            Some(_) if reply::is_before_login(&error) => reply::no_resp3(error),
+            _ => reply::failed(error),
+        })?;
         let driver = async move {
             driver.await;
             ended();
@@ -363,6 +367,18 @@ mod tests {
         let answered = async || connection.send(vec![Call::plain("PING")], Durability::Async).await.ok();
         eventually("a call on the second connection is answered", answered).await;
         assert_eq!(connection.generation(), 2);
+    }
+
+    /// Only a role without events can do without RESP3.
+    #[tokio::test]
+    async fn a_server_that_asks_for_a_login_in_answer_to_one_does_not_speak_resp3() {
+        let (thread, url) = (Thread::start("t").unwrap(), serve(|_, _| Reaction::AskLogin));
+        for (login, kind) in [(":secret@", BrokerErrorKind::Config), ("", BrokerErrorKind::Denied)] {
+            let role = role_to(&url.replace("redis://", &format!("redis://{login}")));
+            let role = Role { on_event: Some(Arc::new(|_: ConnectionEvent| {})), ..role };
+            let error = Connection::open(&thread.tasks(), role).first_attempt().await.unwrap_err();
+            assert_eq!(error.kind(), kind, "{error}");
+        }
     }
 
     #[test]

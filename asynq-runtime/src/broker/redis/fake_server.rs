@@ -27,6 +27,8 @@ pub(super) enum Reaction {
     Forget,
     /// Answers that the server is a replica.
     Refuse,
+    /// Answers that a login comes first.
+    AskLogin,
     Close,
 }
 
@@ -55,6 +57,7 @@ pub(super) fn serve(react: impl Fn(usize, &[u8]) -> Reaction + Send + Sync + 'st
                         Reaction::Refuse => {
                             "-READONLY You can't write against a read only replica.\r\n".repeat(commands)
                         }
+                        Reaction::AskLogin => "-NOAUTH Authentication required.\r\n".repeat(commands),
                         Reaction::Answer | Reaction::AnswerAndClose | Reaction::Close => "+OK\r\n".repeat(commands),
                     };
                     let is_answered = stream.write_all(answers.as_bytes()).is_ok();

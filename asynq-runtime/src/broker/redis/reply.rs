@@ -151,6 +151,13 @@ pub(super) fn cannot_save(error: &BrokerError) -> bool {
     code_of(error) == Some("MISCONF")
 }
 
+const NO_RESP3: &str = "this server does not speak RESP3";
+
+/// Translates an error that a server without RESP3 answers to the login.
+pub(super) fn no_resp3(error: RedisError) -> BrokerError {
+    BrokerError::with_source(BrokerErrorKind::Config, NO_RESP3, error)
+}
+
 /// Translates an error of the connection.
 pub(super) fn failed(error: RedisError) -> BrokerError {
     if let Some((kind, message)) = tls::explain(&error) {
@@ -158,7 +165,7 @@ pub(super) fn failed(error: RedisError) -> BrokerError {
     }
     let (kind, message) = match error.kind() {
         _ if error.is_timeout() => (BrokerErrorKind::Timeout, "Redis did not answer in time".to_owned()),
-        _ if lacks_resp3(&error) => (BrokerErrorKind::Config, "this server does not speak RESP3".to_owned()),
+        _ if lacks_resp3(&error) => (BrokerErrorKind::Config, NO_RESP3.to_owned()),
         ErrorKind::Server(_) | ErrorKind::Extension => {
             explain(error.code().unwrap_or_default(), error.detail().unwrap_or_default())
         }
