@@ -256,7 +256,10 @@ fn meaning(code: &str) -> (BrokerErrorKind, &'static str) {
         "MASTERDOWN" | "NOREPLICAS" => (Unavailable, "its replication is not ready"),
         "MISCONF" => (Unavailable, "it cannot save its data and takes no writes: see its log"),
         "CLUSTERDOWN" => (Unavailable, "the cluster is down or waits for a failover: see CLUSTER INFO"),
-        "TRYAGAIN" | "MOVED" | "ASK" => (Unavailable, "the cluster is moving this queue"),
+        "TRYAGAIN" => (Unavailable, "the cluster is moving this queue"),
+        "MOVED" | "ASK" => {
+            (Unavailable, "the cluster is moving this queue, or this is a node of it: then use a redis-cluster:// URL")
+        }
         "CROSSSLOT" => (Config, "it is a cluster and the keys of a queue are not together"),
         "WRONGTYPE" => (Corrupt, "a key of this queue is of another type than asynq's"),
         _ => (Unexpected, "see the cause"),
@@ -406,6 +409,8 @@ mod tests {
         for (found, details, kind) in cases {
             assert_eq!(explain(found, details).0, kind, "{found} {details}");
         }
+        // INFO tells the mode, but not every user.
+        assert!(explain("MOVED", "1 h:1").1.contains("redis-cluster://"), "a URL of one server may lead to a node");
     }
 
     /// An answer as it comes from the socket.

@@ -76,7 +76,7 @@ impl Target {
         let (login, authority, db) = split(rest)?;
         let target = Self::new(Endpoints::Cluster(parse_hosts(authority, 6379)?), login, db, query, tls)?;
         if target.db != 0 {
-            return Err(config("a Redis Cluster has database 0 only: leave the number out"));
+            return Err(config("asynq uses database 0 of a Redis Cluster: leave the number out"));
         }
         Ok(target)
     }
