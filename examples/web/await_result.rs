@@ -75,9 +75,6 @@ async fn main() -> Result<(), BoxError> {
 fn asked_to_end() -> std::io::Result<impl Future<Output = ()>> {
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     Ok(async move {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
+        tokio::select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {} }
     })
 }

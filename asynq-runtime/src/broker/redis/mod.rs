@@ -33,6 +33,7 @@ mod last_look;
 mod maintain;
 mod missing_command;
 mod name_watch;
+mod open_connection;
 mod pipelined;
 mod presence;
 mod produce;

@@ -11,7 +11,7 @@ pub(super) use self::master_watch::MasterWatch;
 
 use super::{
     super::{BrokerError, BrokerErrorKind},
-    connection_manager::open_connection,
+    open_connection::open_connection,
     reply,
     reply::answer,
     socket::OpenConnection,
