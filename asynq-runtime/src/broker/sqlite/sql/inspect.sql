@@ -6,7 +6,7 @@ SELECT queue.name FROM main.queue AS queue WHERE EXISTS (SELECT 1 FROM main.tall
 
 -- name: known
 -- Whether a queue ever had a task. ?1 name. A row if so.
-SELECT 1 FROM main.queue AS queue WHERE queue.name = ?1 AND EXISTS (SELECT 1 FROM main.tally AS c WHERE c.q = queue.q);
+SELECT 1 FROM main.tally AS c WHERE c.q = (SELECT queue.q FROM main.queue AS queue WHERE queue.name = ?1) LIMIT 1;
 
 -- name: queue
 -- A queue. ?1 name. Row: q, paused_at.
