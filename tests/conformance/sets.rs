@@ -3,9 +3,9 @@
 use std::{sync::Arc, time::Duration};
 
 use asynq_runtime::{
-    broker::{GroupRules, NewTask, Refused, Rejected, SetError, SetOutcome, Settled, TaskSet},
+    broker::{GroupRules, NewTask, Refused, SetError, SetOutcome, Settled, TaskSet},
     clock::ManualClock,
-    task::{Extra, TaskId, TaskState, UniqueUntil},
+    task::{Extra, TaskId, TaskState},
 };
 use asynq_tests::{
     Build as _, Seeded as _, Store as _, becomes, default_queue, done, group, lock_key, made, members, retry, task,
@@ -20,11 +20,6 @@ const MINUTE: Duration = Duration::from_secs(60);
 
 fn alone(ids: &[&str]) -> SetOutcome {
     SetOutcome { alone: ids.iter().map(|id| task_id(id)).collect(), ..SetOutcome::default() }
-}
-
-fn rejected(ids: &[&str]) -> SetOutcome {
-    let reject = |id: &&str| Rejected { id: task_id(id), error: format!("{id} cannot be a part") };
-    SetOutcome { rejected: ids.iter().map(reject).collect(), ..SetOutcome::default() }
 }
 
 fn again(outcome: &SetOutcome) -> SetOutcome {
@@ -134,57 +129,26 @@ async fn a_task_that_runs_alone_is_not_grouped_again_when_it_is_retried() {
 }
 
 #[tokio::test]
-async fn a_rejected_task_is_archived_with_the_reason_and_not_counted() {
-    let t = Fixture::start().await;
-    let set = t.seed_set(&["t1", "t2"]).await;
-    t.finish(&set, &SetOutcome { made: vec![made(&set, 0)], ..rejected(&["t2"]) }).await.unwrap();
-    let seen = t.snapshot().await;
-    assert_eq!((seen.ids(TaskState::Archived), seen.len()), (vec!["t2"], 2));
-    let archived = &seen.archived[0];
-    assert_eq!((archived.error.as_deref(), &archived.payload[..]), (Some("t2 cannot be a part"), &b"t2"[..]));
-    assert_eq!(archived.failed_at, Some(t.now().timestamp()));
-    assert_eq!((seen.stats.processed, seen.stats.failed, seen.stats.processed_total), (0, 0, 0));
-}
-
-#[tokio::test]
-async fn the_reason_of_a_rejected_task_is_cut_to_four_kibibytes() {
-    let t = Fixture::start().await;
-    let set = t.seed_set(&["t1"]).await;
-    let mut outcome = rejected(&["t1"]);
-    outcome.rejected[0].error = "x".repeat(5000);
-    t.finish(&set, &outcome).await.unwrap();
-    assert_eq!(t.snapshot().await.archived[0].error.as_ref().map(String::len), Some(4096));
-}
-
-#[tokio::test]
-async fn bytes_that_could_not_be_read_are_archived_and_the_others_go_on() {
+async fn bytes_that_could_not_be_read_run_alone_and_the_others_go_on() {
     let t = Fixture::start().await;
     t.seed_group("g", &["t1", "bad"]).await;
     t.store.overwrite_message(&default_queue(), &task_id("bad"), b"\xff\xff");
     let set = t.claim("g").await;
-    let bad = Rejected { id: task_id("bad"), error: "no message".into() };
-    let outcome = SetOutcome { made: vec![made(&set, 0)], rejected: vec![bad], ..SetOutcome::default() };
-    t.finish(&set, &outcome).await.unwrap();
-    let seen = t.snapshot().await;
-    assert_eq!(seen.ids(TaskState::Archived), ["bad"]);
-    assert_eq!(
-        (&seen.archived[0].payload, seen.archived[0].error.as_deref()),
-        (&Bytes::from_static(b"\xff\xff"), Some("no message"))
-    );
-    assert_eq!(t.drain().await, [set.task_id(0).to_string()]);
+    t.finish(&set, &SetOutcome { made: vec![made(&set, 0)], ..alone(&["bad"]) }).await.unwrap();
+    let runs = t.take_exactly(2).await;
+    let bad = runs.iter().find(|run| run.key.id == "bad").unwrap();
+    assert_eq!(bad.message.as_ref().unwrap_err().raw, Bytes::from_static(b"\xff\xff"));
 }
 
 #[tokio::test]
-async fn a_set_may_become_all_kinds_of_things_at_once() {
+async fn a_set_may_become_a_task_and_tasks_that_run_alone_at_once() {
     let t = Fixture::start().await;
-    let set = t.seed_set(&["part", "single", "bad"]).await;
-    let outcome = SetOutcome { made: vec![made(&set, 0)], alone: vec![task_id("single")], ..rejected(&["bad"]) };
-    t.finish(&set, &outcome).await.unwrap();
+    let set = t.seed_set(&["part", "single"]).await;
+    t.finish(&set, &SetOutcome { made: vec![made(&set, 0)], ..alone(&["single"]) }).await.unwrap();
     let mut pending = t.snapshot().await.ids(TaskState::Pending).into_iter().map(str::to_owned).collect::<Vec<_>>();
     pending.sort();
     assert_eq!(pending, [set.task_id(0).as_str(), "single"]);
-    let states = [t.state_of("part").await, t.state_of("single").await, t.state_of("bad").await];
-    assert_eq!(states, [None, Some(TaskState::Pending), Some(TaskState::Archived)]);
+    assert_eq!(t.state_of("part").await, None);
 }
 
 #[tokio::test]
@@ -195,16 +159,6 @@ async fn the_locks_of_tasks_that_became_a_part_are_freed() {
     t.finish(&set, &becomes(vec![made(&set, 0)])).await.unwrap();
     assert_eq!(t.holder_of(&lock_key("t1")).await, None);
     assert_eq!(t.holder_of(&lock_key("t2")).await, None);
-}
-
-#[tokio::test]
-async fn the_lock_of_a_rejected_task_is_freed_unless_it_lasts_until_success() {
-    for (until, holder) in [(UniqueUntil::End, None), (UniqueUntil::Success, Some("t1"))] {
-        let t = Fixture::start().await;
-        let set = locked_set(&t, Extra { unique_until: until.into(), ..Extra::default() }).await;
-        t.finish(&set, &rejected(&["t1", "t2"])).await.unwrap();
-        assert_eq!(t.holder_of(&lock_key("t1")).await.as_ref().map(TaskId::as_str), holder, "{until:?}");
-    }
 }
 
 #[tokio::test]
@@ -279,8 +233,8 @@ async fn a_made_task_whose_id_is_taken_is_refused() {
 #[tokio::test]
 async fn a_set_that_is_ended_again_after_a_lost_answer_changes_nothing() {
     let t = Fixture::start().await;
-    let set = t.seed_set(&["part", "single", "bad"]).await;
-    let outcome = SetOutcome { made: vec![made(&set, 0)], alone: vec![task_id("single")], ..rejected(&["bad"]) };
+    let set = t.seed_set(&["part", "single"]).await;
+    let outcome = SetOutcome { made: vec![made(&set, 0)], ..alone(&["single"]) };
     t.finish(&set, &outcome).await.unwrap();
     let before = t.store.dump();
     t.finish(&set, &again(&outcome)).await.unwrap();
@@ -309,7 +263,7 @@ async fn a_first_send_that_never_arrived_is_done_by_the_second() {
 
 /// Asserts that the set is lost to this server, with nothing changed.
 async fn is_lost(t: &Fixture, set: &TaskSet) {
-    for outcome in [becomes(vec![made(set, 0)]), alone(&["t1"]), rejected(&["t1"]), SetOutcome::default()] {
+    for outcome in [becomes(vec![made(set, 0)]), alone(&["t1"]), SetOutcome::default()] {
         for outcome in [outcome.clone(), again(&outcome)] {
             let before = t.store.dump();
             let lost = t.finish(set, &outcome).await;
@@ -484,10 +438,10 @@ async fn a_set_of_a_thousand_goes_back_and_ends_in_one_step() {
     assert_eq!(reclaim(&t).await, 1);
     let set = t.claim("g").await;
     let ids = members(&set);
-    let outcome = SetOutcome { made: vec![made(&set, 0)], alone: alone(&ids[..300]).alone, ..rejected(&ids[300..600]) };
+    let outcome = SetOutcome { made: vec![made(&set, 0)], ..alone(&ids[..300]) };
     t.finish(&set, &outcome).await.unwrap();
     let seen = t.snapshot().await;
-    assert_eq!((seen.pending.len(), seen.archived.len(), seen.len()), (301, 300, 601));
+    assert_eq!((seen.pending.len(), seen.len()), (301, 301));
     assert_eq!(t.holder_of(&lock_key("999")).await, None);
     assert_eq!(t.holder_of(&lock_key("0")).await.unwrap(), "t0000");
 }

@@ -256,26 +256,14 @@ pub struct SetMember {
 /// The outcome of a set.
 #[derive(Debug, Clone, Default)]
 pub struct SetOutcome {
-    /// New tasks of the set's queue, with ids of [`TaskSet::task_id`]. Every task of the set that neither `alone` nor `rejected`
-    /// names is a part of them, and is deleted.
+    /// New tasks of the set's queue, with ids of [`TaskSet::task_id`]. Every task of the set that `alone` does not name is a part of
+    /// them, and is deleted.
     pub made: Vec<NewTask>,
     /// Tasks that run by themselves: they become pending, the longest waiting first, with a new count of crashes, and leave their
     /// group for good, so that a retry does not return them to it.
     pub alone: Vec<TaskId>,
-    /// Tasks that cannot be a part of a new task, with the reason: archived, not counted. The bytes of one that could not be decoded
-    /// become the payload of a message made in its place, so that nothing is lost.
-    pub rejected: Vec<Rejected>,
     /// Whether this outcome was sent before and got no answer.
     pub resend: bool,
-}
-
-/// A task of a set that is archived instead.
-#[derive(Debug, Clone)]
-pub struct Rejected {
-    /// The id of the task.
-    pub id: TaskId,
-    /// The reason, for display; cut to 4 KiB.
-    pub error: String,
 }
 
 /// The reason why a set was not ended.

@@ -65,7 +65,7 @@ pub use self::{
 pub use self::{
     consume::{Consume, Quarantined, Run, RunKey, RunToken, Wanted},
     diagnose::{Diagnose, QueueKeys},
-    groups::{GroupRules, Groups, Rejected, RipeGroups, SetError, SetMember, SetOutcome, TaskSet},
+    groups::{GroupRules, Groups, RipeGroups, SetError, SetMember, SetOutcome, TaskSet},
     inspect::Inspect,
     maintain::{ArchivePolicy, Forwarded, HeldLock, Maintain, Recovered, RetryOrder, Swept},
     presence::{Cancellations, Member, Presence},

@@ -71,17 +71,9 @@ pub(crate) struct Limits {
 pub(crate) struct Made {
     /// The new tasks, within the limits.
     pub(crate) tasks: Vec<PreparedTask>,
-    /// The payloads that are not a part of a new task.
-    pub(crate) left_out: Vec<(usize, LeftOut)>,
-}
-
-/// Why a payload is a part of no new task.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum LeftOut {
-    /// The payload has a shape that this program cannot read, and another version may.
-    OtherShape,
-    /// The payload cannot be read, or alone makes a task that cannot be encoded or is above the limit; with the reason.
-    Rejected(String),
+    /// The payloads that are not a part of a new task, with the reason if they can be read: alone, such a one makes a task that cannot
+    /// be encoded or is above the limit.
+    pub(crate) left_out: Vec<(usize, Option<String>)>,
 }
 
 impl Aggregation {
@@ -124,14 +116,14 @@ fn make<J: Aggregates>(arguments: &[Arguments], limits: Limits) -> Made {
 }
 
 /// Packs these arguments into one task. Halves them and packs both halves if the payload is longer than `limits.together`, because JSON
-/// may be longer than the postcard that it came from, or cannot be encoded: so a single bad payload is found and rejected, and does not
+/// may be longer than the postcard that it came from, or cannot be encoded: so a single bad payload is found and left out, and does not
 /// block its whole group.
 fn pack<J: Aggregates>(places: Range<usize>, arguments: &[Arguments], limits: Limits, made: &mut Made) {
     let (mut jobs, mut left_out) = (Vec::with_capacity(places.len()), Vec::new());
     for place in places.clone() {
         match read::<J::Of>(&arguments[place]) {
-            Ok(job) => jobs.push(job),
-            Err(why) => left_out.push((place, why)),
+            Some(job) => jobs.push(job),
+            None => left_out.push((place, None)),
         }
     }
     let parts = jobs.len();
@@ -147,11 +139,11 @@ fn pack<J: Aggregates>(places: Range<usize>, arguments: &[Arguments], limits: Li
             pack::<J>(places.start..middle, arguments, limits, made);
             pack::<J>(middle..places.end, arguments, limits, made);
         }
-        (_, Some(reason)) => made.left_out.push((places.start, LeftOut::Rejected(reason))),
+        (_, Some(reason)) => made.left_out.push((places.start, Some(reason))),
         (Some(task), None) if task.payload_len() > limits.alone => {
             let (size, limit) = (task.payload_len(), limits.alone);
             let reason = format!("alone it makes a `{}` of {size} bytes, above the limit of {limit}", J::NAME);
-            made.left_out.push((places.start, LeftOut::Rejected(reason)));
+            made.left_out.push((places.start, Some(reason)));
         }
         (task, None) => {
             made.tasks.extend(task);
@@ -161,13 +153,8 @@ fn pack<J: Aggregates>(places: Range<usize>, arguments: &[Arguments], limits: Li
 }
 
 /// Reads arguments as an attempt does, and catches panics: reading runs user code, and one such task must not block its whole group.
-fn read<J: Job>(arguments: &Arguments) -> Result<J, LeftOut> {
-    match panics::catch(|| resolve(&arguments.payload, arguments.lookup.as_deref())) {
-        Ok(Ok(job)) => Ok(job),
-        Ok(Err(error)) if error.is_of_another_version() => Err(LeftOut::OtherShape),
-        Ok(Err(error)) => Err(LeftOut::Rejected(error.to_string())),
-        Err(panic) => Err(LeftOut::Rejected(format!("its arguments cannot be read: {panic}"))),
-    }
+fn read<J: Job>(arguments: &Arguments) -> Option<J> {
+    panics::catch(|| resolve(&arguments.payload, arguments.lookup.as_deref())).ok()?.ok()
 }
 
 #[cfg(test)]
@@ -218,7 +205,7 @@ mod tests {
     }
 
     /// Returns the texts in each task, and the payloads that were left out.
-    fn made(payloads: &[Bytes], together: usize) -> (Vec<Vec<String>>, Vec<(usize, LeftOut)>) {
+    fn made(payloads: &[Bytes], together: usize) -> (Vec<Vec<String>>, Vec<(usize, Option<String>)>) {
         let limits = Limits { together, alone: 2 * together };
         let arguments: Vec<_> =
             payloads.iter().map(|payload| Arguments { payload: payload.clone(), lookup: None }).collect();
@@ -241,15 +228,12 @@ mod tests {
     }
 
     #[test]
-    fn an_unreadable_payload_is_left_out_with_the_reason() {
+    fn an_unreadable_payload_is_left_out() {
         let mut other = note("x").to_vec();
         other[1] ^= 1;
         let (tasks, left_out) = made(&[note("a"), other.into(), b"{"[..].into(), note("b")], 1000);
         assert_eq!(tasks, [["a", "b"]]);
-        assert_eq!(left_out[0], (1, LeftOut::OtherShape));
-        let (2, LeftOut::Rejected(reason)) = &left_out[1] else { panic!("{left_out:?}") };
-        assert!(reason.starts_with("the arguments of `note` cannot be read"), "{reason}");
-        assert_eq!(left_out.len(), 2);
+        assert_eq!(left_out, [(1, None), (2, None)]);
     }
 
     #[test]
@@ -265,7 +249,7 @@ mod tests {
         assert_eq!((tasks.concat().len(), left_out), (3, vec![]));
         let (tasks, left_out) = made(&[note("a"), note(&"x".repeat(120)), note("b")], 60);
         assert_eq!(tasks.concat(), ["a", "b"]);
-        let [(1, LeftOut::Rejected(reason))] = &*left_out else { panic!("{left_out:?}") };
+        let [(1, Some(reason))] = &*left_out else { panic!("{left_out:?}") };
         assert!(reason.contains("above the limit of 120"), "{reason}");
     }
 
@@ -288,7 +272,7 @@ mod tests {
         let made = Aggregation::of::<Report>("here", 1).make(&arguments, Limits { together: 1000, alone: 2000 });
         let payloads: Vec<_> = made.tasks.iter().map(|task| String::from_utf8_lossy(task.payload())).collect();
         assert_eq!(payloads, [r#"{"values":[{"value":1.0}]}"#, r#"{"values":[{"value":2.0}]}"#]);
-        let [(1, LeftOut::Rejected(reason))] = &*made.left_out else { panic!("{made:?}") };
+        let [(1, Some(reason))] = &*made.left_out else { panic!("{made:?}") };
         assert!(reason.starts_with("cannot encode the arguments of `report` as json: "), "{reason}");
     }
 }

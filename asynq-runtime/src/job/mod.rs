@@ -99,7 +99,7 @@ pub use self::{
     upgrade::{Earlier, Upgrade},
 };
 pub(crate) use self::{
-    aggregates::{Arguments, LeftOut, Limits},
+    aggregates::{Arguments, Limits},
     argument_shape::{ArgumentShape, DueShapes},
     blocking::NoThread,
     checkpoint::Unloaded,

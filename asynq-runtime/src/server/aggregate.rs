@@ -23,11 +23,11 @@ use super::{
     mux,
 };
 use crate::{
-    broker::{Broker, GroupRules, NewTask, Rejected, SetMember, SetOutcome, TaskSet, shortened},
+    broker::{Broker, GroupRules, NewTask, SetMember, SetOutcome, TaskSet, shortened},
     client::{Client, new_task},
     job::{
-        Aggregation, Arguments, BoxError, BoxFuture, EnqueueError, IntoSpan, JobContext, JobDescriptor, LeftOut,
-        Limits, PreparedTask, RawTask, Registry, RegistryError, fingerprint_of, with_causes,
+        Aggregation, Arguments, BoxError, BoxFuture, EnqueueError, IntoSpan, JobContext, JobDescriptor, Limits,
+        PreparedTask, RawTask, Registry, RegistryError, fingerprint_of, with_causes,
     },
     task::{Extra, GroupName, TaskId, TaskInfo, TaskState},
 };
@@ -374,11 +374,15 @@ fn add_typed(
     }
     for (place, why) in made.left_out {
         let id = tasks[place].0.clone();
-        match why {
-            // Alone, the task is requeued by workers until one comes that can read its shape.
-            LeftOut::OtherShape => outcome.alone.push(id),
-            LeftOut::Rejected(error) => outcome.rejected.push(Rejected { id, error }),
+        if let Some(why) = why {
+            log!(
+                warn,
+                %id, queue = %set.queue, group = %set.group,
+                "the task cannot become a part of a new one and runs by itself: {why}"
+            );
         }
+        // Alone, one that cannot be read is requeued by workers until a version comes that knows its shape, or archived with the reason.
+        outcome.alone.push(id);
     }
     Ok(())
 }

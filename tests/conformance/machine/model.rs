@@ -321,14 +321,6 @@ impl Model {
         self.append(id, now);
     }
 
-    /// Archives a task of a set without an outcome of a run.
-    pub(super) fn reject(&mut self, id: &str, error: &str, now: i64) {
-        self.task(id).error = Some(error.to_owned());
-        self.task(id).crashes = 0;
-        self.task(id).group = None;
-        self.archive(id, now);
-    }
-
     /// Puts the tasks of a set back into their group.
     pub(super) fn release(&mut self, set: usize) {
         for task in self.tasks.values_mut() {

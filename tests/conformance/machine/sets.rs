@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use asynq_runtime::{
-    broker::{GroupRules, NewTask, Refused, Rejected, SetError, SetOutcome, TaskSet},
+    broker::{GroupRules, NewTask, Refused, SetError, SetOutcome, TaskSet},
     task::{Extra, TaskId, TaskState, UniqueUntil},
 };
 use asynq_tests::{Build as _, default_queue, made, task};
@@ -123,13 +123,8 @@ impl Machine<'_> {
         };
         let (made, incoming): (Vec<_>, Vec<_>) =
             makes.iter().enumerate().map(|(nth, new)| self.prepare(new, made(&set, nth))).unzip();
-        let (alone, rejected) = (of_fate(Fate::Alone), of_fate(Fate::Rejected));
-        let outcome = SetOutcome {
-            made,
-            alone: alone.clone(),
-            rejected: rejected.iter().map(|id| Rejected { id: id.clone(), error: "rejected".into() }).collect(),
-            resend,
-        };
+        let alone = of_fate(Fate::Alone);
+        let outcome = SetOutcome { made, alone: alone.clone(), resend };
         let answer = self.broker(by).finish_set(&set, &outcome).await;
         if !claimed.is_open {
             return self.is_lost(number, resend, &answer);
@@ -141,8 +136,6 @@ impl Machine<'_> {
             if alone.contains(&member.id) {
                 times.push(after.tasks[id].phase.time());
                 after.run_alone(id, now);
-            } else if rejected.contains(&member.id) {
-                after.reject(id, "rejected", now);
             } else {
                 after.remove(id);
             }

@@ -204,7 +204,6 @@ pub(super) enum SetPick {
 pub(super) enum Fate {
     Merged,
     Alone,
-    Rejected,
 }
 
 const DAY_MS: u64 = 86_400_000;
@@ -281,7 +280,7 @@ fn set() -> impl Strategy<Value = SetPick> {
 }
 
 fn fate() -> impl Strategy<Value = Fate> {
-    prop_oneof![2 => Just(Fate::Merged), 1 => Just(Fate::Alone), 1 => Just(Fate::Rejected)]
+    prop_oneof![2 => Just(Fate::Merged), 1 => Just(Fate::Alone)]
 }
 
 /// Any step. The order is that of shrinking: a step is replaced by an earlier kind if possible.

@@ -5,8 +5,8 @@ use std::{sync::Arc, time::Duration};
 use asynq_runtime::{
     RawTask, Registry, Server as Worker,
     broker::{
-        BrokerErrorKind, GroupRules, Groups, Inspect, Maintain, NewTask, Produce, Refused, Rejected, RetryOrder,
-        Semaphores, SetError, SetOutcome, TaskSet, UniqueLock, When, redis::RedisBroker,
+        BrokerErrorKind, GroupRules, Groups, Inspect, Maintain, NewTask, Produce, Refused, RetryOrder, Semaphores,
+        SetError, SetOutcome, TaskSet, UniqueLock, When, redis::RedisBroker,
     },
     job,
     prelude::JobResult,
@@ -42,12 +42,11 @@ async fn claim(broker: &RedisBroker, size: usize) -> Option<TaskSet> {
     broker.claim_set(&queue(), &GroupName::new("g").unwrap(), &rules).await.unwrap()
 }
 
-/// The outcome of a set: `made` of most of it, its second task alone, its third archived.
+/// The outcome of a set: `made` of most of it, its second task alone.
 fn outcome(set: &TaskSet) -> SetOutcome {
     let mut made = task(set.task_id(0).as_str());
     made.message.r#type = "made".into();
-    let rejected = Rejected { id: TaskId::new("c").unwrap(), error: "no part".into() };
-    SetOutcome { made: vec![made], alone: vec![TaskId::new("b").unwrap()], rejected: vec![rejected], resend: false }
+    SetOutcome { made: vec![made], alone: vec![TaskId::new("b").unwrap()], ..SetOutcome::default() }
 }
 
 async fn aside(redis: &mut MultiplexedConnection, key: &str) {
@@ -132,7 +131,7 @@ async fn a_lost_answer_ends_a_set_once() {
     assert_eq!(ids(&take(&direct, &member("me"), 9).await), ["b", set.task_id(0).as_str()]);
     broker.finish_set(&set, &SetOutcome { resend: true, ..outcome }).await.unwrap();
     let stats = direct.queue_stats(&queue()).await.unwrap();
-    assert_eq!((stats.pending, stats.active, stats.archived, stats.aggregating), (0, 2, 1, 0));
+    assert_eq!((stats.pending, stats.active, stats.size, stats.aggregating), (0, 2, 2, 0));
 }
 
 /// A failover may lose the receipt; the ids of made tasks are derived from the id of the set.
@@ -226,7 +225,7 @@ async fn nothing_is_forwarded_half_way_where_a_list_is_of_a_foreign_type() {
 
 #[tokio::test]
 async fn a_set_waits_where_a_container_is_of_a_foreign_type() {
-    for foreign in ["pending", "archived", "aggregation_sets"] {
+    for foreign in ["pending", "aggregation_sets"] {
         let server = Server::start(&[]);
         let mut redis = server.foreign().await;
         let broker = server.broker().await;

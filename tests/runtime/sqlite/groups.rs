@@ -3,10 +3,8 @@
 use std::collections::{BTreeSet, HashSet};
 
 use asynq_runtime::{
-    broker::{
-        GroupRules, Groups as _, Inspect as _, Maintain as _, Page, Rejected, RetryOrder, SetError, SetOutcome, TaskSet,
-    },
-    task::{TaskState, UniqueUntil},
+    broker::{GroupRules, Groups as _, Inspect as _, Maintain as _, Page, RetryOrder, SetError, SetOutcome, TaskSet},
+    task::TaskState,
 };
 
 use super::{others::check_whole, *};
@@ -208,10 +206,8 @@ async fn a_set_that_cannot_end_as_requested_stays_exactly_as_it_was() {
     w.add(&["b", "c", "d"]).await;
     let set = w.claim(at_once()).await.unwrap();
     let before = w.dump();
-    let (alone, rejected) =
-        (vec![TaskId::new("b").unwrap()], |id| vec![Rejected { id: TaskId::new(id).unwrap(), error: "no".into() }]);
     let outcome =
-        |made: Vec<NewTask>| SetOutcome { made, alone: alone.clone(), rejected: rejected("c"), resend: false };
+        |made: Vec<NewTask>| SetOutcome { made, alone: vec![TaskId::new("b").unwrap()], ..SetOutcome::default() };
     let mut locked = made(&set);
     locked.unique = unique("x", "held").unique;
     let refused = w.finish(&set, &outcome(vec![task("fine"), locked.clone()])).await;
@@ -226,7 +222,7 @@ async fn a_set_that_cannot_end_as_requested_stays_exactly_as_it_was() {
     locked.unique = unique("x", "mine").unique;
     w.finish(&set, &outcome(vec![locked])).await.unwrap();
     assert_eq!(w.ids(TaskState::Pending).await, ["holder", "b", set.task_id(0).as_str()]);
-    assert_eq!(w.counts().await, [0, 3, 1, 4]);
+    assert_eq!(w.counts().await, [0, 3, 0, 3]);
     let holder: String = w.sql().query_row("SELECT id FROM ulock WHERE key = 'mine'", [], |row| row.get(0)).unwrap();
     assert_eq!(holder, set.task_id(0).as_str(), "a's lock was free for the task that was made of it");
     w.end().await;
@@ -246,30 +242,6 @@ async fn a_task_that_ran_alone_is_retried_alone() {
     w.clock.advance(MINUTE);
     assert_eq!(w.broker.forward(&[queue()], RetryOrder::Last).await.unwrap().moved, 1);
     assert_eq!(w.counts().await, [0, 1, 0, 1]);
-    w.end().await;
-}
-
-#[tokio::test]
-async fn a_rejected_task_is_archived_with_its_bytes_and_keeps_its_lock_only_if_it_asked_to() {
-    let w = World::new().await;
-    for (id, until) in [("a", UniqueUntil::End), ("b", UniqueUntil::Success)] {
-        let mut task = grouped(unique(id, id));
-        task.extra.unique_until = until.into();
-        enqueue(&w.broker, task).await.unwrap();
-    }
-    w.sql().execute("UPDATE body SET msg = x'ff'", []).unwrap();
-    let set = w.claim(at_once()).await.unwrap();
-    let rejected =
-        |member: &asynq_runtime::broker::SetMember| Rejected { id: member.id.clone(), error: "ä".repeat(4_096) };
-    let all = SetOutcome { rejected: set.members.iter().map(rejected).collect(), ..SetOutcome::default() };
-    w.finish(&set, &all).await.unwrap();
-    let seen = w.broker.tasks(&queue(), TaskState::Archived, Page::default()).await.unwrap();
-    assert_eq!(seen.len(), 2);
-    assert_eq!((&seen[0].payload[..], seen[0].last_error.as_ref().unwrap().len()), (&b"\xff"[..], 4_096));
-    assert_eq!(w.broker.queue_stats(&queue()).await.unwrap().failed, 0, "nothing ran");
-    let keys: Vec<String> =
-        w.sql().prepare("SELECT key FROM ulock").unwrap().query_map([], |row| row.get(0)).unwrap().flatten().collect();
-    assert_eq!(keys, ["b"]);
     w.end().await;
 }
 

@@ -1,7 +1,5 @@
 //! Ends a set with all its outcomes, in one script.
 
-use std::collections::HashMap;
-
 use redis::Value;
 
 use super::{
@@ -16,10 +14,8 @@ use super::{
     RECEIPT_TTL,
 };
 use crate::{
-    broker::{
-        BrokerError, BrokerErrorKind, Refused, Rejected, SetError, SetMember, SetOutcome, TaskSet, settle::shortened,
-    },
-    task::{TaskId, TaskMessage},
+    broker::{BrokerError, BrokerErrorKind, Refused, SetError, SetOutcome, TaskSet},
+    task::TaskId,
 };
 
 impl RedisBroker {
@@ -28,12 +24,12 @@ impl RedisBroker {
             let text = format!("task {} is made of tasks of queue {}, and must go there", misplaced.id, set.queue);
             return Err(BrokerError::new(BrokerErrorKind::Config, text).into());
         }
-        let call = call(set, outcome, &self.clock.argument(), self.clock.now().timestamp());
+        let call = call(set, outcome, &self.clock.argument());
         read_end(self.router.send_one(call).await.map_err(SetError::from)?, set)
     }
 }
 
-fn call(set: &TaskSet, outcome: &SetOutcome, given: &str, now_s: i64) -> Call {
+fn call(set: &TaskSet, outcome: &SetOutcome, given: &str) -> Call {
     let keys = Keys::new(&set.queue);
     let made: Vec<Item> = outcome.made.iter().cloned().map(Item::new).collect();
     let mut names = vec![
@@ -43,7 +39,6 @@ fn call(set: &TaskSet, outcome: &SetOutcome, given: &str, now_s: i64) -> Call {
         keys.pending(),
         keys.scheduled(),
         keys.due(),
-        keys.archived(),
         keys.groups(),
     ];
     names.extend(made.iter().map(|item| keys.task(item.id.as_str())));
@@ -51,9 +46,6 @@ fn call(set: &TaskSet, outcome: &SetOutcome, given: &str, now_s: i64) -> Call {
     names.extend(made.iter().filter_map(|item| item.lock.as_ref().map(|(key, _)| key.clone())));
     names.extend(made.iter().filter_map(|item| item.group.as_ref().map(|group| keys.group(group))));
 
-    let members: HashMap<&TaskId, &SetMember> = set.members.iter().map(|member| (&member.id, member)).collect();
-    let rejected: Vec<(&Rejected, &SetMember)> =
-        outcome.rejected.iter().filter_map(|rejected| Some((rejected, *members.get(&rejected.id)?))).collect();
     let locks: Vec<(&TaskId, &str)> = set
         .members
         .iter()
@@ -69,7 +61,6 @@ fn call(set: &TaskSet, outcome: &SetOutcome, given: &str, now_s: i64) -> Call {
         .arg(RECEIPT_TTL.as_secs())
         .arg(made.len())
         .arg(outcome.alone.len())
-        .arg(rejected.len())
         .arg(locks.len());
     for item in &made {
         call.push(item.id.as_str());
@@ -84,25 +75,11 @@ fn call(set: &TaskSet, outcome: &SetOutcome, given: &str, now_s: i64) -> Call {
     for id in &outcome.alone {
         call.push(id.as_str());
     }
-    for (rejected, member) in rejected {
-        call.push(rejected.id.as_str());
-        call.push(rejected_message(set, member, rejected, now_s).encode());
-        call.push(i32::from(member.extra.keeps_lock_when_archived()));
-    }
     for (id, key) in locks {
         call.push(id.as_str());
         call.push(key);
     }
     call
-}
-
-/// Returns the message to archive, with the reason. Bytes that are not a message are put into a new one.
-fn rejected_message(set: &TaskSet, member: &SetMember, rejected: &Rejected, now_s: i64) -> TaskMessage {
-    let message = match &member.message {
-        Ok(message) => message.clone(),
-        Err(bad) => TaskMessage::in_place_of(bad.raw.clone(), &member.id, &set.queue),
-    };
-    TaskMessage { error_msg: shortened(&rejected.error).to_owned(), last_failed_at: now_s, ..message }
 }
 
 fn read_end(value: Value, set: &TaskSet) -> Result<(), SetError> {
@@ -129,44 +106,21 @@ fn read_end(value: Value, set: &TaskSet) -> Result<(), SetError> {
 
 #[cfg(test)]
 mod tests {
-    use bytes::Bytes;
-
     use super::*;
-    use crate::task::{Extra, GroupName, QueueName, UndecodableMessage};
+    use crate::task::{GroupName, QueueName};
 
-    fn set(message: Result<TaskMessage, UndecodableMessage>) -> TaskSet {
-        let member = SetMember { id: TaskId::from_wire("a"), message, extra: Extra::default() };
-        TaskSet {
+    #[test]
+    fn each_code_of_the_script_is_one_answer() {
+        let set = TaskSet {
             queue: QueueName::from_wire("q"),
             group: GroupName::from_wire("g"),
             id: "S".into(),
             number: 0,
             deadline: chrono::DateTime::UNIX_EPOCH,
-            members: vec![member],
+            members: Vec::new(),
             is_full: false,
             crashes: 0,
-        }
-    }
-
-    #[test]
-    fn a_rejected_message_has_the_reason_and_its_readable_fields_or_else_its_bytes() {
-        let message = TaskMessage { r#type: "t".into(), id: "a".into(), group_key: "g".into(), ..Default::default() };
-        let rejected = |message| {
-            let (set, error) = (set(message), "ä".repeat(3000));
-            rejected_message(&set, &set.members[0], &Rejected { id: TaskId::from_wire("a"), error }, 7)
         };
-        let error_msg = "ä".repeat(2048);
-        assert_eq!(rejected(Ok(message.clone())), TaskMessage { error_msg, last_failed_at: 7, ..message });
-        let made = rejected(Err(UndecodableMessage { raw: Bytes::from_static(b"\xff"), reason: "no".into() }));
-        assert_eq!(
-            (made.r#type.as_str(), &made.payload[..], made.id.as_str(), made.queue.as_str()),
-            ("undecodable", &b"\xff"[..], "a", "q")
-        );
-    }
-
-    #[test]
-    fn each_code_of_the_script_is_one_answer() {
-        let set = set(Ok(TaskMessage::default()));
         let read = |code: &str, detail: &str| {
             read_end(Value::Array(vec![Value::BulkString(code.into()), Value::BulkString(detail.into())]), &set)
         };

@@ -62,10 +62,6 @@ WHERE t.q = ?1 AND t.batch = ?2 ORDER BY t.at, t.seq;
 -- Makes a task of a set pending; it has left its group for good, with a new count of crashes. ?1 seq, ?2 position in the queue, ?3 now.
 UPDATE main.task SET state = 2 /* pending */, at = ?2, since = ?3, crashes = 0, grp = NULL, batch = NULL WHERE seq = ?1;
 
--- name: reject
--- Archives a task of a set. ?1 seq, ?2 now, ?3 error.
-UPDATE main.task SET state = 5 /* archived */, at = ?2, crashes = 0, err = ?3, failed_at = ?2, grp = NULL, batch = NULL WHERE seq = ?1;
-
 -- name: end_set
 -- Leaves a receipt of a set that was finished. ?1 set, ?2 until when it is kept.
 UPDATE main.batch SET ended = 1, deadline = ?2 WHERE batch = ?1;

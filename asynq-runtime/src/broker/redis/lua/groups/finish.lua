@@ -1,12 +1,11 @@
--- Ends a set: stores the tasks that were made of it, lets some of its tasks run alone, archives some, deletes the others. Either
--- all of this happens or nothing (docs/design/failures.md#a-set-is-aggregated-twice).
--- KEYS     1 aggregation_sets · 2 the set · 3 x:set:.. (receipt) · 4 pending · 5 scheduled · 6 x:due · 7 archived · 8 groups
---          · 9.. one task hash per made task, then their unique locks, then their groups
+-- Ends a set: stores the tasks that were made of it, lets some of its tasks run alone, deletes the others. Either all of
+-- this happens or nothing (docs/design/failures.md#a-set-is-aggregated-twice).
+-- KEYS     1 aggregation_sets · 2 the set · 3 x:set:.. (receipt) · 4 pending · 5 scheduled · 6 x:due · 7 groups
+--          · 8.. one task hash per made task, then their unique locks, then their groups
 -- ARGV     1 now · 2 prefix of the queue's keys · 3 sent before? 0|1 · 4 seconds the receipt is kept · 5 made tasks
---          · 6 tasks that run alone · 7 rejected tasks · 8 locks; then
+--          · 6 tasks that run alone · 7 locks; then
 --          per made task: id · msg · when (as in enqueue.lua) · lock (index in KEYS, 0 none) · lock seconds · x ('' none)
---          · group ('' none); per task that runs alone: id; per rejected task: id · msg · lock stays? 0|1;
---          per lock that a message names: id · key
+--          · group ('' none); per task that runs alone: id; per lock that a message names: id · key
 -- Returns  o and '' (done, now or before) · l and '' (the set is gone) · c and an id (taken) · d and the holder of a lock
 --          · w and a key of a foreign type
 local call = redis.call
@@ -21,15 +20,15 @@ local ids = peek('ZRANGE', KEYS[2], 0, -1)
 if not call('ZSCORE', KEYS[1], KEYS[2]) or ids.err or #ids == 0 then
   -- An earlier send of this call ended the set, and its receipt is gone (failover): ids of made tasks are derived from the set's
   -- id.
-  if again and n > 0 and call('EXISTS', KEYS[9]) == 1 then return { 'o', '' } end
+  if again and n > 0 and call('EXISTS', KEYS[8]) == 1 then return { 'o', '' } end
   return { 'l', '' }
 end
 
-local made, alone, rejected, locks = {}, {}, {}, {}
-local p = 9
+local made, alone, locks = {}, {}, {}
+local p = 8
 for i = 1, n do
   made[i] = {
-    key = KEYS[8 + i], id = ARGV[p], msg = ARGV[p + 1], due = due_at(ARGV[p + 2], now_ms),
+    key = KEYS[7 + i], id = ARGV[p], msg = ARGV[p + 1], due = due_at(ARGV[p + 2], now_ms),
     lock = KEYS[tonumber(ARGV[p + 3])] or '', seconds = tonumber(ARGV[p + 4]), x = ARGV[p + 5], group = ARGV[p + 6],
   }
   p = p + 7
@@ -39,42 +38,32 @@ for _ = 1, tonumber(ARGV[6]) do
   p = p + 1
 end
 for _ = 1, tonumber(ARGV[7]) do
-  rejected[ARGV[p]] = { msg = ARGV[p + 1], keeps = ARGV[p + 2] == '1' }
-  p = p + 3
-end
-for _ = 1, tonumber(ARGV[8]) do
   locks[ARGV[p]] = ARGV[p + 1]
   p = p + 2
 end
 
 -- The tasks that are still here, by outcome; a task that lives elsewhere by now is not changed.
-local running, archived, deleted, freed, kept = {}, {}, {}, {}, {}
+local running, deleted, freed, kept = {}, {}, {}, {}
 for _, id in ipairs(ids) do
   local key = prefix .. 't:' .. id
   local task = peek('HMGET', key, 'state', 'unique_key')
   if not task.err and task[1] == 'aggregating' then
-    local frees = true
     if alone[id] then
       running[#running + 1] = id
-      frees = false
-    elseif rejected[id] then
-      archived[#archived + 1] = id
-      frees = not rejected[id].keeps
     else
       deleted[#deleted + 1] = key
     end
     local lock = task[2] or locks[id] or ''
     if string.sub(lock, 1, #prefix) == prefix then
-      if not frees then kept[id] = lock elseif peek('GET', lock) == id then freed[lock] = true end
+      if alone[id] then kept[id] = lock elseif peek('GET', lock) == id then freed[lock] = true end
     end
   end
 end
 
 -- The containers that are needed, each with its type.
-local keys = { prefix = prefix, pending = KEYS[4], scheduled = KEYS[5], due = KEYS[6], groups = KEYS[8] }
+local keys = { prefix = prefix, pending = KEYS[4], scheduled = KEYS[5], due = KEYS[6], groups = KEYS[7] }
 local wanted = {}
 if #running > 0 then wanted[KEYS[4]] = 'list' end
-if #archived > 0 then wanted[KEYS[7]] = 'zset' end
 local names, holders = {}, {}
 for _, task in ipairs(made) do
   if names[task.id] or call('EXISTS', task.key) == 1 then return { 'c', task.id } end
@@ -104,12 +93,6 @@ for _, id in ipairs(running) do
   call('HDEL', key, 'crashes', 'group')
 end
 for _, task in ipairs(made) do store_new(task, keys, now_s, now_ns, now_ms) end
-for _, id in ipairs(archived) do
-  local key = prefix .. 't:' .. id
-  call('ZADD', KEYS[7], whole(now_s), id)
-  call('HSET', key, 'msg', rejected[id].msg, 'state', 'archived')
-  call('HDEL', key, 'crashes', 'group')
-end
 for i = 1, #deleted, 100 do call('DEL', unpack(deleted, i, math.min(i + 99, #deleted))) end
 call('DEL', KEYS[2])
 call('ZREM', KEYS[1], KEYS[2])
