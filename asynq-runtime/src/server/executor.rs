@@ -152,8 +152,8 @@ impl Executor {
             {
                 *delay = retry_delay(&JobError::fail(error.as_str())).unwrap_or(*delay);
             }
-            // Nothing is requeued where the task is another server's, or gone: that run has no outcome.
-            let is_lost = stop.why() == Why::Lost && action == Action::Requeue;
+            // The task is another server's, or gone: whatever the job returned, its run has no outcome, and hooks are told of none.
+            let is_lost = stop.why() == Why::Lost;
             // Metrics and lines follow: a recorder and a subscriber are code of the program, and must not change the outcome.
             decided(Settlement {
                 run: key.clone(),
@@ -167,7 +167,9 @@ impl Executor {
                 attempt_metrics.end(outcome, ran);
                 log_action(&action, is_unknown);
             }
-            let hooks = if attempt.has_deadly_hooks() {
+            let hooks = if is_lost {
+                None
+            } else if attempt.has_deadly_hooks() {
                 log!(error, "no hook is called for this task: workers died twice when it was to be archived");
                 None
             } else {

@@ -1,4 +1,9 @@
-use std::time::Instant;
+use std::{
+    future::{poll_fn, ready},
+    sync::atomic::{AtomicUsize, Ordering},
+    task::Poll,
+    time::Instant,
+};
 
 use asynq_test_support::Log;
 use metrics_exporter_prometheus::PrometheusBuilder;
@@ -10,21 +15,35 @@ use crate::{
         RunKey, RunToken,
         sqlite::{SqliteBroker, SqliteOptions},
     },
-    server::{config::OnUnknown, handlers::Handlers},
+    server::{
+        config::OnUnknown,
+        handlers::{Handlers, handler},
+        hooks::task_hook,
+    },
     task::{Extra, QueueName, TaskId, TaskMessage},
 };
 
 /// Makes an attempt at a task of a type that no job has.
 async fn attempted(on_unknown: OnUnknown, stop: &Stop, decided: impl FnOnce(Settlement)) {
+    attempted_by(Handlers::default(), Hooks::default(), on_unknown, stop, decided).await;
+}
+
+/// Makes an attempt at a task that no job knows, but perhaps one of these handlers.
+async fn attempted_by(
+    handlers: Handlers,
+    hooks: Hooks,
+    on_unknown: OnUnknown,
+    stop: &Stop,
+    decided: impl FnOnce(Settlement),
+) {
     let broker = SqliteBroker::in_memory(SqliteOptions::default()).await.expect("a database in memory");
-    let dispatcher =
-        Dispatcher::new(Registry::only::<()>().expect("an empty registry"), Handlers::default(), on_unknown);
+    let dispatcher = Dispatcher::new(Registry::only::<()>().expect("an empty registry"), handlers, on_unknown);
     let parts = ExecutorParts {
         states: Arc::default(),
         blocking: BlockingPool::default(),
         broker: Arc::new(broker),
         backoff: None,
-        hooks: Hooks::default(),
+        hooks,
         given_up: GivenUp::new(1),
     };
     let (queue, id) = (QueueName::from_wire("default"), TaskId::from_wire("i"));
@@ -68,6 +87,38 @@ async fn a_run_that_was_lost_is_not_counted_as_requeued() {
         let text = counted(&stop).await;
         let line = format!("asynq_job_outcomes_total{{type=\"unknown\",outcome=\"requeued\"}} {n}");
         assert!(has(&text, &line), "{why:?}: {text}");
+    }
+}
+
+#[tokio::test]
+async fn a_run_that_was_lost_has_no_outcome_and_calls_no_hook_whatever_its_job_returns() {
+    for (why, n) in [(Why::Cancelled, 1), (Why::Lost, 0)] {
+        let recorder = Box::leak(Box::new(PrometheusBuilder::new().build_recorder()));
+        let _recording = metrics::set_default_local_recorder(recorder);
+        let (stop, calls) = (Arc::new(Stop::new()), Arc::new(AtomicUsize::new(0)));
+        let stopped = Arc::clone(&stop);
+        let gives_up = handler(move |_| {
+            let stop = Arc::clone(&stopped);
+            poll_fn(move |_| {
+                if stop.is_requested() {
+                    return Poll::Ready(Err::<(), _>(JobError::skip_retry("given up")));
+                }
+                stop.stop(why);
+                Poll::Pending
+            })
+        });
+        let handlers = Handlers::new(vec![("nobody:knows".to_owned(), gives_up)]).expect("one handler");
+        let called = Arc::clone(&calls);
+        let on_archive = task_hook(move |_| {
+            called.fetch_add(1, Ordering::SeqCst);
+            ready(())
+        });
+        let hooks = Hooks { on_archive: vec![on_archive], ..Hooks::default() };
+        attempted_by(handlers, hooks, OnUnknown::default(), &stop, drop).await;
+        let text = recorder.handle().render();
+        let line = format!("asynq_job_outcomes_total{{type=\"nobody:knows\",outcome=\"archived\"}} {n}");
+        assert!(has(&text, &line), "{why:?}: {text}");
+        assert_eq!(calls.load(Ordering::SeqCst), n, "{why:?}");
     }
 }
 
