@@ -4,7 +4,7 @@ use rusqlite::Connection;
 
 use crate::{
     broker::sqlite::{SqliteBroker, TransactionError},
-    job::{EnqueueError, IntoTask, due_in_transaction},
+    job::{EnqueueError, IntoTask, PreparedTask, due_in_transaction},
     task::{TaskId, TaskInfo, TaskState},
 };
 
@@ -36,8 +36,11 @@ impl Client {
     /// ([`EnqueueError::Broker`]). Nothing of it is stored, and
     /// the transaction can go on, unless SQLite has rolled it back (a full disk, an input/output error).
     pub fn enqueue_in_tx(&self, connection: &Connection, task: impl IntoTask) -> Result<TaskInfo, EnqueueError> {
+        self.add(connection, task.into_task()).inspect_err(crate::metrics::not_enqueued)
+    }
+
+    fn add(&self, connection: &Connection, task: PreparedTask) -> Result<TaskInfo, EnqueueError> {
         let broker = self.sqlite_without_layers()?;
-        let task = task.into_task();
         let shape = task.shape();
         let task = prepare::new_task(task, self.broker.now(), self.payload_limit)?;
         let mut info = TaskInfo::from_message(&task.message, TaskState::Pending);
@@ -71,8 +74,12 @@ impl Client {
     /// The task cannot be enqueued at all, it [replaces](crate::JobBuilder::or_replace) an equal one, the client has
     /// [layers](Self::layer) ([`EnqueueError::LayersInTransaction`]), or its tasks are not in SQLite.
     pub fn row(&self, task: impl IntoTask) -> Result<EnqueueRow, EnqueueError> {
+        self.to_row(task.into_task()).inspect_err(crate::metrics::not_enqueued)
+    }
+
+    fn to_row(&self, task: PreparedTask) -> Result<EnqueueRow, EnqueueError> {
         let broker = self.sqlite_without_layers()?;
-        let task = prepare::new_task(task.into_task(), self.broker.now(), self.payload_limit)?;
+        let task = prepare::new_task(task, self.broker.now(), self.payload_limit)?;
         if task.replaces.is_some() {
             let reason =
                 "a row cannot replace a task that is there; use `enqueue_in_tx`, or `enqueue` after the commit";

@@ -122,6 +122,19 @@ async fn the_tasks_of_a_call_whose_ping_fails_are_counted() {
     has(&recorder.handle().render(), "asynq_enqueue_failures_total{reason=\"broker\"} 3");
 }
 
+#[cfg(feature = "sqlite")]
+#[tokio::test]
+async fn a_task_that_no_transaction_takes_is_counted() {
+    let client = crate::Client::connect("sqlite::memory:").await.expect("memory is there");
+    let connection = rusqlite::Connection::open_in_memory().expect("memory is there");
+    let too_large = || crate::RawTask::new("a", vec![0_u8; crate::Client::DEFAULT_PAYLOAD_LIMIT + 1]);
+    let text = recorded(|| {
+        client.enqueue_in_tx(&connection, too_large()).expect_err("it is too large");
+        client.row(too_large()).expect_err("it is too large");
+    });
+    has(&text, "asynq_enqueue_failures_total{reason=\"invalid\"} 2");
+}
+
 #[test]
 fn a_share_counts_until_it_is_dropped_and_a_late_recorder_gets_its_value() {
     static OF_TEST: total::Total = total::Total::new("asynq_of_a_test");
