@@ -220,14 +220,14 @@ impl AttemptMetrics {
         handles.outcomes[outcome as usize].increment(1);
     }
 
-    /// Counts the attempt as stuck, because its thread outlives its time, until the returned value is dropped.
+    /// Counts the attempt as stuck, because its thread goes on although it was asked to stop, until the returned value is dropped.
     pub(crate) fn stuck(&self) -> Stuck {
         self.job.count_stuck(1);
         Stuck(Arc::clone(&self.job))
     }
 }
 
-/// A blocking job whose time is over and whose thread has not returned.
+/// A blocking job that was asked to stop and whose thread has not returned.
 #[derive(Debug)]
 pub(crate) struct Stuck(Arc<JobMetrics>);
 

@@ -57,7 +57,7 @@ declare! {
     IN_FLIGHT, "asynq_job_in_flight", Gauge, ["type"],
         "Attempts under way.";
     STUCK, "asynq_job_stuck", Gauge, ["type"],
-        "Blocking jobs whose time was over 5 s ago and whose threads have not returned.";
+        "Blocking jobs whose threads have not returned 5 s after they were asked to stop: by a timeout, a cancellation or a lost lease.";
     OUTBOX, "asynq_outbox_length", Gauge, [],
         "Outcomes of attempts that the broker has not taken yet.";
     FENCED, "asynq_outcomes_fenced_total", Counter, [],

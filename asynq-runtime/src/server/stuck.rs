@@ -1,4 +1,4 @@
-//! Blocking jobs whose threads do not return when their time is over: they are shown, and given up where the job allows it.
+//! Blocking jobs whose threads do not return when they are asked to stop: they are shown, and given up where the job allows it.
 //!
 //! No thread can be stopped from outside. An attempt therefore lasts until its thread returns, unless its job has
 //! `kill_after`: then the attempt is settled without its thread, and the thread's result is discarded.
@@ -20,7 +20,7 @@ use crate::{
     pause,
 };
 
-/// How long a thread may take to notice that its time is over, before the job counts as stuck.
+/// How long a thread may take to notice that it is to stop, before the job counts as stuck.
 const NOTICE: Duration = Duration::from_secs(5);
 
 /// The threads that a server has given up.
@@ -83,12 +83,12 @@ pub(crate) async fn watch(
     let Some(after) = kill_after else {
         log!(
             warn,
-            "stuck: its time is over and its thread has not returned; task, slot and lease wait for it \
+            "stuck: it was asked to stop and its thread has not returned; task, slot and lease wait for it \
              (`kill_after` would give it up)"
         );
         return std::future::pending().await;
     };
-    log!(warn, kill_after = ?after, "stuck: its time is over and its thread has not returned");
+    log!(warn, kill_after = ?after, "stuck: it was asked to stop and its thread has not returned");
     pause::beside_jobs(after.saturating_sub(notice)).await;
     blocking.keep_until_idle(Box::new(given_up.add()));
     log!(error, "given up: its thread has not returned and is no longer waited for");
@@ -111,7 +111,7 @@ fn without_thread(cause: Ended, after: Duration) -> Ended {
 
 #[cfg(test)]
 mod tests {
-    use asynq_test_support::soon;
+    use asynq_test_support::{Log, soon};
     use tokio::task::coop::consume_budget;
 
     use super::*;
@@ -149,6 +149,17 @@ mod tests {
             }
         });
         assert_eq!(ended.await, without_thread(Ended::failed("too late"), after));
+    }
+
+    #[tokio::test]
+    async fn the_line_about_a_stuck_thread_does_not_say_that_the_time_of_a_cancelled_job_is_over() {
+        let jobs = JobMetricsMap::new(["stuck:cancelled"]);
+        let attempt_metrics = jobs.get("stuck:cancelled").unwrap().begin(None);
+        let (blocking, given_up, after) = (BlockingPool::default(), GivenUp::new(1), Duration::from_millis(1));
+        let log = Log::keep();
+        soon(watch(Ended::failed("context canceled"), &blocking, &attempt_metrics, Some(after), &given_up)).await;
+        let lines = log.with("stuck: ");
+        assert!(lines.len() == 1 && lines[0].contains("it was asked to stop"), "{log:?}");
     }
 
     #[tokio::test]

@@ -39,7 +39,7 @@ async fn a_blocking_job_that_never_returns_is_seen_and_holds_up_no_end(world: Wo
     let blocked_id = world.client.enqueue(NeverReturns {}).await.unwrap().id;
     let began = Instant::now();
     world.started(1).await;
-    worker.logs("stuck: its time is over").await;
+    worker.logs("stuck: it was asked to stop").await;
     let seen = began.elapsed();
     eventually("the metric shows it", async || {
         metrics(&address).lines().any(|line| line == "asynq_job_stuck{type=\"never_returns\"} 1").then_some(())
