@@ -61,17 +61,21 @@ impl Candidate {
         self.msg.is_none() || !self.is_sound
     }
 
-    /// Archives a task that can never run, or whose message cannot be read: there people see it.
+    /// Archives a task that can never run, or whose message cannot be read: there people see it. It counts as a run that failed, as a
+    /// message that cannot be read does.
     pub(super) fn set_aside(self, tx: &mut Tx<'_>, q: i64, from: TaskState) -> rusqlite::Result<()> {
         tx.left(q, from);
         tx.came(q, TaskState::Archived);
+        tx.ended(q, true);
         if self.is_sound {
+            tx.set_aside.push((self.id.clone(), NO_MESSAGE));
             tx.free_lock_of_archived(q, self.uniq.as_deref(), &self.id, &self.extra())?;
             return tx.view.execute(&sql::consume::SET_ASIDE, params![self.seq, tx.view.now, NO_MESSAGE]).map(drop);
         }
         // Other calls would not find the task by what stands for its bytes here.
         tx.view.execute(&sql::lock::RELEASE_OF, [self.seq])?;
         let id = format!("{}-{}", self.id, uuid::Uuid::new_v4().simple());
+        tx.set_aside.push((id.clone(), NO_TEXT));
         tx.view.execute(&sql::consume::RENAME, params![self.seq, id])?;
         if let Some(message) = self.msg.and_then(|raw| TaskMessage::decode(raw.into()).ok()) {
             let message = TaskMessage { id, unique_key: String::new(), ..message }.encode();
@@ -167,5 +171,41 @@ impl SqliteBroker {
         if let Err(error) = self.store.write(command).await {
             log!(warn, "tasks in a damaged page cannot be archived: {error}");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use asynq_test_support::Log;
+
+    use super::{
+        super::{connection, migrate},
+        *,
+    };
+
+    #[test]
+    fn a_task_that_can_never_run_is_named_in_the_log_behind_the_commit() {
+        let mut connection = connection::open_memory().unwrap();
+        let names = migrate::settle_in(&mut connection, false, "here", |_| Ok(())).unwrap();
+        let mut tx = Tx::new(View::new(&connection, names, 1));
+        let q = tx.queue_or_new(&QueueName::from_wire("q")).unwrap();
+        let task = |is_sound| Candidate {
+            seq: 1,
+            is_sound,
+            id: "lost".to_owned(),
+            crashes: 0,
+            extra: None,
+            facts: Facts::default(),
+            uniq: None,
+            msg: None,
+            since: 0,
+        };
+        let log = Log::keep();
+        task(true).set_aside(&mut tx, q, TaskState::Pending).unwrap();
+        task(false).set_aside(&mut tx, q, TaskState::Pending).unwrap();
+        assert!(log.with("archived").is_empty(), "the transaction may be rolled back: {log:?}");
+        tx.committed();
+        let lines = log.with("archived: the ");
+        assert!(lines.len() == 2 && lines.iter().all(|line| line.contains("lost")), "{log:?}");
     }
 }

@@ -112,6 +112,8 @@ pub(super) struct Tx<'a> {
     pub(super) view: View<'a>,
     /// The waits that the commit ends.
     pub(super) effects: Effects,
+    /// The tasks that the transaction archives because they can never run, each with the reason.
+    pub(super) set_aside: Vec<(String, &'static str)>,
     tally: BTreeMap<(i64, u8), i64>,
     stat: BTreeMap<i64, (i64, i64)>,
     queues: HashMap<QueueName, i64>,
@@ -125,6 +127,7 @@ impl<'a> Tx<'a> {
         Self {
             view,
             effects: Effects::default(),
+            set_aside: Vec::new(),
             tally: BTreeMap::new(),
             stat: BTreeMap::new(),
             queues: HashMap::new(),
@@ -170,6 +173,14 @@ impl<'a> Tx<'a> {
     /// Counts a task that left `state`.
     pub(super) fn left(&mut self, q: i64, state: TaskState) {
         *self.tally.entry((q, state.number())).or_default() -= 1;
+    }
+
+    /// Names the tasks that were set aside, which no worker tells of, and returns the waits that end; called behind the commit.
+    pub(super) fn committed(self) -> Effects {
+        for (id, why) in self.set_aside {
+            log!(error, %id, "archived: {why}");
+        }
+        self.effects
     }
 
     /// Counts a run that ended, and whether it failed.

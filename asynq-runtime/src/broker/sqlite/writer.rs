@@ -307,7 +307,7 @@ impl Writer {
         match outcome {
             Ok(_) => {
                 self.rest = Rest::Untidy;
-                Ok(Committed { done, effects: tx.effects, notifiers })
+                Ok(Committed { done, effects: tx.committed(), notifiers })
             }
             Err(failure) => {
                 // SQLite rolls back by itself after some errors, a full disk among them.

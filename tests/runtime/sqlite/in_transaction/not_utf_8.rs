@@ -49,6 +49,8 @@ async fn a_text_that_is_not_utf_8_stops_no_other_task_and_can_be_removed() {
     assert_eq!(ids(&runs), ["good", "elsewhere"]);
     let archived = t.broker.tasks(&queue(), TaskState::Archived, Page::default()).await.unwrap();
     assert_eq!(archived.len(), 2);
+    let stats = t.broker.queue_stats(&queue()).await.unwrap();
+    assert_eq!((stats.processed, stats.failed), (2, 2), "an alert about failures sees them");
     assert!(archived.iter().all(|task| task.last_error.as_ref().unwrap().contains("was not UTF-8")), "{archived:?}");
     enqueue(&t.broker, unique("next", "k")).await.unwrap();
     let (max_age, max_size) = (Duration::from_secs(86_400), 10_000);
