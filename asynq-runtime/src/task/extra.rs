@@ -176,7 +176,7 @@ impl Extra {
     }
 
     /// Returns whether archiving the task leaves its unique lock in place.
-    #[allow(dead_code, reason = "brokers use it, and there may be none")]
+    #[cfg(feature = "sqlite")]
     pub(crate) fn keeps_lock_when_archived(&self) -> bool {
         self.unique_until() == UniqueUntil::Success
     }
