@@ -22,7 +22,7 @@ use super::{
 type Vote = Result<Option<Address>, BrokerError>;
 
 fn late() -> BrokerError {
-    BrokerError::new(BrokerErrorKind::Timeout, "no sentinel answered in time")
+    BrokerError::new(BrokerErrorKind::Timeout, "no answer came in time")
 }
 
 /// Opens a connection to a sentinel, on which it reports failovers to `told` if it speaks RESP3.
