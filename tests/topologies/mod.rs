@@ -35,6 +35,12 @@ async fn until_it_works<T>(goal: &str, mut call: impl AsyncFnMut() -> Result<T, 
     .await
 }
 
+/// The number of connections that a Redis has accepted, by its `INFO stats`.
+fn connections(stats: &str) -> u64 {
+    let count = stats.lines().find_map(|line| line.strip_prefix("total_connections_received:"));
+    count.and_then(|count| count.parse().ok()).unwrap()
+}
+
 /// The settlement of a run as a success.
 fn ended(run: &Run) -> Settlement {
     run.ends_with(done())
@@ -55,11 +61,7 @@ fn servers_of_a_test_that_failed_are_lent_to_no_other() {
 #[tokio::test]
 async fn a_case_on_a_cluster_keeps_its_connections() {
     let store = StoreOn::<Lent<RedisCluster>>::start().await;
-    let made = || {
-        let stats: String = store.server().command(0, &["INFO", "stats"]);
-        let count = stats.lines().find_map(|line| line.strip_prefix("total_connections_received:"));
-        count.and_then(|count| count.parse::<u64>().ok()).unwrap()
-    };
+    let made = || connections(&store.server().command::<String>(0, &["INFO", "stats"]));
     let before = made();
     for n in 0..200 {
         let key = format!("key-{n}");

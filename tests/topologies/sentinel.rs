@@ -1,14 +1,14 @@
 //! Redis behind sentinels: the broker uses the present master.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use asynq_runtime::broker::{
     Broker as _, BrokerErrorKind, Consume as _, Produce as _, Quarantined, Refused,
     redis::{RedisBroker, RedisOptions},
 };
-use asynq_tests::{SentinelServers, default_queue, soon, task};
+use asynq_tests::{Persistence, RedisServer, SentinelServers, default_queue, eventually, soon, task};
 
-use crate::topologies::{connect, until_it_works};
+use crate::topologies::{connect, connections, until_it_works};
 
 #[tokio::test]
 async fn a_name_that_no_sentinel_knows_is_a_mistake_in_the_url() {
@@ -27,6 +27,20 @@ async fn one_sentinel_that_answers_is_enough_and_none_is_unavailable() {
     servers.kill_sentinel(2);
     let error = connect(&servers.url()).await.unwrap_err();
     assert!(error.is_unavailable(), "{error:?}");
+}
+
+/// A plain Redis confirms the subscription, and then refuses the question.
+#[tokio::test]
+async fn a_host_that_is_no_sentinel_is_dialled_again_only_after_a_pause() {
+    let (servers, plain) = (SentinelServers::start(), RedisServer::start(Persistence::None));
+    let url = servers.url().replacen("/0?", &format!(",127.0.0.1:{}/0?", plain.port()), 1);
+    let _broker = connect(&url).await.unwrap();
+    let mut redis = plain.connection();
+    let mut dialled = || connections(&redis::cmd("INFO").arg("stats").query::<String>(&mut redis).unwrap());
+    let (since, before) = (Instant::now(), dialled());
+    eventually("three more connections", async || (dialled() >= before + 3).then_some(())).await;
+    // The first may have been due, and the second asked for while the broker connected.
+    assert!(since.elapsed() >= Duration::from_secs(2), "{:?}", since.elapsed());
 }
 
 #[tokio::test]

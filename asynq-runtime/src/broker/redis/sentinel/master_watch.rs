@@ -91,15 +91,23 @@ async fn follow(
     sentinels: &Sentinels,
     sentinel: &Address,
     patience: Duration,
-    told: &Arc<Notify>,
+    told: &Notify,
     note: impl Fn(Vote),
 ) -> Result<Infallible, BrokerError> {
-    let opening = open(target, sentinels, sentinel, patience, Arc::clone(told));
+    // Redis confirms the subscription by a push, too. That of a connection which then fails must not shorten the pause behind it.
+    let pushed = Arc::new(Notify::new());
+    let opening = open(target, sentinels, sentinel, patience, Arc::clone(&pushed));
     let connection = timeout(patience, opening).await.unwrap_or_else(|_| Err(late()))?;
     loop {
         // Without RESP3 no failover is reported, and the interval remains.
         note(Ok(question(&connection, sentinels).await?));
-        let _ = timeout(EVERY, told.notified()).await;
+        let asked = async {
+            tokio::select! {
+                () = told.notified() => {}
+                () = pushed.notified() => {}
+            }
+        };
+        let _ = timeout(EVERY, asked).await;
     }
 }
 
