@@ -68,8 +68,10 @@ impl MasterWatch {
         });
         let mut votes = self.votes.subscribe();
         let is_decided = |votes: &Vec<Option<Vote>>| majority(votes).is_some() || votes.iter().all(Option::is_some);
-        let _ = timeout(patience, votes.wait_for(is_decided)).await;
-        let votes = votes.borrow().clone().into_iter();
+        let decided = timeout(patience, votes.wait_for(is_decided)).await.ok().and_then(Result::ok);
+        // The votes that decide are kept, because another connection may ask anew meanwhile.
+        let decided = decided.map(|votes| votes.clone());
+        let votes = decided.unwrap_or_else(|| self.votes.borrow().clone()).into_iter();
         let mut votes: Vec<Vote> = votes.map(|vote| vote.unwrap_or_else(|| Err(late()))).collect();
         // The next attempt may follow another of as many votes: the master of these may be gone.
         fastrand::shuffle(&mut votes);
