@@ -115,9 +115,11 @@ async fn where_tracking_is_refused_the_queue_is_polled() {
         soon(async { tokio::join!(broker.wait_for_work(&queues, Quarantined::All, HOUR), put(&broker, &["a"])) }).await;
     woken.unwrap();
     assert_eq!(tracked_keys(&mut redis).await, 0);
+    let pings = calls_by_command(&mut redis).await.of("ping");
     assert_eq!(broker.ready(&queues, Quarantined::All).await.unwrap(), queues);
     assert_eq!(take(&broker, &member("me"), 1).await.len(), 1);
     assert!(broker.ready(&queues, Quarantined::All).await.unwrap().is_empty());
+    assert_eq!(calls_by_command(&mut redis).await.of("ping"), pings, "there are no announcements to catch up with");
     let mut delayed = task("delayed");
     delayed.when = When::In(Duration::from_millis(300));
     let (placed, ()) = tokio::join!(broker.enqueue(vec![delayed]), forward_when_due(&broker));

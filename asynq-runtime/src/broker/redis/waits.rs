@@ -214,8 +214,8 @@ impl RedisBroker {
                 }
                 report => report?,
             };
-            // The answer of one node does not bring the announcements of the others.
-            let is_behind = report.count == 0 || !reads.is_own();
+            // The answer of one node does not bring the announcements of the others. Where tracking is refused, none come.
+            let is_behind = reads.is_tracked() && (report.count == 0 || !reads.is_own());
             if is_first && is_behind && reads.catch_up().await.is_err() {
                 reads.stop_tracking();
             }
