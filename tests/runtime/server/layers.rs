@@ -295,7 +295,7 @@ async fn tasks_that_did_not_reach_the_layers_are_requeued_in_order() {
     let inner = memory().await;
     let jobs = (0..5).map(|i| logs::job(i.to_string()).task_id(i.to_string()));
     Client::new(inner.clone()).enqueue_many(jobs).await.unwrap();
-    // As after a lost answer, the broker gives more tasks than were asked for.
+    // The broker gives more tasks than were asked for.
     let flaky = Flaky::new(inner.clone());
     flaky.generous.store(1, SeqCst);
     let broker: Arc<dyn Broker> = flaky;

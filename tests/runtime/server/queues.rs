@@ -113,7 +113,7 @@ async fn beyond_the_limit(limited: impl FnOnce(ServerBuilder) -> ServerBuilder) 
     let client = Client::new(inner.clone());
     let ids = |range: std::ops::Range<usize>| range.map(|i| i.to_string()).collect::<Vec<_>>();
     client.enqueue_many(ids(0..4).iter().map(|id| waits::job().task_id(id))).await.unwrap();
-    // As after a lost answer, the broker gives more tasks than were asked for.
+    // The broker gives more tasks than were asked for.
     let flaky = Flaky::new(inner.clone());
     flaky.generous.store(1, SeqCst);
     let broker: Arc<dyn Broker> = flaky;

@@ -6,7 +6,8 @@ use super::{super::active_runs::ActiveRun, FEW, Fetcher};
 
 impl Fetcher {
     /// Starts the tasks that may start. Returns the rest: all of them if the server is leaving; tasks that the layers do not
-    /// take at once; and tasks that were not asked for, among them quarantined tasks beside another one.
+    /// take at once; and tasks that were not asked for, among them quarantined tasks beside another one. Neither broker gives
+    /// such tasks, but a slot too many would be worse than a requeue.
     pub(super) async fn start(&mut self, tasks: Vec<Arc<ActiveRun>>) -> Vec<Arc<ActiveRun>> {
         let context = Arc::clone(&self.context);
         let (mut slots, mut rest, mut stalled) = (Vec::with_capacity(tasks.len()), Vec::new(), false);
