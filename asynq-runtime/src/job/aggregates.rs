@@ -204,8 +204,10 @@ mod tests {
         encode_arguments(&Note { text: text.into() }).unwrap()
     }
 
-    /// Returns the texts in each task, and the payloads that were left out.
-    fn made(payloads: &[Bytes], together: usize) -> (Vec<Vec<String>>, Vec<(usize, Option<String>)>) {
+    /// The texts in each task, and the payloads that were left out.
+    type Made = (Vec<Vec<String>>, Vec<(usize, Option<String>)>);
+
+    fn made(payloads: &[Bytes], together: usize) -> Made {
         let limits = Limits { together, alone: 2 * together };
         let arguments: Vec<_> =
             payloads.iter().map(|payload| Arguments { payload: payload.clone(), lookup: None }).collect();
