@@ -156,14 +156,21 @@ fn picked_rows_typed_text_and_open_parts_survive_new_numbers() {
         browser.js("document.querySelector('main input[type=search]').focus()").await;
         browser.press("half a w").await;
         browser.js("document.querySelector('details').open = false").await;
+        // A screen reader hears what changes in the bar, and what is shown again.
+        browser
+            .js("window.heard = [];
+                const bar = document.querySelector('#picked'), watch = new MutationObserver((records) => window.heard.push(...records));
+                watch.observe(bar, { attributes: true, attributeFilter: ['hidden'] });
+                watch.observe(bar.querySelector('output'), { childList: true, characterData: true, subtree: true });")
+            .await;
         // One more task fails, and the page is notified.
         let run = world.fixture.start_run(task("another")).await;
         world.fixture.settle(&run, retry(std::time::Duration::from_secs(1), "boom")).await;
         world.fixture.enqueue(task("news").in_queue("mail")).await;
         browser.until("document.querySelectorAll('.tabs b')[1].textContent === '16'").await;
         let script = "const box = document.querySelectorAll('input[name=id]')[1], field = document.querySelector('main input[type=search]');
-            return [box.checked, field.value, document.activeElement === field, document.querySelector('details').open, document.querySelector('#picked output').textContent]";
-        assert_eq!(browser.js(script).await, json!([true, "half a w", true, false, "1 picked"]));
+            return [box.checked, field.value, document.activeElement === field, document.querySelector('details').open, document.querySelector('#picked output').textContent, window.heard.length]";
+        assert_eq!(browser.js(script).await, json!([true, "half a w", true, false, "1 picked", 0]));
         world.end().await;
     });
 }

@@ -253,6 +253,26 @@ fn the_focus_and_a_selection_stay_in_their_rows_when_a_row_above_goes() {
 }
 
 #[test]
+fn a_row_that_overtakes_another_keeps_the_focus() {
+    wait(async {
+        let world = World::of(Fixture::<SqliteStore>::real_time().await, Vec::new()).await;
+        let browser = &world.browser;
+        for (name, id) in [("big", "t1"), ("big", "t2"), ("small", "t1")] {
+            world.fixture.enqueue(task(id).in_queue(name)).await;
+        }
+        world.open("/?sort=size").await;
+        assert_eq!(browser.js("return document.querySelector('tbody tr').id").await, "q-big");
+        browser.js("document.querySelector('#q-small a').focus()").await;
+        for id in ["t2", "t3"] {
+            world.fixture.enqueue(task(id).in_queue("small")).await;
+        }
+        browser.until("document.querySelector('tbody tr').id === 'q-small'").await;
+        assert_eq!(browser.js("return document.activeElement.closest('tr')?.id ?? null").await, "q-small");
+        world.end().await;
+    });
+}
+
+#[test]
 fn a_link_of_another_site_leads_to_the_page_if_one_is_logged_in() {
     wait(async {
         let world = logged_in().await;

@@ -2,6 +2,7 @@
 
 use asynq_runtime::{Client, broker::BulkAction, task::TaskState};
 use asynq_tests::{Build as _, Fixture, SqliteStore, queue, task, task_id};
+use serde_json::json;
 
 use crate::{shop, wait, world::World};
 
@@ -167,29 +168,35 @@ fn arguments_that_another_user_has_changed_are_replaced_only_after_they_were_sho
         let world = World::of(Fixture::<SqliteStore>::real_time().await, Vec::new()).await;
         let (browser, broker) = (&world.browser, world.fixture.broker());
         let inspector = Client::new(world.fixture.shared()).inspector();
-        let payload = async || broker.task(&queue("default"), &task_id("t1")).await.unwrap().unwrap().payload;
-        world.fixture.enqueue(task("t1").with_payload("first")).await;
-        world.open("/queues/default/tasks/t1").await;
-        browser.click("details:has(textarea) summary").await;
-        browser.fill("textarea", "mine").await;
-        inspector.edit_raw("default", "t1", "theirs").await.unwrap();
-        // The page is notified of another task.
-        world.fixture.enqueue(task("t2")).await;
-        browser.until("document.querySelector('pre').textContent === 'theirs'").await;
-        // A save that gets no answer shows nothing of the other user's.
-        browser
-            .js("const fetched = window.fetch;
-                window.fetch = (url, options) => {
-                    if (options?.method !== 'POST') return fetched(url, options);
-                    window.fetch = fetched;
-                    return Promise.reject(new TypeError('no answer'));
-                };")
-            .await;
-        world.act("#save", "does not answer").await;
-        world.act("#save", "have changed meanwhile").await;
-        assert_eq!(&payload().await[..], b"theirs");
-        world.act("#save", "has its new arguments").await;
-        assert_eq!(&payload().await[..], b"mine");
+        let payload = async |id: &str| broker.task(&queue("default"), &task_id(id)).await.unwrap().unwrap().payload;
+        // Above the editor the page shows these arguments in one, no and two blocks, and the new ones in one.
+        for (id, first) in [("t1", "first".to_owned()), ("t2", String::new()), ("t3", "x".repeat(5000))] {
+            world.fixture.enqueue(task(id).with_payload(first)).await;
+            world.open(&format!("/queues/default/tasks/{id}")).await;
+            browser.click("details:has(textarea) summary").await;
+            browser.fill("textarea", "mine").await;
+            inspector.edit_raw("default", id, "theirs").await.unwrap();
+            // The page is notified of another task.
+            world.fixture.enqueue(task(&format!("beside-{id}"))).await;
+            browser.until("document.querySelector('pre').textContent === 'theirs'").await;
+            let editor = "const text = document.querySelector('textarea');
+                return [text.value, text.closest('details').open, document.activeElement === text]";
+            assert_eq!(browser.js(editor).await, json!(["mine", true, true]), "{id}");
+            // A save that gets no answer shows nothing of the other user's.
+            browser
+                .js("const fetched = window.fetch;
+                    window.fetch = (url, options) => {
+                        if (options?.method !== 'POST') return fetched(url, options);
+                        window.fetch = fetched;
+                        return Promise.reject(new TypeError('no answer'));
+                    };")
+                .await;
+            world.act("#save", "does not answer").await;
+            world.act("#save", "have changed meanwhile").await;
+            assert_eq!(&payload(id).await[..], b"theirs");
+            world.act("#save", "has its new arguments").await;
+            assert_eq!(&payload(id).await[..], b"mine");
+        }
         world.leave().await;
     });
 }

@@ -1,12 +1,12 @@
 // Makes one element equal to another by changing only what differs, so that focus, selection, what was typed and open
-// parts stay. Elements with an id are matched by it; a plot's inside belongs to its script.
+// parts stay. Elements with an id are matched by it; the inside of a plot or an output belongs to its script.
 
-// Attributes that users and scripts change on the page, and that the server's rendering does not have.
-const KEPT = new Set(["open", "aria-busy", "disabled"]);
+// Attributes that users and scripts change on the page, and that the server's rendering never changes.
+const KEPT = new Set(["open", "aria-busy", "disabled", "hidden"]);
 
 export function morph(from, to) {
   attributes(from, to);
-  if (from.hasAttribute("data-chart") || from.hasAttribute("data-spark")) return;
+  if (from.matches("[data-chart], [data-spark], output")) return;
   children(from, to);
 }
 
@@ -23,14 +23,21 @@ function children(from, to) {
   const byId = matched(from, to);
   const moving = movers(byId, to);
   let at = from.firstChild;
-  for (const wanted of [...to.childNodes]) {
-    while (moving.has(at)) at = at.nextSibling;
+  const wants = [...to.childNodes];
+  for (const [n, wanted] of wants.entries()) {
+    // A child that nothing can become any more goes first: it would part those behind it from their places.
+    for (let next; at && (moving.has(at) || !becomes(at, wants.slice(n))); at = next) {
+      next = at.nextSibling;
+      if (!moving.has(at)) at.remove();
+    }
     const found = wanted.id ? byId.get(wanted.id) : sameKind(at, wanted) ? at : null;
     if (!found) {
       from.insertBefore(document.importNode(wanted, true), at);
       continue;
     }
     if (found === at) at = at.nextSibling;
+    // A browser that can move an element leaves the focus and the selection in it.
+    else if (from.moveBefore && from.isConnected) from.moveBefore(found, at);
     else from.insertBefore(found, at);
     if (found.nodeType === Node.ELEMENT_NODE) morph(found, wanted);
     else if (found.nodeValue !== wanted.nodeValue) found.nodeValue = wanted.nodeValue;
@@ -70,6 +77,8 @@ function movers(byId, to) {
   for (let child = ends.at(-1); child; child = before.get(child)) moving.delete(child);
   return moving;
 }
+
+const becomes = (node, wants) => node.id || wants.some((wanted) => !wanted.id && sameKind(node, wanted));
 
 function sameKind(node, wanted) {
   return node && !node.id && node.nodeType === wanted.nodeType && node.nodeName === wanted.nodeName;

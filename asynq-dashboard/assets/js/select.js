@@ -44,7 +44,9 @@ function show() {
   const picked = all.filter((box) => box.checked).length;
   if (!picked) every = false;
   bar.hidden = !picked;
-  bar.querySelector("output").textContent = every ? `All ${bar.dataset.total} ${bar.dataset.state}` : `${picked} picked`;
+  const [output, text] = [bar.querySelector("output"), every ? `All ${bar.dataset.total} ${bar.dataset.state}` : `${picked} picked`];
+  // A screen reader hears each text that is put there.
+  if (output.textContent !== text) output.textContent = text;
   const more = bar.querySelector("[data-every]");
   if (more) more.hidden = every || picked < all.length;
   const head = document.querySelector("[data-all]");
