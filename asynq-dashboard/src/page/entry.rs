@@ -156,7 +156,8 @@ fn history(view: &View, here: &str) -> Markup {
 fn enqueued(view: &View, event: &SchedulerEnqueueEvent) -> Markup {
     let at = event.enqueue_time.and_then(Timestamp::to_datetime);
     html! {
-        tr id={ "t-" (segment(&event.task_id)) } {
+        // All runs of an entry of Go's scheduler may have one task id.
+        tr id={ "t-" (segment(&event.task_id)) "/" (at.map_or(0, |at| at.timestamp_micros())) } {
             th.id scope="row" { a href=(href(&view.mount, &["queues", view.entry.queue.as_str(), "tasks", &event.task_id])) { (id(&event.task_id)) } }
             td { @if let Some(at) = at { (when(view.now, at)) } }
             td.soft { @if let Some(at) = at { (exact(at)) } }
@@ -171,7 +172,7 @@ mod tests {
     use super::*;
     use crate::query::payload;
 
-    fn shown(page: usize, runs: usize, has_older: bool) -> String {
+    fn shown(page: usize, history: Vec<SchedulerEnqueueEvent>, has_older: bool) -> String {
         let entry = Entry {
             id: "e".into(),
             queue: QueueName::from_wire("q"),
@@ -191,19 +192,30 @@ mod tests {
             can_change: false,
             now: DateTime::UNIX_EPOCH,
             entry,
-            history: vec![SchedulerEnqueueEvent::default(); runs],
+            history,
             has_older,
             params: Params { page, all: 0 },
         };
-        history(&view, "/here").into_string()
+        super::history(&view, "/here").into_string()
     }
 
     #[test]
     fn a_full_page_of_runs_leads_to_older_ones_only_where_there_are_some() {
-        assert!(shown(1, PER_PAGE, true).contains("Older"));
-        assert!(!shown(1, PER_PAGE, false).contains("Older"));
-        let behind = shown(2, 0, false);
+        let full = vec![SchedulerEnqueueEvent::default(); PER_PAGE];
+        assert!(shown(1, full.clone(), true).contains("Older"));
+        assert!(!shown(1, full, false).contains("Older"));
+        let behind = shown(2, Vec::new(), false);
         assert!(behind.contains("No older runs") && !behind.contains("Nothing enqueued yet"), "{behind}");
-        assert!(shown(1, 0, false).contains("Nothing enqueued yet"));
+        assert!(shown(1, Vec::new(), false).contains("Nothing enqueued yet"));
+    }
+
+    #[test]
+    fn runs_with_one_task_id_have_rows_of_their_own() {
+        let run = |seconds| SchedulerEnqueueEvent {
+            task_id: "x".into(),
+            enqueue_time: Some(Timestamp { seconds, nanos: 0 }),
+        };
+        let page = shown(1, vec![run(2), run(1)], false);
+        assert!(page.contains(r#"<tr id="t-x/2000000">"#) && page.contains(r#"<tr id="t-x/1000000">"#), "{page}");
     }
 }
