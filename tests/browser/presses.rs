@@ -202,6 +202,38 @@ fn arguments_that_another_user_has_changed_are_replaced_only_after_they_were_sho
 }
 
 #[test]
+fn letters_that_are_typed_while_a_save_is_on_its_way_stay() {
+    wait(async {
+        let world = World::of(Fixture::<SqliteStore>::real_time().await, Vec::new()).await;
+        let (browser, broker) = (&world.browser, world.fixture.broker());
+        world.fixture.enqueue(task("t1").with_payload("first")).await;
+        world.open("/queues/default/tasks/t1").await;
+        browser.click("details:has(textarea) summary").await;
+        browser.fill("textarea", "mine").await;
+        browser
+            .js("const fetched = window.fetch;
+                window.fetch = (url, options) => {
+                    if (options?.method !== 'POST') return fetched(url, options);
+                    window.fetch = fetched;
+                    return new Promise((done) => { window.answer = () => done(fetched(url, options)); });
+                };")
+            .await;
+        browser.click("#save").await;
+        browser.until("window.answer").await;
+        browser.js("const text = document.querySelector('textarea'); text.focus(); text.setSelectionRange(4, 4)").await;
+        browser.press(" and more").await;
+        browser.js("window.answer()").await;
+        browser.until("document.querySelector('#said').textContent.includes('has its new arguments')").await;
+        browser.until("document.querySelector('pre').textContent === 'mine'").await;
+        assert_eq!(browser.js("return document.querySelector('textarea').value").await, "mine and more");
+        world.act("#save", "has its new arguments").await;
+        let saved = broker.task(&queue("default"), &task_id("t1")).await.unwrap().unwrap();
+        assert_eq!(&saved.payload[..], b"mine and more");
+        world.leave().await;
+    });
+}
+
+#[test]
 fn a_question_shows_the_word_to_type_with_all_its_spaces() {
     wait(async {
         let world = World::of(Fixture::<SqliteStore>::real_time().await, Vec::new()).await;

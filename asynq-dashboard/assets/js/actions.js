@@ -91,9 +91,9 @@ async function edit(form, button) {
   // Arguments that were refused because of another user's can be saved once the page shows those. Any other failure shows nothing.
   if (done || done === null) delete form.elements.text.seen;
   if (done) {
-    // Saved text counts as typed no more, and the page shows it as the server lays it out.
+    // Saved text counts as typed no more, and the page shows it as the server lays it out. Letters that were typed meanwhile stay.
     form.elements.text.defaultValue = text;
-    form.reset();
+    if (form.elements.text.value === text) form.reset();
   }
   if (done && button.value === "run") await run(button, { post: again }, { state });
 }
