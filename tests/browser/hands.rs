@@ -4,7 +4,10 @@ use std::path::Path;
 
 use argon2::{Algorithm, Argon2, Params, PasswordHasher as _, Version};
 use asynq_dashboard::Dashboard;
-use asynq_runtime::Client;
+use asynq_runtime::{
+    Client,
+    task::{QueueWeight, ServerInfo, WorkerInfo},
+};
 use asynq_tests::{Build as _, Fixture, RedisServer, SqliteFixture, SqliteStore, Store as _, queue, retry, task};
 use serde_json::json;
 
@@ -207,6 +210,52 @@ fn a_phone_shows_all_pages_without_scrolling_sideways() {
     });
 }
 
+#[test]
+fn no_long_text_makes_a_page_wider_than_its_screen() {
+    wait(async {
+        let fixture = SqliteFixture::start().await;
+        fixture.seed_active("t1").await;
+        let (name, stuck_since) = (fixture.member().name.clone(), fixture.now() - chrono::TimeDelta::minutes(1));
+        let pid = i32::try_from(name.pid).unwrap();
+        let worker = WorkerInfo {
+            task_id: "t1".into(),
+            queue: "default".into(),
+            deadline: Some(stuck_since.into()),
+            host: name.host.clone(),
+            server_id: name.server_id.clone(),
+            pid,
+            ..WorkerInfo::default()
+        };
+        let long = "customer-mails-transactional-high-priority-eu-west-1-of-tenant-acme-corporation";
+        let info = ServerInfo {
+            host: name.host,
+            server_id: name.server_id,
+            pid,
+            queues: vec![QueueWeight { queue: Some(long.into()), weight: Some(6) }],
+            ..ServerInfo::default()
+        };
+        fixture.broker().beat(fixture.member(), &info, &[worker]).await.unwrap();
+        let dashboard = Dashboard::new(&Client::new(fixture.shared())).password_hash(cheap_hash()).read_only(true);
+        let world = World::serving(fixture, Vec::new(), dashboard).await;
+        let browser = &world.browser;
+        let path = "/queues/default/tasks/t1";
+        world.open(path).await;
+        browser.fill("input[type=password]", "open sesame").await;
+        browser.press(ENTER).await;
+        browser.until("document.querySelector('.title .tag.bad')?.textContent.startsWith('stuck')").await;
+        for width in [390, 768] {
+            browser.screen(Some((width, 844))).await;
+            world.open(path).await;
+            assert_eq!(browser.js("return document.documentElement.scrollWidth").await, width);
+        }
+        browser.screen(Some((390, 844))).await;
+        world.open("/servers").await;
+        let is_whole = "return document.querySelector('a.tag').getBoundingClientRect().right <= 390";
+        assert_eq!(browser.js(is_whole).await, true, "the end of a queue's name and its weight can be read");
+        world.leave().await;
+    });
+}
+
 /// The lowest contrast of a text with its background, where that is one colour, with its element.
 const CONTRAST: &str = "
     const parse = (c) => c.match(/[\\d.]+/g).map(Number);
@@ -267,15 +316,18 @@ fn everything_can_be_read_and_heard_in_light_and_dark() {
     });
 }
 
+/// The hash of the password `open sesame`, with little memory: its cost is not tested here.
+fn cheap_hash() -> String {
+    let cheap = Argon2::new(Algorithm::Argon2id, Version::V0x13, Params::new(16, 1, 1, None).unwrap());
+    cheap.hash_password_with_salt(b"open sesame", b"some salt 16 byt").unwrap().to_string()
+}
+
 #[test]
 fn a_login_leads_to_the_requested_page() {
     wait(async {
         let fixture = SqliteFixture::real_time().await;
         let active = shop::open(&fixture).await;
-        // With little memory: the cost of the hash is not tested here.
-        let cheap = Argon2::new(Algorithm::Argon2id, Version::V0x13, Params::new(16, 1, 1, None).unwrap());
-        let hash = cheap.hash_password_with_salt(b"open sesame", b"some salt 16 byt").unwrap().to_string();
-        let dashboard = Dashboard::new(&Client::new(fixture.shared())).password_hash(hash);
+        let dashboard = Dashboard::new(&Client::new(fixture.shared())).password_hash(cheap_hash());
         let world = World::serving(fixture, active, dashboard).await;
         let browser = &world.browser;
         world.open("/queues/mail?state=retry").await;
