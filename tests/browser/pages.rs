@@ -122,6 +122,8 @@ fn the_days_of_a_chart_have_the_same_names_on_its_axis_and_under_the_pointer_in_
         let browser = &world.browser;
         // A day begins here at half past six in the evening of UTC, in which days are counted.
         browser.chromium("Emulation.setTimezoneOverride", json!({ "timezoneId": "Asia/Kolkata" })).await;
+        // The calendar of this language has other months, and its digits are others.
+        browser.chromium("Emulation.setLocaleOverride", json!({ "locale": "fa-IR" })).await;
         let note = "window.drawn = []; const fill = CanvasRenderingContext2D.prototype.fillText;
             CanvasRenderingContext2D.prototype.fillText = function (text, x, y) {
                 window.drawn.push({ canvas: this.canvas, text, x }); fill.call(this, text, x, y);
@@ -134,12 +136,13 @@ fn the_days_of_a_chart_have_the_same_names_on_its_axis_and_under_the_pointer_in_
             return labels.map(({ canvas, text, x }) => {
                 const at = { clientX: canvas.getBoundingClientRect().left + x / devicePixelRatio, clientY: over.getBoundingClientRect().top + 9 };
                 over.dispatchEvent(new MouseEvent('mousemove', at));
-                return [text, days.querySelector('[data-at]').textContent];
+                return [text, days.querySelector('[data-at]').textContent, /^[0-9]+ [A-Z][a-z]+$/.test(text)];
             });";
         browser.until(&format!("(() => {{ {names} }})().length > 2")).await;
         for label in browser.js(names).await.as_array().unwrap() {
             let (day, under_the_pointer) = (label[0].as_str().unwrap(), label[1].as_str().unwrap());
             assert!(under_the_pointer.starts_with(&format!("{day}: Processed ")), "{day} is over {under_the_pointer}");
+            assert_eq!(label[2], true, "{day} is English, like the page");
         }
         // Only today has numbers, and its bar is whole: seven tenths of a day wide.
         let bar = "const canvas = document.querySelector('#days canvas'), over = document.querySelector('#days .u-over').getBoundingClientRect();
@@ -158,6 +161,34 @@ fn the_days_of_a_chart_have_the_same_names_on_its_axis_and_under_the_pointer_in_
             return Math.min(apart, 24 * 60 - apart)";
         let apart = browser.js(apart).await.as_u64().unwrap();
         assert!(apart < 90, "{apart} minutes");
+        world.end().await;
+    });
+}
+
+#[test]
+fn the_line_of_failed_tasks_is_told_from_the_other_without_its_colour() {
+    wait(async {
+        let world = World::of(Fixture::<SqliteStore>::real_time().await, Vec::new()).await;
+        let browser = &world.browser;
+        world.fixture.enqueue(task("t1")).await;
+        let note = "window.lines = []; const stroke = CanvasRenderingContext2D.prototype.stroke;
+            CanvasRenderingContext2D.prototype.stroke = function (...path) {
+                window.lines.push({ canvas: this.canvas, colour: this.strokeStyle, dash: this.getLineDash().join() }); stroke.apply(this, path);
+            };";
+        browser.chromium("Page.addScriptToEvaluateOnNewDocument", json!({ "source": note })).await;
+        world.open("/").await;
+        browser.until("document.querySelector('#throughput canvas')").await;
+        let dashes = "(() => {
+            const figure = document.querySelector('#throughput'), context = document.createElement('canvas').getContext('2d');
+            const colour = (name) => {
+                context.strokeStyle = getComputedStyle(figure.querySelector('.s-' + name), '::before').backgroundColor;
+                return context.strokeStyle;
+            };
+            const dashes = (name) => window.lines.filter((line) => figure.contains(line.canvas) && line.colour === colour(name)).map((line) => line.dash);
+            return [...new Set(dashes('processed')), ...new Set(dashes('failed'))];
+        })()";
+        browser.until(&format!("{dashes}.length >= 2")).await;
+        assert_eq!(browser.js(&format!("return {dashes}")).await, json!(["", "4,3"]));
         world.end().await;
     });
 }

@@ -82,7 +82,7 @@ function chart(element, text) {
     series: [{}, ...series.map(([state]) => {
       const stroke = colour(element, state);
       const fill = kind === "lines" ? undefined : solid(element, stroke, kind === "stack" ? 0.5 : 0.8);
-      return { stroke, fill, width: kind === "bars" ? 0 : 1.5, points: { show: false }, spanGaps: false,
+      return { stroke, fill, width: kind === "bars" ? 0 : 1.5, dash: state === "failed" ? [4, 3] : undefined, points: { show: false }, spanGaps: false,
         paths: kind === "bars" ? window.uPlot.paths.bars({ size: [0.7, 24] }) : undefined };
     })],
     hooks: { setCursor: [(u) => {
@@ -102,9 +102,9 @@ function chart(element, text) {
 // Hours and minutes; seconds where they tell times apart.
 const clock = (times) => {
   const parts = { hour: "2-digit", minute: "2-digit", ...(times.at(-1) - times[0] < 300 && { second: "2-digit" }), hourCycle: "h23", timeZone: "UTC" };
-  return (seconds) => new Date(seconds * 1000).toLocaleTimeString(undefined, parts);
+  return (seconds) => new Date(seconds * 1000).toLocaleTimeString("en-GB", parts);
 };
-const day = (seconds) => new Date(seconds * 1000).toLocaleDateString(undefined, { day: "numeric", month: "short", timeZone: "UTC" });
+const day = (seconds) => new Date(seconds * 1000).toLocaleDateString("en-GB", { day: "numeric", month: "short", timeZone: "UTC" });
 
 // "1,2,,3;0,0,,1": processed, then failed.
 function spark(element, text) {
