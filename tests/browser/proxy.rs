@@ -1,12 +1,22 @@
 //! A page behind a proxy that asks for a login, refuses the fetches of the page, or leads to another version of the dashboard.
 
-use std::future::ready;
+use std::{
+    future::ready,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
 
+use asynq_dashboard::Dashboard;
+use asynq_runtime::Client;
 use asynq_tests::{Build as _, Fixture, SqliteStore, task};
 use axum::{
     Router,
+    extract::Request,
     http::StatusCode,
-    response::{Html, Redirect},
+    middleware::{self, Next},
+    response::{Html, IntoResponse as _, Redirect},
 };
 use serde_json::json;
 use tokio::net::TcpListener;
@@ -61,6 +71,45 @@ fn a_page_whose_fetches_a_proxy_refuses_loads_itself_again_once() {
         assert_eq!(browser.js("return sessionStorage.loads").await, "2");
         browser.js(&format!("delete sessionStorage.passes; {fetches}")).await;
         browser.until("sessionStorage.loads === '3'").await;
+        world.leave().await;
+    });
+}
+
+#[test]
+fn a_page_that_is_refused_for_a_while_tries_until_it_is_there() {
+    wait(async {
+        let mut world = World::of(Fixture::<SqliteStore>::real_time().await, Vec::new()).await;
+        world.open("/").await;
+        // The dashboard refuses a client that may not be logged in with a page that says nothing else.
+        let refusal = "return fetch(location.href).then((page) => page.text()).then((text) => {
+                const page = new DOMParser().parseFromString(text, 'text/html'), main = page.querySelector('main');
+                page.documentElement.removeAttribute('data-events');
+                page.querySelector('.top').remove();
+                Object.assign(main.dataset, { live: 'off', failed: '' });
+                main.innerHTML = '<div class=title><h1>This did not work</h1></div><p class=notice>too many wrong logins</p>';
+                return '<!doctype html>' + page.documentElement.outerHTML;
+            })";
+        let refusal = world.browser.js(refusal).await.as_str().unwrap().to_owned();
+        let asked = Arc::new(AtomicUsize::new(0));
+        let refuse = move |request: Request, next: Next| {
+            let is_refused = request.uri().path() == "/" && asked.fetch_add(1, Ordering::Relaxed) < 2;
+            let refusal = is_refused.then(|| (StatusCode::TOO_MANY_REQUESTS, Html(refusal.clone())));
+            async move {
+                match refusal {
+                    Some(refusal) => refusal.into_response(),
+                    None => next.run(request).await,
+                }
+            }
+        };
+        let dashboard = Dashboard::new(&Client::new(world.fixture.shared())).without_login();
+        world.browser.open("about:blank").await;
+        world.serve_instead(dashboard.router().unwrap().layer(middleware::from_fn(refuse))).await;
+        world.open("/").await;
+        assert_eq!(world.browser.text("h1").await, "This did not work");
+        world
+            .browser
+            .until("document.querySelector('h1').textContent === 'Queues' && document.querySelector('.top') && !document.querySelector('#down').textContent")
+            .await;
         world.leave().await;
     });
 }

@@ -106,14 +106,15 @@ async function fetched() {
     const page = new DOMParser().parseFromString(await answer.text(), "text/html");
     if (isLoggedOut(answer, page)) return loggedOut();
     const fresh = page.querySelector("main");
-    if (answer.status >= 500 || !fresh) return away(reason(answer, page));
+    if (answer.status >= 500 || answer.status === 429 || !fresh) return away(reason(answer, page));
     // A task that runs, has ended or is gone has no editor.
     if (typed() && !fresh.querySelector("textarea")) return stay("This task cannot be edited now; what you typed stays here.");
-    if (isOutdated(page)) return location.reload();
+    const [shown, where] = [document, page].map((of) => of.querySelector(".where"));
+    // The page of a refusal has no bar on top.
+    if (isOutdated(page) || (where && !shown)) return location.reload();
     morph(main, fresh);
     document.title = page.title;
-    const where = page.querySelector(".where");
-    if (where) morph(document.querySelector(".where"), where);
+    if (where) morph(shown, where);
     seen = new Date();
     fetchedAt = performance.now();
     cameBack = false;
