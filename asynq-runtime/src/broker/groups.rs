@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 
-use super::{BrokerError, NewTask, Refused};
+use super::{BrokerError, CALL_BYTES, NewTask, Refused};
 use crate::task::{Extra, GroupName, QueueName, TaskId, TaskMessage, UndecodableMessage};
 
 /// Takes the tasks of a group out as a *set*, and ends the set together with storing the tasks that were made of it.
@@ -227,7 +227,7 @@ pub struct TaskSet {
 
 impl TaskSet {
     /// Bytes of messages that fill a set.
-    pub const BYTES: usize = 4 << 20;
+    pub const BYTES: usize = CALL_BYTES;
     /// Most tasks of a set: a larger group is taken in slices, so that no call holds the broker up.
     pub const MOST: usize = 1000;
     /// How long the caller of [`claim_set`](Groups::claim_set) holds a set, as in asynq.

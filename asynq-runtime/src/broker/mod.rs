@@ -84,6 +84,10 @@ mod sealed {
     pub trait Sealed {}
 }
 
+/// Most bytes of messages that one call carries to or from a broker, but for a single task that is larger: on a slow network the call
+/// has to end within its time, and a broker that does nothing else meanwhile has to come to the calls of others.
+pub(crate) const CALL_BYTES: usize = 4 << 20;
+
 /// The longest wait: the end of a longer one may lie beyond the range of the clock.
 const FAR: Duration = Duration::from_secs(365 * 86_400);
 

@@ -57,6 +57,28 @@ async fn a_file_whose_tasks_are_gone_becomes_small_while_nothing_happens() {
     assert_eq!(broker.tasks(&queue(), TaskState::Pending, Default::default()).await.unwrap().len(), 1);
 }
 
+/// A batch of [`task`]s with a payload of 1 MiB each.
+fn megabytes(n: usize) -> Vec<NewTask> {
+    let large = |n| {
+        let mut large = task(&format!("t{n:02}"));
+        large.message.payload = vec![7; 1 << 20].into();
+        large
+    };
+    (0..n).map(large).collect()
+}
+
+/// The writer does nothing else while it stores and copies what one transaction wrote.
+#[tokio::test]
+async fn large_tasks_of_one_call_are_stored_in_several_transactions() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("jobs.db");
+    let broker = open(&file).await;
+    let answers = broker.enqueue(megabytes(40)).await;
+    assert!(answers.len() == 40 && answers.iter().all(Result::is_ok), "{answers:?}");
+    let log = length(&file, "-wal");
+    assert!(log < 24 << 20, "{log} bytes in the log");
+}
+
 /// Fills `queues` queues in turns, takes 60 tasks of one of them, settles those, and returns how many pages that wrote.
 async fn pages_written(queues: usize) -> u64 {
     let folder = tempfile::tempdir().unwrap();

@@ -9,7 +9,7 @@ use redis::{Pipeline, Value};
 use tokio::{sync::watch, time::timeout};
 
 use super::{
-    super::{BrokerError, BrokerErrorKind},
+    super::{BrokerError, BrokerErrorKind, CALL_BYTES},
     connection_manager::{ConnectionManager, late},
     connection_state::{State, report_lost},
     durability::Durability,
@@ -24,7 +24,7 @@ use super::{
 use crate::thread::Tasks;
 
 /// Most bytes in one write, so that a batch of large tasks does not run into the time-out of a single answer.
-pub(super) const WRITE: usize = 4 << 20;
+pub(super) const WRITE: usize = CALL_BYTES;
 
 /// A connection of the broker, and the task that keeps it up.
 #[derive(Debug, Clone)]

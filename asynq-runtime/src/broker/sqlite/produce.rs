@@ -7,7 +7,7 @@ use std::{collections::VecDeque, sync::Arc};
 use rusqlite::params;
 
 use crate::{
-    broker::{NewTask, Placed, Produce, Refused, When, due_ms},
+    broker::{CALL_BYTES, NewTask, Placed, Produce, Refused, When, due_ms},
     task::{GroupName, TaskId, TaskState},
 };
 
@@ -20,7 +20,8 @@ use super::{
     tx::{Tx, View},
 };
 
-/// Most tasks in one command; a larger batch is cut, so that it shares the writer with others.
+/// Most tasks in one command; a larger batch is cut, so that it shares the writer with others. One of more than [`CALL_BYTES`] of
+/// payloads is cut, too.
 const SLICE: usize = 256;
 
 /// Most commands of one batch at the writer: the next is prepared while one is stored.
@@ -36,11 +37,11 @@ impl Produce for SqliteBroker {
         let mut unavailable = None;
         loop {
             while sent.len() < AHEAD && unavailable.is_none() {
-                let slice: Arc<[Item]> = batch.by_ref().take(SLICE).map(Item::new).collect();
+                let size = slice_of(batch.as_slice());
+                let slice: Arc<[Item]> = batch.by_ref().take(size).map(Item::new).collect();
                 if slice.is_empty() {
                     break;
                 }
-                let size = slice.len();
                 let look = Arc::clone(&slice);
                 let command = WriteCommand::new(Priority::Insert, size, move |tx| {
                     slice.iter().map(|item| item.insert(tx)).collect()
@@ -76,6 +77,17 @@ impl Produce for SqliteBroker {
         }
         answers
     }
+}
+
+/// Returns how many of the next tasks one command stores.
+fn slice_of(tasks: &[NewTask]) -> usize {
+    let mut bytes = 0;
+    let goes_along = |task: &&NewTask| {
+        bytes += task.message.payload.len();
+        bytes <= CALL_BYTES
+    };
+    // The first task is stored in any case: it may be larger than a command.
+    tasks.iter().take(SLICE).take_while(goes_along).count().max(1).min(tasks.len())
 }
 
 /// A task with its message encoded once, however often the transaction is repeated.
@@ -203,6 +215,34 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::task::{Extra, QueueName, TaskMessage};
+
+    #[test]
+    fn a_long_call_is_stored_in_commands_of_so_many_tasks_and_bytes() {
+        let of_length = |&bytes: &usize| NewTask {
+            message: TaskMessage { payload: vec![0; bytes].into(), ..TaskMessage::default() },
+            queue: QueueName::from_wire("q"),
+            id: TaskId::from_wire("t"),
+            id_is_ours: true,
+            when: When::Now,
+            group: None,
+            unique: None,
+            replaces: None,
+            extra: Extra::default(),
+        };
+        let sizes = |lengths: &[usize]| -> Vec<usize> {
+            let mut tasks = lengths.iter().map(of_length).collect::<Vec<_>>().into_iter();
+            let next = || {
+                let size = slice_of(tasks.as_slice());
+                (size > 0).then(|| tasks.by_ref().take(size).count())
+            };
+            std::iter::from_fn(next).collect()
+        };
+        assert_eq!(sizes(&[]), [] as [usize; 0]);
+        assert_eq!(sizes(&[10; 600]), [SLICE, SLICE, 88]);
+        assert_eq!(sizes(&[CALL_BYTES / 4; 10]), [4, 4, 2]);
+        assert_eq!(sizes(&[10, CALL_BYTES, 10, CALL_BYTES * 2, 10, 10]), [1, 1, 1, 1, 2]);
+    }
 
     #[test]
     fn only_a_later_time_makes_a_task_scheduled_and_else_a_group_lets_it_wait_there() {
