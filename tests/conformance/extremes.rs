@@ -118,3 +118,22 @@ mod timing {
         assert_eq!(t.broker().queue_stats(&default_queue()).await.unwrap().aggregating, 0);
     }
 }
+
+/// One answer has some 4 MiB, and one task at least.
+#[tokio::test]
+async fn large_tasks_come_a_few_at_a_time_and_in_their_order() {
+    let t = Fixture::start().await;
+    let megabytes = [5, 1, 1, 1, 1, 1, 1, 1, 1, 5];
+    let ids: Vec<String> = (0..megabytes.len()).map(|n| format!("t{n}")).collect();
+    for (id, megabytes) in ids.iter().zip(megabytes) {
+        t.enqueue(task(id).with_payload(vec![7; megabytes << 20])).await;
+    }
+    let mut taken = Vec::new();
+    while taken.len() < ids.len() {
+        let runs = t.take(ids.len()).await;
+        let bytes: usize = runs.iter().map(|run| run.message.as_ref().unwrap().payload.len()).sum();
+        assert!(!runs.is_empty() && bytes < 10 << 20, "{} tasks of {bytes} bytes", runs.len());
+        taken.extend(runs.iter().map(|run| run.key.id.to_string()));
+    }
+    assert_eq!(taken, ids);
+}

@@ -16,7 +16,8 @@ use crate::task::{Extra, QueueName, TaskId, TaskMessage, UndecodableMessage};
 #[async_trait::async_trait]
 pub trait Consume {
     /// Takes up to `n` tasks of each wanted queue, in the given order of queues, in one round trip. A paused queue gives none.
-    /// Each task becomes active, with a lease and a new run token, in the same atomic step.
+    /// Each task becomes active, with a lease and a new run token, in the same atomic step. Where messages are large, a call gives
+    /// fewer tasks, of some 4 MiB in all, so that it ends in time; one task may be larger.
     ///
     /// Ids without a task are set aside and never returned. A message that cannot be read, or whose id or queue differs from the
     /// place where it was stored, is returned as undecodable, so that the caller can archive it with the reason.
@@ -189,6 +190,13 @@ pub struct Run {
     pub asked: Instant,
     /// The time of `asked` by the broker's clock.
     pub taken_at: DateTime<Utc>,
+}
+
+impl Run {
+    /// Returns roughly how many bytes the broker sent for the run.
+    pub(crate) fn bytes(&self) -> usize {
+        self.message.as_ref().map_or_else(|error| error.raw.len(), |message| message.payload.len())
+    }
 }
 
 /// Identifies one run of one task. A key stays valid until the task is settled or another server takes it; the broker decides

@@ -40,6 +40,9 @@ use fastrand::Rng;
 
 /// A queue that gave so many tasks at once is busy: it is asked again without a notification.
 const BUSY: usize = 8;
+/// A call that brought so many bytes may have brought fewer tasks for that alone, of all its queues: Redis gives 1 MiB or 4 MiB,
+/// SQLite 4 MiB.
+const LARGE: usize = 1 << 20;
 /// How many tasks one call takes at most: while these run, the next are fetched.
 const MOST_FETCHED: usize = 128;
 /// With fewer free slots the fetcher waits until the started tasks have been polled once: some end in that poll and free more.
@@ -54,7 +57,8 @@ pub(crate) struct Fetcher {
     queues: Arc<Queues>,
     /// Whether the fetcher runs on the jobs' runtime.
     is_beside_jobs: bool,
-    /// Per queue: when it last gave fewer tasks than asked for and than [`BUSY`], or was found empty; `None` if it may have work.
+    /// Per queue: when it last gave fewer tasks than asked for and than [`BUSY`], in a call that was not [`LARGE`], or was found empty;
+    /// `None` if it may have work.
     short: Vec<Option<Instant>>,
     /// The last look at all queues, if they are many.
     looked: Option<Look>,
@@ -233,13 +237,14 @@ impl Fetcher {
         let queues = Arc::clone(&self.queues);
         let now = context.broker.now();
         let since = Instant::now();
+        let is_large = runs.iter().map(Run::bytes).sum::<usize>() >= LARGE;
         let mut got: HashMap<usize, usize> = HashMap::new();
         runs.iter()
             .filter_map(|run| queues.position(&run.key.queue))
             .for_each(|queue| *got.entry(queue).or_default() += 1);
         for &(queue, n) in shares {
             let got = got.get(&queue).copied().unwrap_or_default();
-            self.short[queue] = (got < n.min(BUSY)).then_some(since);
+            self.short[queue] = (got < n.min(BUSY) && !is_large).then_some(since);
         }
         let taken = runs.len();
         let wanted = shares.iter().map(|&(_, n)| n).sum();

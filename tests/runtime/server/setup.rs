@@ -37,6 +37,12 @@ async fn named(log: State<Log>, name: String) -> JobResult {
     Ok(())
 }
 
+#[job]
+async fn stays(log: State<Log>, name: String) -> JobResult {
+    log.send(name)?;
+    std::future::pending().await
+}
+
 async fn refusal(builder: asynq_runtime::server::ServerBuilder) -> String {
     builder.build().await.expect_err("this must be refused").to_string()
 }
@@ -157,6 +163,22 @@ async fn by_strict_priority_a_queue_waits_until_all_of_greater_weight_are_empty(
     }
     started.sort();
     assert_eq!(started, high);
+}
+
+/// A call gives few large tasks, however many wait.
+#[tokio::test]
+async fn by_strict_priority_a_queue_of_large_tasks_keeps_the_others_waiting_too() {
+    let broker = memory().await;
+    let client = Client::new(broker.clone());
+    let large = "high".repeat(200_000);
+    for (name, queue) in [("low", "low"); 3].into_iter().chain([(large.as_str(), "high"); 12]) {
+        stays::job(name).queue(queue).enqueue(&client).await.unwrap();
+    }
+    let (builder, mut log) = server::<(stays,)>(&broker);
+    let _running = start(builder.queues([("low", 1), ("high", 9)]).strict_priority().concurrency(12)).await;
+    for _ in 0..12 {
+        assert!(logged(&mut log).await.starts_with("high"));
+    }
 }
 
 #[tokio::test]

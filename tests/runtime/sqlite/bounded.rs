@@ -59,7 +59,7 @@ async fn a_file_whose_tasks_are_gone_becomes_small_while_nothing_happens() {
 
 /// A batch of [`task`]s with a payload of 1 MiB each.
 fn megabytes(n: usize) -> Vec<NewTask> {
-    let large = |n| {
+    let large = |n: usize| {
         let mut large = task(&format!("t{n:02}"));
         large.message.payload = vec![7; 1 << 20].into();
         large

@@ -10,7 +10,7 @@ use tokio::time::timeout_at;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    broker::{BrokerError, BrokerErrorKind, Consume, Member, Quarantined, Run, Wanted, token::TokenSource},
+    broker::{BrokerError, BrokerErrorKind, CALL_BYTES, Consume, Member, Quarantined, Run, Wanted, token::TokenSource},
     task::{QueueName, TaskId, TaskState},
 };
 
@@ -171,6 +171,31 @@ fn release(tx: &mut Tx<'_>, server: i64, lost: &[i64]) -> rusqlite::Result<Vec<(
     Ok(released.into_iter().map(|(_, queue, id)| (queue, TaskId::from_wire(&id))).collect())
 }
 
+/// Reads the tasks at the head of a queue, until they are `most` or their messages fill `room`: another program that writes waits
+/// meanwhile. Returns whether they are all.
+fn next(
+    view: &View<'_>,
+    q: i64,
+    most: usize,
+    room: usize,
+    quarantined: bool,
+) -> rusqlite::Result<(Vec<Candidate>, bool)> {
+    let mut statement = view.statement(&sql::consume::NEXT)?;
+    let mut rows = statement.query([q, limit_of(most), i64::from(quarantined)])?;
+    let (mut found, mut bytes) = (Vec::new(), 0);
+    while bytes < room {
+        let Some(row) = rows.next()? else {
+            let all = found.len() < most;
+            return Ok((found, all));
+        };
+        let mut candidate = Candidate::read(row)?;
+        candidate.since = row.get(9)?;
+        bytes += candidate.bytes();
+        found.push(candidate);
+    }
+    Ok((found, false))
+}
+
 /// The request of one dequeue.
 #[derive(Debug)]
 struct Claim {
@@ -192,7 +217,7 @@ impl Claim {
 
     fn run(&self, tx: &mut Tx<'_>) -> rusqlite::Result<Vec<Run>> {
         release(tx, self.server, &self.lost)?;
-        let mut runs = Vec::new();
+        let (mut runs, mut room) = (Vec::new(), CALL_BYTES);
         let mut quarantined = match self.quarantined {
             Quarantined::All => usize::MAX,
             Quarantined::One => 1,
@@ -202,30 +227,24 @@ impl Claim {
             ready::by_name(&tx.view, &self.names, self.quarantined)?.into_iter().map(|(q, name)| (name, q)).collect();
         for wanted in &self.wanted {
             if let Some(&q) = ready.get(&wanted.queue) {
-                self.take(tx, q, wanted, &mut quarantined, &mut runs)?;
+                self.take(tx, q, wanted, (&mut quarantined, &mut room), &mut runs)?;
             }
         }
         Ok(runs)
     }
 
-    /// Takes tasks from one queue, at most `quarantined` of them quarantined, and counts `quarantined` down.
+    /// Takes tasks from one queue, at most `quarantined` of them quarantined, until their messages fill `room`, and counts both down.
     fn take(
         &self,
         tx: &mut Tx<'_>,
         q: i64,
         wanted: &Wanted,
-        quarantined: &mut usize,
+        (quarantined, room): (&mut usize, &mut usize),
         runs: &mut Vec<Run>,
     ) -> rusqlite::Result<()> {
         let mut missing = wanted.n.min(MOST);
-        while missing > 0 {
-            let limit = limit_of(missing);
-            let found = tx.view.list(&sql::consume::NEXT, [q, limit, i64::from(*quarantined > 0)], |row| {
-                let mut candidate = Candidate::read(row)?;
-                candidate.since = row.get(9)?;
-                Ok(candidate)
-            })?;
-            let all = found.len() < missing;
+        while missing > 0 && *room > 0 {
+            let (found, all) = next(&tx.view, q, missing, *room, *quarantined > 0)?;
             for candidate in found {
                 if candidate.is_quarantined() {
                     // The next round does not find this task again: it asks for no quarantined task, because none is left to
@@ -241,6 +260,7 @@ impl Claim {
                 let until = tx.view.now.saturating_add(self.lease);
                 tx.view.execute(&sql::consume::TAKE, [candidate.seq, until, self.server, self.token])?;
                 tx.came(q, TaskState::Active);
+                *room = room.saturating_sub(candidate.bytes());
                 runs.extend(candidate.into_run(&wanted.queue, self.server, self.token, tx.view.now));
                 missing -= 1;
             }
