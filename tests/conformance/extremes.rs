@@ -123,7 +123,7 @@ mod timing {
 #[tokio::test]
 async fn large_tasks_come_a_few_at_a_time_and_in_their_order() {
     let t = Fixture::start().await;
-    let megabytes = [5, 1, 1, 1, 1, 1, 1, 1, 1, 5];
+    let megabytes = [5_usize, 1, 1, 1, 1, 1, 1, 1, 1, 5];
     let ids: Vec<String> = (0..megabytes.len()).map(|n| format!("t{n}")).collect();
     for (id, megabytes) in ids.iter().zip(megabytes) {
         t.enqueue(task(id).with_payload(vec![7; megabytes << 20])).await;

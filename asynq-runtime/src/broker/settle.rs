@@ -85,12 +85,13 @@ pub struct Settlement {
 impl Settlement {
     /// Returns roughly how many bytes the settlement sends to the broker.
     pub(crate) fn bytes(&self) -> usize {
-        let message = self.message.payload.len();
-        match &self.action {
-            Action::Done | Action::Requeue => 0,
-            Action::Complete { result } => message + result.as_ref().map_or(0, Bytes::len),
-            Action::Retry { .. } | Action::Defer { .. } | Action::Archive { .. } | Action::Revoke { .. } => message,
-        }
+        if matches!(self.action, Action::Done | Action::Requeue) { 0 } else { self.held() }
+    }
+
+    /// Returns roughly how many bytes the settlement keeps in memory until the broker has taken it.
+    pub(crate) fn held(&self) -> usize {
+        let result = if let Action::Complete { result } = &self.action { result.as_ref() } else { None };
+        self.message.payload.len() + result.map_or(0, Bytes::len)
     }
 }
 

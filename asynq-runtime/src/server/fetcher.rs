@@ -150,8 +150,7 @@ impl Fetcher {
 
     /// Returns how many free slots may be filled, as far as the outbox has room for their outcomes.
     fn room(&self) -> usize {
-        let outcomes = self.context.config.outbox_capacity().saturating_sub(self.context.outbox.len());
-        self.context.runs.free().min(outcomes).min(MOST_FETCHED)
+        self.context.runs.free().min(self.context.outbox.room()).min(MOST_FETCHED)
     }
 
     /// Waits until the layers take a task. Returns `false` if the server became quiet meanwhile, or if the layers failed and a

@@ -247,6 +247,7 @@ impl Server {
         let context = Arc::new(ServerContext {
             broker,
             member,
+            outbox: Outbox::new(config.outbox_capacity()),
             runs: ActiveRuns::new(config.concurrency, config.queues.iter().any(|entry| entry.limit.is_some())),
             config,
             queues,
@@ -255,7 +256,6 @@ impl Server {
             executor,
             aggregations,
             jobs,
-            outbox: Outbox::default(),
             signals: Signals::default(),
             started,
             extends: AtomicBool::new(true),

@@ -16,7 +16,7 @@ use tokio::sync::Notify;
 
 use super::{error::ServerError, retry_backoff::BETWEEN_LINES};
 use crate::{
-    broker::{Action, BrokerError, BrokerErrorKind, RunKey, Settled, Settlement},
+    broker::{Action, BrokerError, BrokerErrorKind, CALL_BYTES, RunKey, Settled, Settlement},
     metrics::{self, Share},
     pause::doubled,
     task::QueueName,
@@ -25,9 +25,8 @@ use crate::{
 
 /// Most outcomes in one call; a broker cuts it further where a shorter script is faster.
 const BATCH: usize = 256;
-/// Most bytes in one call, but for a single outcome that is larger: the call has to end within its time on a slow network, too, or all
-/// of it is sent again.
-const BATCH_BYTES: usize = 4 << 20;
+/// Bytes of payloads and results in the outbox from which on nothing is fetched, however few outcomes they are.
+const FULL: usize = 64 << 20;
 /// Pauses of a single outcome that the broker refuses while it takes others.
 const FIRST_REFUSAL: Duration = Duration::from_millis(50);
 const LONGEST_REFUSAL: Duration = Duration::from_secs(10);
@@ -35,6 +34,8 @@ const LONGEST_REFUSAL: Duration = Duration::from_secs(10);
 /// The outcomes that the broker has not taken yet.
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
+    /// How many outcomes may wait before fetching stops.
+    capacity: usize,
     items: Mutex<Items>,
     added: Notify,
     emptied: Notify,
@@ -43,8 +44,8 @@ pub(crate) struct Outbox {
 /// The effect of the answers to one batch of outcomes.
 #[derive(Debug)]
 pub(crate) struct Answered {
-    /// How many outcomes the outbox had held.
-    pub(crate) before: usize,
+    /// Whether the outbox had no room.
+    pub(crate) was_full: bool,
     /// How many outcomes the broker stored.
     pub(crate) done: u64,
     /// How many came too late: their runs had lost their tasks.
@@ -70,6 +71,8 @@ struct Items {
     /// When the last line about refused outcomes was logged.
     last_line: Option<Instant>,
     gauge: Option<Share>,
+    /// Payloads and results of all outcomes.
+    bytes: usize,
 }
 
 #[derive(Debug)]
@@ -88,11 +91,16 @@ struct SendHistory {
 }
 
 impl Outbox {
+    pub(crate) fn new(capacity: usize) -> Self {
+        Self { capacity, ..Self::default() }
+    }
+
     /// Adds the result of `settlement`, if any, for the task that this server took as its `place`th. The outbox is locked
     /// meanwhile: no other call, such as [`send_requeued`](Self::send_requeued), sees a settled task that is not in the outbox.
     pub(crate) fn add(&self, place: u64, settlement: impl FnOnce() -> Option<Settlement>) {
         let mut items = self.items.lock();
         let Some(settlement) = settlement() else { return };
+        items.bytes += settlement.held();
         let is_requeue = matches!(settlement.action, Action::Requeue);
         let item = Item { settlement, history: SendHistory::default() };
         if is_requeue && items.gathers {
@@ -131,6 +139,11 @@ impl Outbox {
         self.items.lock().len()
     }
 
+    /// Returns how many tasks may be fetched before their outcomes would be too many.
+    pub(crate) fn room(&self) -> usize {
+        self.items.lock().room(self.capacity)
+    }
+
     /// Waits until the broker has taken everything.
     pub(crate) async fn emptied(&self) {
         until(&self.emptied, || (self.len() == 0).then_some(())).await;
@@ -167,7 +180,7 @@ impl Outbox {
     /// them.
     pub(crate) fn answered(&self, answers: Vec<Result<Settled, BrokerError>>) -> Answered {
         let mut items = self.items.lock();
-        let before = items.len();
+        let was_full = items.room(self.capacity) == 0;
         let (sent, history) = items.sent.take().unwrap_or_default();
         let all_failed = answers.iter().all(Result::is_err);
         let (mut error, mut first_refusal, mut done) = (None, None, 0);
@@ -175,6 +188,9 @@ impl Outbox {
         let (mut unanswered, mut from_behind) = (VecDeque::new(), Vec::new());
         for ((settlement, history), answer) in sent.iter().zip(history).zip(answers).rev() {
             let key = &settlement.run;
+            if answer.is_ok() {
+                items.bytes = items.bytes.saturating_sub(settlement.held());
+            }
             let again = |history| Item { settlement: Settlement { resend: true, ..settlement.clone() }, history };
             match answer {
                 Ok(Settled::Ok) => done += 1,
@@ -214,7 +230,7 @@ impl Outbox {
                 log!(warn, refused, id = %key.id, queue = %key.queue, "outcomes were refused, will try again; that of this task: {failed}");
             }
         }
-        Answered { before, done, lost: u64::try_from(late.len()).unwrap_or(u64::MAX), is_empty, error }
+        Answered { was_full, done, lost: u64::try_from(late.len()).unwrap_or(u64::MAX), is_empty, error }
     }
 }
 
@@ -222,6 +238,10 @@ impl Items {
     fn len(&self) -> usize {
         let sent = self.sent.as_ref().map_or(0, |(sent, _)| sent.len());
         self.waiting.len() + sent + self.requeued.len() + self.deferred.len()
+    }
+
+    fn room(&self, capacity: usize) -> usize {
+        if self.bytes < FULL { capacity.saturating_sub(self.len()) } else { 0 }
     }
 
     /// Puts outcomes of a call without an answer before those of the same queues, and behind those of other queues: one master of a
@@ -276,7 +296,7 @@ impl Items {
         let mut bytes = 0;
         let goes_along = |item: &&Item| {
             bytes += item.settlement.bytes();
-            !item.history.is_sent_alone && bytes <= BATCH_BYTES
+            !item.history.is_sent_alone && bytes <= CALL_BYTES
         };
         // The first outcome goes out in any case: it may be one that is sent alone, or is larger than a batch.
         let n = self.waiting.iter().take(BATCH).take_while(goes_along).count().max(1).min(self.waiting.len());
@@ -301,175 +321,4 @@ fn far_off() -> Instant {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
-
-    use asynq_test_support::Log;
-    use metrics_exporter_prometheus::PrometheusBuilder;
-
-    use super::*;
-    use crate::{
-        broker::RunToken,
-        task::{Extra, TaskId, TaskMessage},
-    };
-
-    fn item(id: &str) -> Item {
-        item_of("q", id)
-    }
-
-    fn item_of(queue: &str, id: &str) -> Item {
-        let (queue, id) = (QueueName::from_wire(queue), TaskId::from_wire(id));
-        let run = RunKey { queue, id, token: RunToken(1), server: 0, row: 0 };
-        Item {
-            settlement: Settlement { run, message: Arc::default(), action: Action::Done, resend: false },
-            history: SendHistory::default(),
-        }
-    }
-
-    fn refused(id: &str, refused: u32) -> Item {
-        Item { history: SendHistory { refused, is_sent_alone: false }, ..item(id) }
-    }
-
-    /// Returns the ids in each of the batches in which `items` go out.
-    fn batches(mut items: Items) -> Vec<String> {
-        let next = || {
-            items.sent = None;
-            let (batch, _) = items.next(Instant::now());
-            (!batch.is_empty()).then(|| batch.iter().map(|sent| sent.run.id.to_string()).collect::<String>())
-        };
-        std::iter::from_fn(next).collect()
-    }
-
-    #[test]
-    fn an_outcome_that_spoiled_a_call_is_sent_alone() {
-        let mut items = Items { waiting: ["a", "b", "x", "y", "c"].map(item).into(), ..Items::default() };
-        for number in [2, 3] {
-            items.waiting[number].history.is_sent_alone = true;
-        }
-        assert_eq!(batches(items), ["ab", "x", "y", "c"]);
-    }
-
-    /// A call of 100 MB does not end in its time at 12 Mbit/s, and would be sent again from its beginning for ever.
-    #[test]
-    fn a_batch_of_large_outcomes_is_cut_and_one_that_is_larger_than_a_batch_is_sent_alone() {
-        let retry = |(id, megabytes): (&str, usize)| {
-            let message = TaskMessage { payload: vec![0_u8; megabytes << 20].into(), ..TaskMessage::default() };
-            let action = Action::Retry { delay: Duration::ZERO, error: None, counted: true, extra: Extra::default() };
-            let Item { settlement, history } = item(id);
-            Item { settlement: Settlement { message: Arc::new(message), action, ..settlement }, history }
-        };
-        let waiting = [("a", 1), ("b", 1), ("c", 1), ("d", 1), ("e", 1), ("f", 5), ("g", 1)].map(retry).into();
-        assert_eq!(batches(Items { waiting, ..Items::default() }), ["abcd", "e", "f", "g"]);
-    }
-
-    #[test]
-    fn a_sent_outcome_stays_until_it_is_answered_and_is_sent_again_marked_and_first() {
-        let mut items = Items { waiting: ["a", "b"].map(item).into(), ..Items::default() };
-        let now = Instant::now();
-        let ids =
-            |batch: &[Settlement]| batch.iter().map(|sent| (sent.run.id.to_string(), sent.resend)).collect::<Vec<_>>();
-        let (first, next_due) = items.next(now);
-        assert_eq!(ids(&first), [("a".to_owned(), false), ("b".to_owned(), false)]);
-        assert_eq!((items.len(), next_due), (2, None));
-        // The call that sent the first batch has panicked.
-        items.waiting.push_back(item("c"));
-        let (again, _) = items.next(now);
-        assert_eq!(ids(&again), [("a".to_owned(), true), ("b".to_owned(), true), ("c".to_owned(), false)]);
-        assert_eq!(items.len(), 3);
-        items.sent = None;
-        assert!(items.next(now).0.is_empty());
-    }
-
-    #[test]
-    fn outcomes_of_a_queue_that_is_away_let_those_of_others_pass() {
-        let outbox = Outbox::default();
-        let ids = |items: &Items| -> Vec<String> {
-            items.waiting.iter().map(|item| item.settlement.run.id.to_string()).collect()
-        };
-        let (sent, waiting) = (["a1", "a2"].map(|id| item_of("away", id)), ["a3", "b1", "a4", "b2"]);
-        let waiting = waiting.map(|id| item_of(if id.starts_with('a') { "away" } else { "here" }, id));
-        outbox.items.lock().waiting = sent.into();
-        outbox.items.lock().next(Instant::now());
-        outbox.items.lock().waiting.extend(waiting);
-        let away = BrokerError::new(BrokerErrorKind::Unavailable, "away");
-        let answered = outbox.answered(vec![Err(away.clone()), Err(away)]);
-        assert!(answered.error.is_some() && answered.before == 6);
-        assert_eq!(ids(&outbox.items.lock()), ["b1", "b2", "a1", "a2", "a3", "a4"]);
-    }
-
-    #[test]
-    fn a_call_of_which_outcomes_are_refused_is_an_error_of_the_broker_and_one_line() {
-        let (outbox, log) = (Outbox::default(), Log::keep());
-        outbox.items.lock().waiting = ["a", "b", "c"].map(item).into();
-        outbox.items.lock().next(Instant::now());
-        let damaged = || Err(BrokerError::new(BrokerErrorKind::Corrupt, "a damaged page"));
-        let recorder = Box::leak(Box::new(PrometheusBuilder::new().build_recorder()));
-        let answers = vec![damaged(), Ok(Settled::Ok), damaged()];
-        let answered = ::metrics::with_local_recorder(recorder, || outbox.answered(answers));
-        assert!(answered.error.is_none() && answered.done == 1);
-        let text = recorder.handle().render();
-        let counted = "asynq_broker_errors_total{component=\"settler\",kind=\"corrupt\"} 1";
-        assert!(text.lines().any(|line| line == counted), "{text}");
-        let lines = log.with("a damaged page");
-        assert!(lines.len() == 1 && lines[0].contains("refused=2 id=a"), "{lines:?}");
-    }
-
-    #[test]
-    fn lines_are_logged_without_the_lock_and_a_panic_in_one_loses_no_outcome() {
-        let (outbox, locked) = (Arc::new(Outbox::default()), Arc::new(AtomicUsize::new(0)));
-        let (seen, counted) = (Arc::clone(&outbox), Arc::clone(&locked));
-        let log = Log::calling(move || {
-            counted.fetch_add(usize::from(seen.items.is_locked()), Ordering::Relaxed);
-            panic!("the line cannot be written");
-        });
-        outbox.items.lock().waiting = ["a", "b"].map(item).into();
-        outbox.items.lock().next(Instant::now());
-        let damaged = BrokerError::new(BrokerErrorKind::Corrupt, "a damaged page");
-        let answered = outbox.answered(vec![Err(damaged), Ok(Settled::Fenced)]);
-        assert_eq!((answered.lost, outbox.len()), (1, 1));
-        assert_eq!((log.with("").len(), locked.load(Ordering::Relaxed)), (2, 0), "{:?}", log.with(""));
-    }
-
-    #[test]
-    fn a_refused_outcome_waits_longer_each_time_and_is_sent_again_in_its_order() {
-        let (mut items, now) = (Items::default(), Instant::now());
-        let ids = |batch: &[Settlement]| batch.iter().map(|sent| sent.run.id.to_string()).collect::<Vec<_>>();
-        items.defer(["a", "b"].map(|id| refused(id, 1)).into_iter(), now);
-        let (none, due) = items.next(now);
-        assert!(none.is_empty());
-        let due = due.unwrap();
-        assert_eq!(due, now + 2 * FIRST_REFUSAL);
-        items.defer([refused("often", 30)].into_iter(), now);
-        assert_eq!(ids(&items.next(due).0), ["a", "b"]);
-        items.sent = None;
-        assert_eq!(items.next(due).1, Some(now + LONGEST_REFUSAL));
-    }
-
-    #[test]
-    fn a_server_that_leaves_sends_refused_outcomes_at_once_and_their_pauses_begin_anew() {
-        let outbox = Outbox::default();
-        outbox.gather();
-        outbox.items.lock().defer([refused("refused", 30)].into_iter(), Instant::now());
-        outbox.items.lock().requeued = ["a", "b"].map(item).into_iter().zip(1..).map(|(item, n)| (n, item)).collect();
-        outbox.send_requeued();
-        let (batch, due) = outbox.items.lock().next(Instant::now());
-        let ids: Vec<_> = batch.iter().map(|sent| sent.run.id.to_string()).collect();
-        assert_eq!((ids, due), (["refused", "b", "a"].map(str::to_owned).to_vec(), None));
-        let away = BrokerError::new(BrokerErrorKind::Unavailable, "away");
-        outbox.answered(vec![Err(away), Ok(Settled::Ok), Ok(Settled::Ok)]);
-        let items = outbox.items.lock();
-        assert_eq!(items.deferred.iter().map(|(_, item)| item.history.refused).collect::<Vec<_>>(), [1]);
-    }
-
-    #[test]
-    fn the_pauses_of_outcomes_that_are_under_way_when_a_server_leaves_begin_anew_too() {
-        let outbox = Outbox::default();
-        outbox.items.lock().waiting = [refused("often", 30), item("b")].into();
-        outbox.items.lock().next(Instant::now());
-        outbox.send_requeued();
-        let away = BrokerError::new(BrokerErrorKind::Unavailable, "away");
-        outbox.answered(vec![Err(away), Ok(Settled::Ok)]);
-        let items = outbox.items.lock();
-        assert_eq!(items.deferred.iter().map(|(_, item)| item.history.refused).collect::<Vec<_>>(), [1]);
-    }
-}
+mod tests;

@@ -55,7 +55,7 @@ fn note(
     if answered.is_empty {
         context.note_idle();
     }
-    if answered.before >= context.config.outbox_capacity() {
+    if answered.was_full {
         // The fetcher may be waiting for room in the outbox.
         context.runs.wake_fetcher();
     }
