@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
 
-use super::{Ending, QueueName, TaskId, TaskMessage, TaskState, length};
+use super::{Ending, QueueName, TaskId, TaskMessage, TaskState, cut, length};
 
 /// One task, as an enqueue or the inspector returns it.
 ///
@@ -83,15 +83,21 @@ pub struct TaskInfo {
 pub struct Progress {
     /// 0.0 to 1.0.
     pub fraction: f64,
-    /// A short text for people.
+    /// A short text for people, of at most 1 KiB.
     pub note: String,
 }
 
 impl Progress {
-    /// Returns a progress with `fraction` clamped to 0.0..=1.0; not-a-number counts as 0.
+    /// Most bytes of a note, because every program that lists tasks reads it.
+    const LONGEST_NOTE: usize = 1024;
+
+    /// Returns a progress with `fraction` clamped to 0.0..=1.0; not-a-number counts as 0. A longer `note` is cut to 1 KiB.
     pub fn new(fraction: f64, note: impl Into<String>) -> Self {
         let fraction = if fraction.is_nan() { 0.0 } else { fraction.clamp(0.0, 1.0) };
-        Self { fraction, note: note.into() }
+        let mut note = note.into();
+        let length = cut(&note, Self::LONGEST_NOTE).len();
+        note.truncate(length);
+        Self { fraction, note }
     }
 }
 
@@ -156,6 +162,13 @@ partial_debug!(TaskInfo {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_long_note_is_cut_between_two_characters() {
+        for (note, length) in [("ä".repeat(1000), 1024), (format!("x{}", "ä".repeat(1000)), 1023), ("n".into(), 1)] {
+            assert_eq!(Progress::new(0.5, note).note.len(), length);
+        }
+    }
 
     #[test]
     fn the_debug_text_of_an_archived_task_says_since_when() {
