@@ -16,6 +16,7 @@ use crate::{
 /// Returns the task to store.
 pub(crate) fn new_task(task: PreparedTask, now: DateTime<Utc>, limit: usize) -> Result<NewTask, EnqueueError> {
     let mut task = task.into_result()?;
+    check_headers(&task)?;
     propagation::inject(&mut task.headers);
     let size = task.payload.as_ref().map_or(0, bytes::Bytes::len);
     if size > limit {
@@ -75,6 +76,21 @@ pub(crate) fn new_task(task: PreparedTask, now: DateTime<Utc>, limit: usize) -> 
             ..Extra::default()
         },
     })
+}
+
+/// Most bytes of all headers of a task but for the trace context that is added: they are sent with each outcome, and every program that
+/// lists tasks reads them.
+const MOST_HEADERS: usize = 64 << 10;
+
+fn check_headers(task: &Prepared) -> Result<(), EnqueueError> {
+    let bytes: usize = task.headers.iter().map(|(key, value)| key.len() + value.len()).sum();
+    if bytes <= MOST_HEADERS {
+        return Ok(());
+    }
+    let reason = format!(
+        "the headers of a task have at most 64 KiB together, these {bytes} bytes; put what is large into the arguments"
+    );
+    Err(EnqueueError::Option { option: "header", reason })
 }
 
 /// How long the lock of a debounced task lasts whose `unique` is not given.

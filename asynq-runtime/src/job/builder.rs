@@ -186,7 +186,7 @@ macro_rules! option_methods {
             self
         }
 
-        /// Adds a header; a header of the same name is replaced.
+        /// Adds a header; a header of the same name is replaced. The headers of a task have at most 64 KiB together.
         pub fn header(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
             self$(.$task)?.put(|p| {
                 let (key, value) = (key.into(), value.into());

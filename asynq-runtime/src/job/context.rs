@@ -238,8 +238,8 @@ impl JobContext {
         self.0.parts.states.get::<T>()
     }
 
-    /// Reports how far the job is: `fraction` from 0.0 to 1.0, with a short text for people, of which 1 KiB is kept. A report for which the broker cannot
-    /// be reached is left out, because it is not worth a failed attempt.
+    /// Reports how far the job is: `fraction` from 0.0 to 1.0, with a short text for people, of which 1 KiB is kept. A report for
+    /// which the broker cannot be reached is left out, because it is not worth a failed attempt.
     ///
     /// # Errors
     ///

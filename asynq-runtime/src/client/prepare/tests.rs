@@ -224,6 +224,15 @@ fn a_header_given_twice_has_the_later_value() {
 }
 
 #[test]
+fn headers_have_a_limit_together() {
+    let with = |bytes| raw().header("k1", "v1").header("k2", "x".repeat(bytes));
+    let most = MOST_HEADERS - "k1v1k2".len();
+    assert_eq!(new(with(most)).message.headers.len(), 2);
+    let error = refused(with(most + 1));
+    assert!(error.starts_with("invalid option `header`: ") && error.contains("these 65537 bytes"), "{error}");
+}
+
+#[test]
 fn the_error_of_an_invalid_task_says_what_to_write() {
     let long = "x".repeat(201);
     for (task, expected) in [
