@@ -137,6 +137,8 @@ impl Client {
     /// Enqueues many tasks of one type in few round trips, or one for each through [layers](Self::layer); one outcome per item, in
     /// order. For jobs of several types there is [`enqueue_all`](Self::enqueue_all).
     ///
+    /// All tasks and all outcomes of the call are in memory at once: give it some thousands at a time.
+    ///
     /// # Errors
     ///
     /// The outer error means that nothing was sent: the broker did not answer a ping. Afterwards each item has its own.
@@ -166,6 +168,8 @@ impl Client {
     /// # Ok(())
     /// # }
     /// ```
+    ///
+    /// All tasks and all outcomes of the call are in memory at once: give it some thousands at a time.
     ///
     /// # Errors
     ///
