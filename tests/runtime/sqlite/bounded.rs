@@ -2,7 +2,7 @@
 //! file system.
 
 use asynq_runtime::{
-    broker::{BulkAction, Chosen, Inspect as _, Repair as _},
+    broker::{BulkAction, Chosen, Inspect as _, Page, Repair as _},
     task::TaskState,
 };
 use asynq_test_support::{eventually, soon};
@@ -69,7 +69,7 @@ fn megabytes(n: usize) -> Vec<NewTask> {
 
 /// The writer does nothing else while it stores and copies what one transaction wrote.
 #[tokio::test]
-async fn large_tasks_of_one_call_are_stored_in_several_transactions() {
+async fn large_tasks_of_one_call_are_stored_in_several_transactions_and_listed_by_several_queries() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("jobs.db");
     let broker = open(&file).await;
@@ -77,6 +77,11 @@ async fn large_tasks_of_one_call_are_stored_in_several_transactions() {
     assert!(answers.len() == 40 && answers.iter().all(Result::is_ok), "{answers:?}");
     let log = length(&file, "-wal");
     assert!(log < 24 << 20, "{log} bytes in the log");
+    // A list of them is whole, although no query reads more than 16 MiB.
+    let page = Page { number: 1, size: 100 };
+    let found = broker.list(&queue(), TaskState::Pending, None, page, Some(10)).await.unwrap();
+    let expected: Vec<String> = (0..40).map(|n| format!("t{n:02}")).collect();
+    assert_eq!(found.iter().map(|task| task.id.to_string()).collect::<Vec<_>>(), expected);
 }
 
 /// Fills `queues` queues in turns, takes 60 tasks of one of them, settles those, and returns how many pages that wrote.

@@ -220,7 +220,7 @@ mod tests {
     #[test]
     fn a_long_call_is_stored_in_commands_of_so_many_tasks_and_bytes() {
         let of_length = |&bytes: &usize| NewTask {
-            message: TaskMessage { payload: vec![0; bytes].into(), ..TaskMessage::default() },
+            message: TaskMessage { payload: vec![0_u8; bytes].into(), ..TaskMessage::default() },
             queue: QueueName::from_wire("q"),
             id: TaskId::from_wire("t"),
             id_is_ours: true,

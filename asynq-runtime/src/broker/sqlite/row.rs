@@ -127,6 +127,11 @@ impl TaskRow {
         })
     }
 
+    /// Returns the length of message and result.
+    pub(super) fn bytes(&self) -> usize {
+        [&self.msg, &self.result].into_iter().flatten().map(Vec::len).sum()
+    }
+
     /// Returns the task that the row shows, or `None` if its message cannot be read. A task that was archived because its message
     /// is lost is shown all the same, with another in its place.
     pub(super) fn into_info(self, queue: &QueueName, now: i64) -> Option<TaskInfo> {

@@ -11,7 +11,7 @@ use crate::{
     task::{GroupName, QueueName, TaskId, TaskInfo, TaskState},
 };
 
-use super::{SqliteBroker, position, sql};
+use super::{SqliteBroker, position, sql, tx::View};
 
 #[async_trait::async_trait]
 impl Inspect for SqliteBroker {
@@ -37,8 +37,17 @@ impl Inspect for SqliteBroker {
         page: Page,
         most: Option<usize>,
     ) -> Result<Vec<TaskBrief>, BrokerError> {
-        let (queue, group) = (queue.clone(), group.cloned());
-        self.store.read(move |view| tasks::page(view, &queue, state, group.as_ref(), page, most)).await
+        let (mut found, mut offset, end) = (Vec::new(), page.offset(), page.offset().saturating_add(page.size));
+        loop {
+            let (queue, group, at) = (queue.clone(), group.cloned(), (end - offset, offset));
+            let slice = move |view: &View<'_>| tasks::page(view, &queue, state, group.as_ref(), at, most);
+            let mut slice = self.store.read(slice).await?;
+            found.append(&mut slice.tasks);
+            offset += slice.looked_at;
+            if !slice.is_cut_short {
+                return Ok(found);
+            }
+        }
     }
 
     async fn task(&self, queue: &QueueName, id: &TaskId) -> Result<Option<TaskInfo>, BrokerError> {

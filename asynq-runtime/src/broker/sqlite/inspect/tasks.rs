@@ -1,64 +1,86 @@
 //! Tasks one by one and page by page.
 
-use rusqlite::params;
+use rusqlite::{Params, params};
 
 use crate::{
-    broker::{Failure, Page, TaskBrief},
+    broker::{Failure, TaskBrief},
     task::{GroupName, QueueName, TaskId, TaskInfo, TaskState},
 };
 
 use super::{
     super::{
         row::{TaskRow, instant, limit_of},
-        sql,
+        sql::{self, Sql},
         tx::{FAILURES, View},
     },
     queues::counts,
 };
 
-/// Returns one page of the tasks in one state, or of one group, with at most `most` bytes of each payload and result.
+/// Bytes of messages and results after which one query reads no further task: a slow disk gives them within the time of a query.
+const MOST_READ: usize = 16 << 20;
+
+/// The first tasks of a page.
+#[derive(Debug, Default)]
+pub(super) struct Slice {
+    pub(super) tasks: Vec<TaskBrief>,
+    /// Number of rows that were read, those of messages that cannot be read included.
+    pub(super) looked_at: usize,
+    /// Whether the page has more, because the tasks are large.
+    pub(super) is_cut_short: bool,
+}
+
+/// Returns the first of up to `size` tasks in one state, or of one group, that come after `offset` others, with at most `most` bytes of
+/// each payload and result.
 pub(super) fn page(
     view: &View<'_>,
     queue: &QueueName,
     state: TaskState,
     group: Option<&GroupName>,
-    page: Page,
+    (size, offset): (usize, usize),
     most: Option<usize>,
-) -> rusqlite::Result<Vec<TaskBrief>> {
-    let Some(q) = view.queue(queue)? else { return Ok(Vec::new()) };
-    let (size, offset) = (limit_of(page.size), limit_of(page.offset()));
-    let read = reader(view, queue, most);
-    let rows = match (group, state) {
-        (Some(group), _) => page_of_group(view, q, group, (size, offset), read)?,
-        (None, TaskState::Active) => view.list(&sql::inspect::PAGE_ACTIVE, [q, size, offset], read)?,
-        (None, _) => page_of_state(view, q, state, (size, offset), read)?,
-    };
-    Ok(rows.into_iter().flatten().collect())
+) -> rusqlite::Result<Slice> {
+    let Some(q) = view.queue(queue)? else { return Ok(Slice::default()) };
+    let (size, offset) = (limit_of(size), limit_of(offset));
+    let reader = Reader { view, queue, most };
+    match (group, state) {
+        (Some(group), _) => page_of_group(&reader, q, group, (size, offset)),
+        (None, TaskState::Active) => reader.read(&sql::inspect::PAGE_ACTIVE, [q, size, offset]),
+        (None, _) => page_of_state(&reader, q, state, (size, offset)),
+    }
 }
 
-/// Returns a function that reads a row and cuts its task before the next row is read; `None` for a message that cannot be
-/// read.
-fn reader<'a>(
-    view: &'a View<'_>,
+/// Reads tasks, and cuts each before the next one is read.
+struct Reader<'a> {
+    view: &'a View<'a>,
     queue: &'a QueueName,
     most: Option<usize>,
-) -> impl FnMut(&rusqlite::Row<'_>) -> rusqlite::Result<Option<TaskBrief>> + 'a {
-    move |row| {
-        let task = TaskRow::read(view, row)?.into_info(queue, view.now);
-        Ok(task.map(|task| TaskBrief::within(task, most)))
+}
+
+impl Reader<'_> {
+    /// Reads the tasks of a statement. A message that cannot be read is left out.
+    fn read(&self, sql: &Sql, params: impl Params) -> rusqlite::Result<Slice> {
+        let mut statement = self.view.statement(sql)?;
+        let mut rows = statement.query(params)?;
+        let (mut slice, mut bytes) = (Slice::default(), 0);
+        while let Some(row) = rows.next()? {
+            if bytes >= MOST_READ {
+                slice.is_cut_short = true;
+                break;
+            }
+            let row = TaskRow::read(self.view, row)?;
+            bytes += row.bytes();
+            slice.looked_at += 1;
+            let task = row.into_info(self.queue, self.view.now);
+            slice.tasks.extend(task.map(|task| TaskBrief::within(task, self.most)));
+        }
+        Ok(slice)
     }
 }
 
 /// Looks up where the page begins first, so that no message before the page is read, and the index only from the nearer end. A page of
 /// aggregating tasks is without those that a set has taken out.
-fn page_of_state<T>(
-    view: &View<'_>,
-    q: i64,
-    state: TaskState,
-    (size, offset): (i64, i64),
-    read: impl FnMut(&rusqlite::Row<'_>) -> rusqlite::Result<T>,
-) -> rusqlite::Result<Vec<T>> {
-    let number = state.number();
+fn page_of_state(reader: &Reader<'_>, q: i64, state: TaskState, (size, offset): (i64, i64)) -> rusqlite::Result<Slice> {
+    let (view, number) = (reader.view, state.number());
     let [page, start, start_back] = if state == TaskState::Aggregating {
         [
             &sql::inspect::PAGE_AGGREGATING,
@@ -73,8 +95,8 @@ fn page_of_state<T>(
         Way::Forward(before) => view.find(start, params![q, number, before], key)?,
         Way::Back(after) => view.find(start_back, params![q, number, after], key)?,
     };
-    let Some((at, seq)) = start else { return Ok(Vec::new()) };
-    view.list(page, params![q, number, size, at, seq], read)
+    let Some((at, seq)) = start else { return Ok(Slice::default()) };
+    reader.read(page, params![q, number, size, at, seq])
 }
 
 /// A key before every task.
@@ -112,20 +134,19 @@ fn way(offset: i64, count: i64) -> Way {
 
 /// Reads a page of the tasks of one group. The tasks of a group are not counted anywhere, so the start is looked up from the
 /// front.
-fn page_of_group<T>(
-    view: &View<'_>,
+fn page_of_group(
+    reader: &Reader<'_>,
     q: i64,
     group: &GroupName,
     (size, offset): (i64, i64),
-    read: impl FnMut(&rusqlite::Row<'_>) -> rusqlite::Result<T>,
-) -> rusqlite::Result<Vec<T>> {
+) -> rusqlite::Result<Slice> {
     let group = group.as_str();
     let start = match offset {
         ..=0 => FIRST,
-        _ => view.find(&sql::inspect::PAGE_GROUP_START, params![q, group, offset], key)?,
+        _ => reader.view.find(&sql::inspect::PAGE_GROUP_START, params![q, group, offset], key)?,
     };
-    let Some((at, seq)) = start else { return Ok(Vec::new()) };
-    view.list(&sql::inspect::PAGE_GROUP, params![q, group, size, at, seq], read)
+    let Some((at, seq)) = start else { return Ok(Slice::default()) };
+    reader.read(&sql::inspect::PAGE_GROUP, params![q, group, size, at, seq])
 }
 
 /// Returns how the last attempts of a task failed. The last error of the task may come from a program that kept no failures, or
@@ -159,7 +180,35 @@ pub(super) fn one(view: &View<'_>, queue: &QueueName, id: &TaskId) -> rusqlite::
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{
+        super::super::{connection, migrate, sql::Names},
+        *,
+    };
+    use crate::task::TaskMessage;
+
+    #[test]
+    fn a_query_ends_after_so_many_bytes_and_the_next_goes_on_behind_them() {
+        let mut connection = connection::open_memory().unwrap();
+        migrate::settle_in(&mut connection, false, "here", |_| Ok(())).unwrap();
+        connection.execute_batch("INSERT INTO queue(q, name) VALUES (1, 'q')").unwrap();
+        for n in 0..10 {
+            let insert = "INSERT INTO task(q, state, at, id, type) VALUES (1, 2, ?1, 't' || ?1, 't')";
+            connection.execute(insert, [n]).unwrap();
+            let (payload, id) = (vec![0_u8; 2 << 20].into(), format!("t{n}"));
+            let message = TaskMessage { payload, id, queue: "q".into(), ..TaskMessage::default() };
+            let insert = "INSERT INTO body(seq, msg) VALUES (?1, ?2)";
+            connection.execute(insert, params![connection.last_insert_rowid(), message.encode()]).unwrap();
+        }
+        let view = View::new(&connection, Names::Plain, 0);
+        let read = |at| {
+            let slice = page(&view, &QueueName::from_wire("q"), TaskState::Pending, None, at, Some(10)).unwrap();
+            let ids: String = slice.tasks.iter().map(|brief| brief.id.as_str()).collect();
+            (ids, slice.looked_at, slice.is_cut_short)
+        };
+        assert_eq!(read((10, 0)), ("t0t1t2t3t4t5t6t7".to_owned(), 8, true));
+        assert_eq!(read((8, 0)), ("t0t1t2t3t4t5t6t7".to_owned(), 8, false));
+        assert_eq!(read((2, 8)), ("t8t9".to_owned(), 2, false));
+    }
 
     #[test]
     fn a_page_is_reached_from_the_nearer_end() {
