@@ -1,7 +1,11 @@
 //! Listens on asynq's cancel channel with a connection of its own.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
+use parking_lot::Mutex;
 use redis::{PushInfo, PushKind};
 use tokio::{
     sync::mpsc::{self, error::TrySendError},
@@ -21,6 +25,9 @@ use crate::task::TaskId;
 
 /// Most requests that wait for a listener; further ones are dropped, because the channel does not guarantee delivery.
 const WAITING: usize = 1024;
+/// Shortest time between two lines about dropped requests: there may be thousands in a second, and the thread that reads them keeps
+/// the leases.
+const BETWEEN_LINES: Duration = Duration::from_secs(3);
 /// Silence after which the listener checks the connection with a `PING`.
 const PING_AFTER: Duration = Duration::from_secs(15);
 
@@ -35,22 +42,7 @@ impl Listener {
     /// Subscribes, and returns when Redis has confirmed the subscription.
     pub(super) async fn open(io: &Io, role: Role) -> Result<Self, BrokerError> {
         let (sender, requests) = mpsc::channel(WAITING);
-        let on_event = move |event| {
-            let request = match event {
-                ConnectionEvent::Push(push) => match request(&push) {
-                    Some(id) => Some(id),
-                    None => return,
-                },
-                // Requests that are published meanwhile are lost, so the listener returns an error.
-                ConnectionEvent::Lost => None,
-                #[cfg(feature = "cluster")]
-                ConnectionEvent::Moved => return,
-            };
-            // Closed: the listener was dropped, and its connection is about to end.
-            if let Err(TrySendError::Full(_)) = sender.try_send(request) {
-                log!(warn, "cancel requests come faster than they are taken; some were dropped");
-            }
-        };
+        let on_event = passing_on(sender);
         let mut subscribe = redis::cmd("SUBSCRIBE");
         subscribe.arg(CANCEL);
         let router = Router::open(
@@ -84,6 +76,37 @@ impl Cancellations for Listener {
     }
 }
 
+/// Returns the function that passes requests on to the listener, and drops those that come while too many wait.
+fn passing_on(sender: mpsc::Sender<Option<TaskId>>) -> impl Fn(ConnectionEvent) + Send + Sync {
+    let last_line = Mutex::new(None::<Instant>);
+    let is_line_due = move || {
+        let mut last_line = last_line.lock();
+        let is_due = last_line.is_none_or(|at| at.elapsed() >= BETWEEN_LINES);
+        if is_due {
+            *last_line = Some(Instant::now());
+        }
+        is_due
+    };
+    move |event| {
+        let request = match event {
+            ConnectionEvent::Push(push) => match request(&push) {
+                Some(id) => Some(id),
+                None => return,
+            },
+            // Requests that are published meanwhile are lost, so the listener returns an error.
+            ConnectionEvent::Lost => None,
+            #[cfg(feature = "cluster")]
+            ConnectionEvent::Moved => return,
+        };
+        // Closed: the listener was dropped, and its connection is about to end.
+        if let Err(TrySendError::Full(_)) = sender.try_send(request)
+            && is_line_due()
+        {
+            log!(warn, "cancel requests come faster than they are taken; some were dropped");
+        }
+    }
+}
+
 /// Returns the task id in a message of the channel.
 fn request(push: &PushInfo) -> Option<TaskId> {
     if push.kind != PushKind::Message {
@@ -91,4 +114,28 @@ fn request(push: &PushInfo) -> Option<TaskId> {
     }
     let id = push.data.get(1).cloned().and_then(reply::text)?;
     Some(TaskId::from_wire(&id))
+}
+
+#[cfg(test)]
+mod tests {
+    use asynq_test_support::Log;
+    use redis::Value;
+
+    use super::*;
+
+    #[test]
+    fn many_requests_that_are_dropped_are_few_lines() {
+        let (log, (sender, mut requests)) = (Log::keep(), mpsc::channel(WAITING));
+        let pass_on = passing_on(sender);
+        for n in 0..2 * WAITING {
+            let data = [CANCEL.to_owned(), n.to_string()].map(|text| Value::BulkString(text.into_bytes())).to_vec();
+            pass_on(ConnectionEvent::Push(PushInfo { kind: PushKind::Message, data }));
+            // A listener that is slow takes one now and then.
+            if n % 4 == 0 {
+                requests.try_recv().unwrap();
+            }
+        }
+        let lines = log.with("come faster").len();
+        assert!((1..10).contains(&lines), "{lines}");
+    }
 }
