@@ -40,8 +40,8 @@ use fastrand::Rng;
 
 /// A queue that gave so many tasks at once is busy: it is asked again without a notification.
 const BUSY: usize = 8;
-/// A call that brought so many bytes may have brought fewer tasks for that alone, of all its queues: Redis gives 1 MiB or 4 MiB,
-/// SQLite 4 MiB.
+/// A call that brought so many bytes may have brought fewer tasks for that alone, of all its queues: a broker stops here or later,
+/// while its answers come in time.
 const LARGE: usize = 1 << 20;
 /// How many tasks one call takes at most: while these run, the next are fetched.
 const MOST_FETCHED: usize = 128;
