@@ -207,7 +207,8 @@ impl JobContext {
 
     /// Returns whether the attempt should stop: it was cancelled, its time is over, the worker lost it, or is leaving and its shutdown
     /// timeout is over. An `async` job is dropped at its next await anyway; a blocking one must ask here, and hears of the beginning of a
-    /// shutdown by [`is_stopping`](Self::is_stopping).
+    /// shutdown by [`is_stopping`](Self::is_stopping). A job that still returns `Ok` has succeeded: where its work is not done, it
+    /// must return an error.
     pub fn is_cancelled(&self) -> bool {
         self.0.parts.cancel.is_cancelled()
     }
@@ -219,7 +220,7 @@ impl JobContext {
 
     /// Returns whether the worker is leaving, as on every deploy, or the attempt [should stop](Self::is_cancelled) for any
     /// other reason: the moment to save a [`Checkpoint`](super::Checkpoint) and return, best with `JobError::snooze("0s")`. That
-    /// lets a later worker go on after a deploy; an attempt that was cancelled or took too long has failed all the same. A job that
+    /// lets a later worker go on after a deploy; of an attempt that was cancelled or took too long a snooze is a failure. A job that
     /// still runs when the shutdown timeout of the server is over is stopped and requeued.
     pub fn is_stopping(&self) -> bool {
         self.0.parts.stopping.is_cancelled() || self.is_cancelled()

@@ -193,6 +193,8 @@ async fn blocking_jobs_that_overstay_their_timeout_never_run_beyond_the_limit() 
     }
     assert_eq!(*crowd.0.lock().unwrap(), (0, SLOTS), "as many as there are slots, never more");
     soon(running.signals().settled.reached(8)).await;
+    let stats = broker.queue_stats(&queue("default")).await.unwrap();
+    assert_eq!((stats.processed_total, stats.failed_total, stats.size), (8, 0, 0), "Ok counts");
 }
 
 #[tokio::test]
