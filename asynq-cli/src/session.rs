@@ -57,6 +57,11 @@ impl Session {
         self.connect_to(&url, false).await
     }
 
+    /// Returns whether the URL takes a Redis that may evict keys.
+    pub(crate) fn allows_eviction(&self) -> bool {
+        self.url().is_ok_and(|url| url.contains("allow_eviction=true"))
+    }
+
     /// Returns an inspector, which looks and repairs.
     pub(crate) async fn inspector(&mut self) -> Result<Inspector, CliError> {
         Ok(self.client().await?.inspector())

@@ -30,7 +30,8 @@ impl Doctor {
         })
         .await;
         bar.finish_and_clear();
-        let (evidence, unread) = gathered?;
+        let (mut evidence, unread) = gathered?;
+        evidence.allows_eviction = session.allows_eviction();
         let complete = unread.is_empty() && is_complete(&evidence);
         let mut findings = unread;
         findings.extend(diagnose(&evidence));
@@ -152,6 +153,7 @@ mod tests {
         Evidence {
             now: Utc::now(),
             nodes: Vec::new(),
+            allows_eviction: false,
             servers: Vec::new(),
             servers_unread: false,
             queues: Vec::new(),

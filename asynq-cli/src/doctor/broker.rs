@@ -25,7 +25,7 @@ pub(super) fn check(evidence: &Evidence) -> Vec<Finding> {
     let mut findings = Vec::new();
     for node in &evidence.nodes {
         info(node, &evidence.nodes, &mut findings);
-        memory(node, &mut findings);
+        memory(node, evidence, &mut findings);
         persistence(node, &mut findings);
         clock(node, &mut findings);
         slow_calls(node, evidence, &mut findings);
@@ -106,18 +106,26 @@ fn info(node: &Node, all: &[Node], findings: &mut Vec<Finding>) {
     }
 }
 
-fn memory(node: &Node, findings: &mut Vec<Finding>) {
-    if let Some(policy) = node.fact("maxmemory_policy")
-        && policy != "noeviction"
-    {
-        findings.push(of(
+fn memory(node: &Node, evidence: &Evidence, findings: &mut Vec<Finding>) {
+    match node.fact("maxmemory_policy").unwrap_or_default() {
+        "" if node.fact("redis_version").is_some() && !evidence.allows_eviction => findings.push(of(
+            node,
+            Severity::Warning,
+            "eviction",
+            "this Redis does not tell its maxmemory-policy".to_owned(),
+            "unless it is noeviction, Redis deletes tasks or their locks without a word when its memory is full",
+            "set the policy to noeviction where the service is set up, and end this warning by allow_eviction=true in the URL",
+        )),
+        // A file has no such fact, and an INFO that is refused is a finding of its own.
+        "" | "noeviction" => {}
+        policy => findings.push(of(
             node,
             Severity::Error,
             "eviction",
             format!("maxmemory-policy is {policy}"),
             "when its memory is full, Redis deletes tasks or their locks without a word",
             set(node, "maxmemory-policy", "noeviction"),
-        ));
+        )),
     }
     if let (Some(used), Some(most @ 1..)) = (node.number("used_memory"), node.number("maxmemory")) {
         let percent = used.saturating_mul(100) / most;

@@ -28,6 +28,8 @@ pub(crate) struct Evidence {
     pub(crate) now: DateTime<Utc>,
     /// The stores that keep the tasks.
     pub(crate) nodes: Vec<Node>,
+    /// Whether the URL takes a Redis that may evict keys: somebody has seen to its policy.
+    pub(crate) allows_eviction: bool,
     /// The servers that live.
     pub(crate) servers: Vec<ServerState>,
     /// Whether `servers` says nothing, because the list of them cannot be read.
@@ -151,7 +153,8 @@ pub(crate) async fn gather(
         let means = "whether the entry is paused, and when it was fired last, is not known";
         findings.extend(error.clone().map(|error| unreadable(&listed.task_type, error, means)));
     }
-    Ok((Evidence { now: client.broker().now(), nodes, servers, servers_unread, queues, entries }, findings))
+    let (now, allows_eviction) = (client.broker().now(), false);
+    Ok((Evidence { now, nodes, allows_eviction, servers, servers_unread, queues, entries }, findings))
 }
 
 /// Fails if the broker does not answer at all after `error`. A Redis that cannot save refuses even `PING`, and answers this.

@@ -51,6 +51,7 @@ fn sound() -> Evidence {
     Evidence {
         now: now(),
         nodes: vec![node],
+        allows_eviction: false,
         servers: vec![ServerState::new(info, Vec::new())],
         servers_unread: false,
         queues: vec![QueueEvidence {
@@ -113,6 +114,12 @@ fn set(node: &mut Node, name: &str, value: &str) {
     node.facts.push(Fact { section: "any".into(), name: name.into(), value: value.into() });
 }
 
+/// Takes the policy from the answer of a Redis, as hosted services do.
+fn withhold_policy(node: &mut Node) {
+    node.facts.retain(|fact| fact.name != "maxmemory_policy");
+    set(node, "redis_version", "7.0.15");
+}
+
 /// Says that the disk of the node's file has 10 GB, and that the file can still take `room` bytes.
 fn set_disk(node: &mut Node, room: &str) {
     let facts = [("disk_bytes", "10000000000"), ("disk_room_bytes", room), ("disk_reserve_bytes", "8388608")];
@@ -144,6 +151,7 @@ fn each_fault_is_reported_once_with_its_severity_and_subject() {
     type Fault = fn(&mut Evidence);
     let cases: Vec<(&str, Fault)> = vec![
         ("error eviction redis://h:6379", |e| set(&mut e.nodes[0], "maxmemory_policy", "allkeys-lru")),
+        ("warning eviction redis://h:6379", |e| withhold_policy(&mut e.nodes[0])),
         ("warning memory redis://h:6379", |e| set(&mut e.nodes[0], "maxmemory", "1250")),
         ("error memory redis://h:6379", |e| set(&mut e.nodes[0], "maxmemory", "1010")),
         ("warning persistence redis://h:6379", |e| set(&mut e.nodes[0], "aof_enabled", "0")),
@@ -252,6 +260,10 @@ fn harmless_evidence_is_not_reported() {
             (e.queues[0].stats.paused, e.queues[0].stats.latency) = (true, Duration::from_secs(299));
         }),
         ("a group whose tasks have just joined", |e| e.queues[0].oldest_group = Some(group(TimeDelta::minutes(59)))),
+        ("a Redis that does not tell its policy, where the URL allows any", |e| {
+            withhold_policy(&mut e.nodes[0]);
+            e.allows_eviction = true;
+        }),
         ("a cluster that is whole", |e| set(&mut e.nodes[0], "cluster_state", "ok")),
         ("a disk with room", |e| set_disk(&mut e.nodes[0], "90000000")),
         ("a node without a list of slow calls", |e| e.nodes[0].slow_calls = None),

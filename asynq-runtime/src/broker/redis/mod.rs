@@ -417,7 +417,7 @@ async fn check_eviction(router: &Router, allowed: bool) -> Result<(), BrokerErro
         log!(
             warn,
             "this Redis does not tell its maxmemory-policy, so whether it may evict tasks is not known: see to it that the policy is \
-             noeviction, or grant this program's user +info ({why})"
+             noeviction, and end this line by allow_eviction=true, or grant this program's user +info ({why})"
         );
     }
     Ok(())
