@@ -56,8 +56,8 @@ impl WriteError {
 
 impl JobContext {
     /// Stores a result while the job runs, encoded like the value that the job returns (as JSON for a raw handler). The last
-    /// result counts, and the value that the job returns replaces it. At most 1 MiB. The result is kept after success only if
-    /// the task has a retention.
+    /// result counts, and a value other than `()` that the job returns replaces it. At most 1 MiB. The result is kept after success
+    /// only if the task has a retention. That of a job that returns `()` is read by `wait_raw`, an inspector and the tools alone.
     ///
     /// A [detached](Self::detached) context discards the result.
     ///

@@ -378,7 +378,7 @@ fn add_typed(
             log!(
                 warn,
                 %id, queue = %set.queue, group = %set.group,
-                "the task cannot become a part of a new one and runs by itself: {why}"
+                "the task cannot become a part of a new one, and runs by itself when its set has ended: {why}"
             );
         }
         // Alone, one that cannot be read is requeued by workers until a version comes that knows its shape, or archived with the reason.

@@ -11,8 +11,8 @@ use super::{
 };
 use crate::{broker::Broker, client::Client};
 
-/// A running server. Dropping it ends everything at once, as a crash does: tasks that were running run again when their leases are
-/// over, with one crash more. [`shutdown`](Self::shutdown) leaves in order instead.
+/// A running server. Dropping it ends everything at once, as a crash does: tasks that were running run again, with one crash more.
+/// [`shutdown`](Self::shutdown) leaves in order instead.
 ///
 /// ```
 /// # use asynq_runtime::prelude::*;

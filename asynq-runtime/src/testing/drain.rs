@@ -43,7 +43,7 @@ pub struct Drained {
     pub snoozed: usize,
     /// Attempts whose task was requeued, because no job here knows its type or shape.
     pub requeued: usize,
-    /// Tasks of groups that became a part of another task, were released to run by themselves, or were archived.
+    /// Tasks of groups that became a part of another task, or were released to run by themselves.
     pub aggregated: usize,
     /// Ripe groups that could not be aggregated, with the reason; their tasks are in the group again.
     pub unaggregated: Vec<(GroupName, String)>,

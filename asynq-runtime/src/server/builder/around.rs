@@ -109,7 +109,7 @@ impl ServerBuilder {
     /// The task keeps its slot meanwhile, so a slow hook slows the server down; it is dropped after 5 s, and when the
     /// shutdown timeout is over: hooks after it are then not called. Hooks of one attempt are called one after the other, in the
     /// order given. One that panics or is dropped is in the log. The hook is also called for an attempt whose outcome comes too late,
-    /// because another worker has the task.
+    /// where this worker does not know yet that another one has the task; it is not called for one that was stopped because of that.
     pub fn on_error<F, R>(mut self, hook: F) -> Self
     where
         F: Fn(FailedTask) -> R + Send + Sync + 'static,
