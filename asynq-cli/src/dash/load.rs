@@ -126,6 +126,6 @@ async fn make_readable(inspector: &Inspector, content: &mut Content) {
     };
     let reader = inspector.argument_reader(payloads.iter().map(|(r#type, payload)| (*r#type, &payload[..]))).await;
     for (r#type, payload) in &mut payloads {
-        **payload = shown(r#type, payload, &reader);
+        **payload = shown(r#type, payload, Some(&reader));
     }
 }

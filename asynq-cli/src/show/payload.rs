@@ -1,6 +1,11 @@
 //! Encoded arguments and results: JSON as JSON, text as text, and binary data as base64 or a placeholder.
 
-use asynq_runtime::{app::is_hostile, broker::TaskBrief, inspector::ArgumentReader};
+use asynq_runtime::{
+    Client,
+    app::{escaped, is_hostile},
+    broker::TaskBrief,
+    inspector::ArgumentReader,
+};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::Bytes;
 use serde::Serialize;
@@ -10,6 +15,8 @@ use super::text::{clean, cut};
 
 /// The text that Go's tool writes in place of binary data.
 const NON_PRINTABLE: &str = "non-printable bytes";
+/// The text in place of a whole message, or of a payload that its shape does not read.
+const HIDDEN: &str = "hidden, as any of its bytes may be secret";
 
 /// Bytes of a task for a program: `{"bytes": 14, "encoding": "json", "cut": false, "data": {"to":"a@b.c"}}`.
 ///
@@ -37,9 +44,10 @@ enum Data<'a> {
 }
 
 impl<'a> Payload<'a> {
-    /// Returns a payload of this type: its arguments, where they are known, else its bytes; at most `most` of them.
-    pub(crate) fn of_type(r#type: &str, bytes: &'a [u8], most: usize, reader: &ArgumentReader) -> Self {
-        let (cut, data) = match reader.read(r#type, None, bytes) {
+    /// Returns a payload of this type: its arguments, where they are known, else its bytes; at most `most` of them. Without a
+    /// `reader` the bytes are returned as they are.
+    pub(crate) fn of_type(r#type: &str, bytes: &'a [u8], most: usize, reader: Option<&ArgumentReader>) -> Self {
+        let (cut, data) = match reader.and_then(|reader| reader.read(r#type, None, bytes)) {
             None => return Self::of(bytes, most),
             Some(Ok(arguments)) if bytes.len() <= most => (false, Data::Arguments(arguments)),
             Some(Ok(arguments)) => {
@@ -85,17 +93,19 @@ fn text_of(bytes: &[u8], cut: bool) -> Option<&str> {
     }
 }
 
-/// Returns a payload as people read it: the arguments as JSON where their shape is known, else its bytes.
-pub(crate) fn for_people(r#type: &str, bytes: &Bytes, reader: &ArgumentReader) -> Bytes {
-    match reader.read(r#type, None, bytes) {
-        Some(Ok(arguments)) => arguments.to_string().into(),
-        _ => bytes.clone(),
+/// Returns a payload as people read it: the arguments as JSON where their shape is known, else its bytes. Bytes that may be secret are
+/// returned only without a `reader`.
+pub(crate) fn for_people(r#type: &str, bytes: &Bytes, reader: Option<&ArgumentReader>) -> Bytes {
+    match reader.and_then(|reader| reader.read(r#type, None, bytes)) {
+        Some(Ok(arguments)) => escaped(&arguments.to_string()).into(),
+        Some(Err(_)) => HIDDEN.into(),
+        None => bytes.clone(),
     }
 }
 
 /// Returns the payload of a [`TaskBrief`] as people read it. Of a payload that is cut the shape reads nothing.
-pub(crate) fn for_people_in_brief(r#type: &str, bytes: &Bytes, reader: &ArgumentReader) -> Bytes {
-    match reader.read(r#type, None, bytes) {
+pub(crate) fn for_people_in_brief(r#type: &str, bytes: &Bytes, reader: Option<&ArgumentReader>) -> Bytes {
+    match reader.and_then(|reader| reader.read(r#type, None, bytes)) {
         Some(Err(_)) if bytes.len() == TaskBrief::BYTES => "long arguments: `asynq task inspect` shows them".into(),
         _ => for_people(r#type, bytes, reader),
     }
@@ -119,7 +129,7 @@ pub(crate) fn full(bytes: &[u8], most: usize, command: &str) -> String {
     let is_cut = bytes.len() > most;
     let head = &bytes[..bytes.len().min(most)];
     let Some(text) = printable(head, is_cut) else {
-        let Payload { bytes, encoding, .. } = Payload::of(bytes, most);
+        let Payload { bytes, encoding, .. } = Payload::of(bytes, Client::DEFAULT_PAYLOAD_LIMIT);
         return format!("{NON_PRINTABLE} ({bytes} bytes; {command}--json --raw shows them as {encoding})");
     };
     match bytes.len() - text.len() {
@@ -202,6 +212,8 @@ mod tests {
             let shown = format!("non-printable bytes ({} bytes; --json --raw shows them as {encoding})", bytes.len());
             assert_eq!(full(bytes, 99, ""), shown);
         }
+        let long = format!("\"\x7f{}\"", "a".repeat(99));
+        assert!(full(long.as_bytes(), 9, "").ends_with("as json)"), "the flags cut later");
         assert_eq!(full(&[0; 9], 3, ""), "non-printable bytes (9 bytes; --json --raw shows them as text)");
         assert_eq!(full(b"abcdef", 3, "asynq x "), "abc… and 3 more bytes (asynq x --max-payload)");
         assert!(full(&[0; 9], 3, "asynq x ").contains("; asynq x --json --raw shows"));

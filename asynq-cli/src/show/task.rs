@@ -28,8 +28,8 @@ pub(crate) struct TaskJson<'a> {
 
 impl<'a> TaskJson<'a> {
     /// Returns a task at the broker's time `now`, with at most `most` bytes of payload and as many of result. `reader`
-    /// knows the shapes of payloads.
-    pub(crate) fn of(task: &'a TaskInfo, now: DateTime<Utc>, most: usize, reader: &ArgumentReader) -> Self {
+    /// knows the shapes of payloads; without it the payload is shown as it is.
+    pub(crate) fn of(task: &'a TaskInfo, now: DateTime<Utc>, most: usize, reader: Option<&ArgumentReader>) -> Self {
         Self {
             facts: Statistics::task_to_json(task),
             payload: Payload::of_type(&task.r#type, &task.payload, most, reader),

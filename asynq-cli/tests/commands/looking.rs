@@ -14,6 +14,12 @@ async fn ping() -> JobResult {
     Ok(())
 }
 
+#[job(name = "cli:greet")]
+async fn greet(name: String) -> JobResult {
+    let _ = name;
+    Ok(())
+}
+
 on_both_brokers! {
     async fn nothing_is_there_yet(cli) {
         assert_written("empty", &[
@@ -185,6 +191,15 @@ on_both_brokers! {
         assert_eq!(listed[0]["payload"], serde_json::json!({ "bytes": 5, "encoding": "arguments", "cut": false, "data": {} }));
         let edited = cli.run("task edit -q default t1 -l {} --yes").await;
         assert_eq!(edited.code, 0, "{edited}");
+    }
+
+    async fn arguments_with_an_invisible_character_are_shown_with_its_escape(cli) {
+        let client = Client::new(cli.t.another_broker().await);
+        greet::job("\u{feff}ann").task_id("t1").enqueue(&client).await.unwrap();
+        for line in ["task ls -q default -s pending", "task inspect -q default t1"] {
+            let shown = cli.run(line).await;
+            assert!(shown.out.contains(r#"{"name":"\ufeffann"}"#), "{shown}");
+        }
     }
 
     async fn a_narrow_terminal_keeps_ids_whole(cli) {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use asynq_runtime::{Client, job, prelude::*, task::SchedulerEntry};
-use asynq_tests::task;
+use asynq_tests::{Build as _, task};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::Value;
 
@@ -78,9 +78,22 @@ on_both_brokers! {
             assert!(hidden["data"].is_null() && hidden["bytes"].as_u64() > Some(12), "{hidden}");
         }
         let text = cli.run("task inspect -q default damaged").await;
-        assert!(text.out.contains("--json --raw shows them as base64"), "{text}");
+        assert!(text.out.contains("hidden, as any") && text.out.contains("--json --raw shows the bytes"), "{text}");
         let raw = cli.run("task inspect -q default damaged --json --raw").await;
         assert!(raw.out.contains("\"encoding\": \"base64\""), "{raw}");
+    }
+
+    async fn a_message_that_cannot_be_read_is_shown_by_raw_alone(cli) {
+        let mut whole = task("t1").with_payload(PIN);
+        whole.message.r#type = "undecodable".into();
+        cli.t.enqueue(whole).await;
+        for line in ["task ls -q default -s pending", "task inspect -q default t1"] {
+            let text = cli.run(line).await;
+            assert!(!text.out.contains(PIN) && text.out.contains("hidden, as any of its bytes may be secret"), "{text}");
+            assert!(payload(&cli.run(&format!("{line} --json")).await)["data"].is_null());
+            let raw = cli.json(&format!("{line} --raw")).await;
+            assert_eq!(raw.get(0).unwrap_or(&raw)["payload"]["data"], PIN, "{raw}");
+        }
     }
 
     async fn a_periodic_entry_shows_its_arguments_by_their_shape(cli) {

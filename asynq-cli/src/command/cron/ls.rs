@@ -64,7 +64,7 @@ fn table(rows: &[Entry], now: DateTime<Utc>, reader: &ArgumentReader, style: Sty
             Cell::from(&entry.id),
             Cell::from(&entry.spec),
             Cell::from(&entry.task_type),
-            brief(&for_people(&entry.task_type, &entry.task_payload, reader), PAYLOAD).into(),
+            brief(&for_people(&entry.task_type, &entry.task_payload, Some(reader)), PAYLOAD).into(),
             format!("[{}]", entry.enqueue_options.join(", ")).into(),
             match row.next() {
                 _ if row.error.is_some() => Cell::from("unknown").warning(),
@@ -87,7 +87,7 @@ fn to_json<'a>(row: &'a Entry, reader: &ArgumentReader) -> EntryJson<'a> {
         meaning: spec.ok().map(|spec| spec.sentence()),
         r#type: &entry.task_type,
         queue: Schedule::queue_of(entry).to_string(),
-        payload: Payload::of_type(&entry.task_type, &entry.task_payload, PAYLOAD_IN_JSON, reader),
+        payload: Payload::of_type(&entry.task_type, &entry.task_payload, PAYLOAD_IN_JSON, Some(reader)),
         options: &entry.enqueue_options,
         next_at: row.next().map(time),
         previous_at: row.previous().map(time),

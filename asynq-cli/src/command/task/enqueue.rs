@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use asynq_runtime::{RawTask, TaskState, UniqueUntil, inspector::ArgumentReader};
+use asynq_runtime::{RawTask, TaskState, UniqueUntil};
 use chrono::{DateTime, Utc};
 use clap::Args;
 
@@ -86,7 +86,7 @@ impl Enqueue {
             Some(at) if info.state == TaskState::Scheduled => format!(", due {}", time(at)),
             _ => String::new(),
         };
-        session.answer(&TaskJson::of(&info, now, limit, &ArgumentReader::default()), |_| {
+        session.answer(&TaskJson::of(&info, now, limit, None), |_| {
             format!("task {} is {} in queue {}{due}\n", clean(info.id.as_str()), info.state, clean(info.queue.as_str()))
         })
     }

@@ -32,16 +32,23 @@ impl Inspect {
         let inspector = client.inspector();
         let task = inspector.task(&self.task.queue, self.task.id()).await?;
         let failures = inspector.failures(&self.task.queue, self.task.id()).await?;
-        let payload = (!self.raw).then(|| (&*task.r#type, &task.payload[..]));
-        let reader = inspector.argument_reader(payload).await;
+        let payload = [(&*task.r#type, &task.payload[..])];
+        let reader = if self.raw { None } else { Some(inspector.argument_reader(payload).await) };
+        let reader = reader.as_ref();
         let now = client.broker().now();
         let most = self.max_payload.unwrap_or(Client::DEFAULT_PAYLOAD_LIMIT);
-        let value = TaskJson::of(&task, now, most, &reader).with_failures(&failures);
-        session.answer(&value, |_| text(&task, &failures, now, self.max_payload.unwrap_or(FOR_PEOPLE), &reader))
+        let value = TaskJson::of(&task, now, most, reader).with_failures(&failures);
+        session.answer(&value, |_| text(&task, &failures, now, self.max_payload.unwrap_or(FOR_PEOPLE), reader))
     }
 }
 
-fn text(task: &TaskInfo, failures: &[Failure], now: DateTime<Utc>, most: usize, reader: &ArgumentReader) -> String {
+fn text(
+    task: &TaskInfo,
+    failures: &[Failure],
+    now: DateTime<Utc>,
+    most: usize,
+    reader: Option<&ArgumentReader>,
+) -> String {
     let past = |at: DateTime<Utc>| format!("{} ({})", time(at), ago(now, at));
     let limit = |at: DateTime<Utc>| format!("{} ({})", time(at), distance(now, at));
     let mut facts = Facts::default();
@@ -52,7 +59,8 @@ fn text(task: &TaskInfo, failures: &[Failure], now: DateTime<Utc>, most: usize, 
     facts.add_if("Ending", task.ending.as_str());
     facts.add_if("Group", task.group.as_deref());
     facts.add("Payload", full(&for_people(&task.r#type, &task.payload, reader), most, ""));
-    facts.add_if("Shape", reader.read(&task.r#type, None, &task.payload).and_then(Result::err));
+    let hidden = reader.and_then(|reader| reader.read(&task.r#type, None, &task.payload)).and_then(Result::err);
+    facts.add_if("Shape", hidden.map(|reason| format!("{reason}; --json --raw shows the bytes")));
     facts.add("Retried", format!("{} of {}", task.retried, task.max_retry));
     facts.add_if("Crashes", (task.crashes > 0).then(|| task.crashes.to_string()));
     facts.add(

@@ -61,8 +61,9 @@ impl Ls {
             // A table shows no more of a payload than its beginning.
             list.brief().await?.into_iter().map(|brief| brief.task).collect()
         };
-        let payloads = tasks.iter().filter(|_| !raw).map(|task| (&*task.r#type, &task.payload[..]));
-        let reader = inspector.argument_reader(payloads).await;
+        let payloads = tasks.iter().map(|task| (&*task.r#type, &task.payload[..]));
+        let reader = if raw { None } else { Some(inspector.argument_reader(payloads).await) };
+        let reader = reader.as_ref();
         let now = client.broker().now();
         if tasks.is_empty() && !session.is_json() {
             let group = group.map(|group| format!(", group {group}")).unwrap_or_default();
@@ -70,12 +71,18 @@ impl Ls {
             session.note(&format!("no {state} tasks in queue {queue}{group}{page}"));
             return Ok(());
         }
-        let value: Vec<_> = tasks.iter().map(|task| TaskJson::of(task, now, max_payload, &reader)).collect();
-        session.answer(&value, |style| table(&tasks, state, now, &reader, style))
+        let value: Vec<_> = tasks.iter().map(|task| TaskJson::of(task, now, max_payload, reader)).collect();
+        session.answer(&value, |style| table(&tasks, state, now, reader, style))
     }
 }
 
-fn table(tasks: &[TaskInfo], state: TaskState, now: DateTime<Utc>, reader: &ArgumentReader, style: Style) -> String {
+fn table(
+    tasks: &[TaskInfo],
+    state: TaskState,
+    now: DateTime<Utc>,
+    reader: Option<&ArgumentReader>,
+    style: Style,
+) -> String {
     let more: &[&str] = match state {
         TaskState::Pending => &[],
         TaskState::Active => &["PROGRESS"],
