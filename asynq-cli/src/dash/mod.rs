@@ -42,7 +42,8 @@ pub(crate) async fn run(client: &Client, refresh: Duration, session: &mut Sessio
     let log = log::hold_back();
     let terminal = ratatui::try_init().map_err(on_terminal)?;
     let mut requests = Requests::new(client);
-    let ended = watch(terminal, client, &mut requests, refresh, stop).await;
+    let model = Model::new(client.broker().location(), session.style().colours);
+    let ended = watch(terminal, model, &mut requests, refresh, stop).await;
     // A terminal that was closed cannot be restored.
     let _ = ratatui::try_restore();
     drop(log);
@@ -58,12 +59,11 @@ fn on_terminal(source: io::Error) -> CliError {
 
 async fn watch(
     mut terminal: DefaultTerminal,
-    client: &Client,
+    mut model: Model,
     requests: &mut Requests,
     refresh: Duration,
     mut stop: Pin<&mut impl Future<Output = ()>>,
 ) -> io::Result<()> {
-    let mut model = Model::new(client.broker().location());
     let mut keys = EventStream::new();
     let mut ticks = interval_at(Instant::now() + refresh, refresh);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -85,7 +85,11 @@ async fn watch(
         is_due = step == Step::Load;
         match step {
             Step::Stay | Step::Load => {}
-            Step::Redraw => terminal.clear()?,
+            // `clear` asks the terminal for its cursor, which a terminal that is out of order may not answer.
+            Step::Redraw => {
+                let size = terminal.size()?;
+                terminal.resize(size.into())?;
+            }
             Step::Act(act) => requests.act(act),
             Step::Quit => return Ok(()),
         }

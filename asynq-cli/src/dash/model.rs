@@ -34,6 +34,8 @@ pub(crate) const TABS: [TaskState; 7] = [
 pub(crate) struct Model {
     /// The broker, for people.
     pub(crate) broker: String,
+    /// Whether the view has colours.
+    pub(crate) colours: bool,
     /// The open screens, from the first to the one that is shown.
     screens: Vec<Screen>,
     pub(crate) dialog: Option<Dialog>,
@@ -100,9 +102,9 @@ pub(crate) enum TaskAct {
 }
 
 impl Model {
-    pub(crate) fn new(broker: String) -> Self {
+    pub(crate) fn new(broker: String, colours: bool) -> Self {
         let first = Screen::of(Wanted::Queues);
-        Self { broker, screens: vec![first], dialog: None, note: None, now: None, archive: None, room: 20 }
+        Self { broker, colours, screens: vec![first], dialog: None, note: None, now: None, archive: None, room: 20 }
     }
 
     /// Returns the screen that is shown.
@@ -134,6 +136,17 @@ impl Model {
                 }
                 if wanted == self.wanted() {
                     self.archive = archive;
+                    // The terminal has grown, or the tasks of the page are gone.
+                    if let (Wanted::Tasks(listing), Content::Tasks { stats, tasks, .. }) = (wanted, &content)
+                        && tasks.is_empty()
+                    {
+                        let count = usize::try_from(stats.count(listing.state)).unwrap_or(usize::MAX);
+                        let last = count.div_ceil(listing.size).max(1);
+                        if listing.page > last {
+                            self.screen_mut().wanted = Wanted::Tasks(Listing { page: last, ..listing });
+                            return Step::Load;
+                        }
+                    }
                     self.screen_mut().show(content);
                 }
             }

@@ -38,7 +38,7 @@ impl Watcher {
     /// Opens the view on the broker of `client`.
     async fn on(fixture: asynq_tests::Fixture<asynq_tests::SqliteStore>, client: asynq_runtime::Client) -> Self {
         // The name of the file differs between runs.
-        let model = Model::new("sqlite://asynq.db".to_owned());
+        let model = Model::new("sqlite://asynq.db".to_owned(), true);
         let terminal = Terminal::new(TestBackend::new(120, 24)).unwrap();
         let requests = Requests::new(&client);
         let mut watcher = Self { fixture, client, model, terminal, requests };
@@ -157,6 +157,24 @@ async fn a_narrow_or_tiny_terminal_is_drawn_too() {
             watcher.keys(keys).await;
         }
     }
+}
+
+#[tokio::test]
+async fn a_view_without_colours_marks_the_chosen_row_all_the_same() {
+    use ratatui::style::{Color, Modifier};
+    let mut watcher = Watcher::start().await;
+    watcher.model.colours = false;
+    watcher.keys("j").await;
+    let buffer = watcher.terminal.backend().buffer();
+    assert!(buffer.content.iter().all(|cell| (cell.fg, cell.bg) == (Color::Reset, Color::Reset)));
+    let marked = |row: &str| {
+        let cells = buffer.content.chunks(usize::from(buffer.area.width));
+        let is_row = |cells: &&[ratatui::buffer::Cell]| {
+            cells.iter().map(|cell| cell.symbol()).collect::<String>().contains(&format!("{row} "))
+        };
+        cells.filter(is_row).any(|cells| cells[cells.len() / 2].modifier.contains(Modifier::REVERSED))
+    };
+    assert!(marked("default") && !marked("critical"), "{}", watcher.text());
 }
 
 #[tokio::test]
@@ -287,7 +305,7 @@ async fn a_queue_that_is_deleted_meanwhile_leads_back_to_the_queues() {
 
 #[test]
 fn keys_lead_in_and_out_again() {
-    let mut model = Model::new("here".into());
+    let mut model = Model::new("here".into(), true);
     let press = |model: &mut Model, code| model.press(KeyEvent::from(code));
     assert_eq!(press(&mut model, KeyCode::Char('2')), Step::Load);
     assert_eq!(model.wanted(), Wanted::Servers);

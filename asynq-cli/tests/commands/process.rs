@@ -326,6 +326,21 @@ async fn a_signal_ends_the_full_screen_view_and_restores_the_terminal() {
 }
 
 #[tokio::test]
+async fn the_full_screen_view_is_drawn_again_without_an_answer_of_the_terminal() {
+    if let Some(reason) = no_terminal() {
+        skip!("{reason}");
+    }
+    let store = SqliteStore::start().await;
+    store.connect(None).await;
+    let mut watching = OnTerminal::start(&format!("--url \"{}\" dash", store.url()), "nothing");
+    watching.seen.clear();
+    watching.terminal.stdin.as_mut().unwrap().write_all(b"\x0c").unwrap();
+    watching.read_until("nothing");
+    let (code, output) = watching.signal("-TERM");
+    assert!(code == Some(0) && !output.contains("\u{1b}[6n"), "{code:?} {output:?}");
+}
+
+#[tokio::test]
 async fn a_signal_at_the_question_for_a_password_restores_the_terminal() {
     if let Some(reason) = no_terminal() {
         skip!("{reason}");

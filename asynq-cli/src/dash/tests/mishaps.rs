@@ -190,6 +190,30 @@ async fn a_page_with_a_task_that_cannot_be_read_is_not_the_last() {
 }
 
 #[tokio::test]
+async fn a_page_beyond_the_end_gives_way_to_the_last() {
+    let mut watcher = Watcher::start().await;
+    let page = |watcher: &Watcher| match &watcher.model.screen().wanted {
+        Wanted::Tasks(Listing { page, .. }) => (*page, watcher.model.screen().rows()),
+        other => panic!("{other:?}"),
+    };
+    watcher.keys("j\n").await;
+    watcher.select_tab(TaskState::Pending).await;
+    for (rows, expected) in [(10, (4, 1)), (40, (1, 4))] {
+        watcher.terminal.backend_mut().resize(120, rows);
+        watcher.follow(Step::Stay).await;
+        watcher.keys("nnn").await;
+        assert_eq!(page(&watcher), expected, "{}", watcher.text());
+    }
+    watcher.terminal.backend_mut().resize(120, 10);
+    watcher.follow(Step::Stay).await;
+    watcher.keys("nnndy").await;
+    assert_eq!(page(&watcher), (3, 1), "the only task of the last page is deleted\n{}", watcher.text());
+    watcher.terminal.backend_mut().resize(120, 900);
+    watcher.follow(Step::Stay).await;
+    assert_eq!(page(&watcher), (1, 3), "{}", watcher.note());
+}
+
+#[tokio::test]
 async fn a_load_that_was_cancelled_delays_no_answer() {
     let watcher = Watcher::start().await;
     let mut requests = Requests::new(&watcher.client);

@@ -48,6 +48,12 @@ pub(crate) fn draw(frame: &mut Frame<'_>, model: &mut Model) {
     if let Some(dialog) = &model.dialog {
         dialog::draw(frame, dialog);
     }
+    // crossterm leaves colours out with NO_COLOR, but writes a sequence without any, which turns bold and reversed off, too.
+    if !model.colours {
+        for cell in &mut frame.buffer_mut().content {
+            (cell.fg, cell.bg) = (Color::Reset, Color::Reset);
+        }
+    }
 }
 
 /// Returns how many lines the foot has: those of the note, as far as the screen has room for them.

@@ -3,6 +3,7 @@
 use asynq_runtime::{
     TaskInfo, TaskState,
     broker::{GroupStats, QueueStats},
+    inspector::ListTasks,
 };
 use chrono::{DateTime, Utc};
 use ratatui::{
@@ -32,9 +33,9 @@ pub(super) struct TaskPage<'a> {
 /// Lines that are not rows: facts, tabs, a space, headings, the number of the page.
 const AROUND: u16 = 5;
 
-/// Returns how many tasks `area` has room for, at least one.
+/// Returns how many tasks `area` has room for, at least one and at most as many as one list has.
 pub(super) fn room(area: Rect) -> usize {
-    usize::from(area.height.saturating_sub(AROUND)).max(1)
+    usize::from(area.height.saturating_sub(AROUND)).clamp(1, ListTasks::MOST)
 }
 
 pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, view: &TaskPage<'_>) {
