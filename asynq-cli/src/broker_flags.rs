@@ -68,6 +68,11 @@ impl BrokerFlags {
         }
     }
 
+    /// Whether a flag says where the broker is; without one, the others mean Go's default, on this host.
+    pub(crate) fn name_a_host(&self) -> bool {
+        self.url.is_some() || self.uri.is_some() || self.cluster_addrs.is_some()
+    }
+
     /// Returns the names of Go's flags that were given.
     fn gos_flags(&self) -> Vec<&'static str> {
         let flags = [

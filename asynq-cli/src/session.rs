@@ -92,6 +92,15 @@ impl Session {
             text_of_variable(value).map_err(|reason| CliError::Usage(format!("{name}: {reason}")))
         };
         if let Some(url) = self.options.broker.url()? {
+            // Go's tool would join the flags and its variables; Go's default instead would silently be another broker.
+            for name in [URL_VARIABLE, "URI", "CLUSTER_ADDRS"] {
+                if !self.options.broker.name_a_host() && text(name)?.is_some() {
+                    return Err(CliError::Usage(format!(
+                        "the flags name no host, which means this one, and {name} is set; write it all in one URL: \
+                         --url redis://USER:PASSWORD@HOST:PORT/DB"
+                    )));
+                }
+            }
             return Ok(url);
         }
         if let Some(url) = text(URL_VARIABLE)? {

@@ -55,6 +55,15 @@ fn variables_of_gos_tool_cause_a_warning() {
         assert!(message.contains(&format!("{name} is a variable of Go's tool; write ASYNQ_URL=redis://")), "{message}");
         assert!(!message.contains("canary"), "{message}");
     }
+    for name in ["ASYNQ_URL", "URI", "CLUSTER_ADDRS"] {
+        for flags in [&["-n", "2"][..], &["--cluster"]] {
+            let output = asynq(&[flags, &["stats"]].concat()).env(name, "redis://canary-host:6379").output().unwrap();
+            ends(&output, 2);
+            let message = text(&output.stderr);
+            assert!(message.contains(&format!("name no host, which means this one, and {name} is set;")), "{message}");
+            assert!(!message.contains("canary"), "{message}");
+        }
+    }
 }
 
 #[test]
