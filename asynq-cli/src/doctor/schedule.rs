@@ -1,6 +1,6 @@
 //! Checks of periodic entries: whether their ticks are fired, and whether they are paused.
 
-use asynq_cron::CronSpec;
+use asynq_cron::{CronSpec, Schedule};
 use asynq_grammar::shell;
 use chrono::{DateTime, TimeDelta, Utc};
 
@@ -26,7 +26,12 @@ fn paused(entry: &Entry) -> Option<Finding> {
         subject: entry.listed.task_type.clone(),
         found: format!("the entry is paused, by `{}`", entry.listed.spec),
         means: "its ticks enqueue nothing until it is resumed, through restarts",
-        repair: format!("where the pause is not meant: asynq cron resume -- {}", shell::quote(&entry.listed.id)),
+        // The id may be listed in another queue, too, where it need not be paused.
+        repair: format!(
+            "where the pause is not meant: asynq cron resume --queue={} -- {}",
+            shell::quote(Schedule::queue_of(&entry.listed).as_str()),
+            shell::quote(&entry.listed.id)
+        ),
     })
 }
 

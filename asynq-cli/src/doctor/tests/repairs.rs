@@ -204,6 +204,22 @@ fn the_repair_of_lost_tasks_names_all_that_were_kept_and_the_finding_the_first_t
     is_understood(repair);
 }
 
+#[test]
+fn the_repair_of_a_paused_entry_names_its_queue() {
+    let listed_in = |queue: &str, paused| {
+        let mut entry = Entry { paused, ..entry("@hourly", TimeDelta::minutes(3)) };
+        (entry.listed.id, entry.listed.enqueue_options) = ("-e".into(), vec![format!("Queue(\"{queue}\")")]);
+        entry
+    };
+    let mut evidence = sound();
+    evidence.entries = vec![listed_in("a", false), listed_in("b c", true)];
+    let findings = diagnose(&evidence);
+    assert_eq!(findings.len(), 1, "{findings:?}");
+    assert!(findings[0].repair.ends_with("asynq cron resume --queue='b c' -- -e"), "{findings:?}");
+    evidence.entries = vec![listed_in("b", true)];
+    is_understood(&diagnose(&evidence)[0].repair);
+}
+
 /// Where there is no `sqlite3`, the command ends with an error, too.
 #[test]
 fn the_repair_of_a_damaged_file_fails_or_makes_a_file_with_its_rows() {
