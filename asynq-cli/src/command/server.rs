@@ -21,7 +21,8 @@ use crate::{
 pub(crate) enum Server {
     /// Lists the servers that live, ours and Go's, by host and process id
     ///
-    /// With --json: an array of servers, with the tasks that they run.
+    /// With --json: an array of the objects in `servers` of `stats --json`, with `since`, `deadline` and `stuck` in each
+    /// of `tasks`.
     #[command(name = "ls", alias = "list")]
     Ls,
 }

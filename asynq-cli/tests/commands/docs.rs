@@ -50,6 +50,7 @@ async fn the_help_of_every_command_that_answers_in_json_names_the_fields() {
         // The lines of a help are wrapped.
         let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(help.contains("With --json: "), "{command}: {help}");
+        assert!(command != "server ls" || help.contains("`since`, `deadline` and `stuck`"), "{help}");
     }
 }
 
