@@ -46,7 +46,7 @@ impl Doctor {
 #[derive(Debug, Serialize)]
 struct Report<'a> {
     broker: String,
-    /// Whether everything was examined; `false` if the limit ended the examination early, or a file was too large for its check.
+    /// Whether everything was examined; `false` if the limit ended the examination early, or a file was not checked for damage.
     complete: bool,
     findings: &'a [Finding],
 }
@@ -56,7 +56,7 @@ fn is_complete(evidence: &Evidence) -> bool {
     evidence.queues.iter().all(|queue| queue.examination.complete) && !evidence.nodes.iter().any(is_unchecked)
 }
 
-/// Returns whether the file was too large to be checked for damage.
+/// Returns whether the file was not checked for damage.
 fn is_unchecked(node: &Node) -> bool {
     node.fact("quick_check").is_some_and(|check| check.starts_with("unknown"))
 }
@@ -95,8 +95,9 @@ fn text(report: &Report<'_>, evidence: &Evidence, style: Style) -> String {
     }
     for node in evidence.nodes.iter().filter(|node| is_unchecked(node)) {
         let file = shell::quote(&clean(&node.address));
+        let reason = clean(node.fact("quick_check").unwrap_or_default().trim_start_matches("unknown: "));
         text.push_str(&format!(
-            "The file was not checked for damage, as it is too large: sqlite3 {file} 'PRAGMA quick_check'\n"
+            "The file was not checked for damage ({reason}): sqlite3 {file} 'PRAGMA quick_check'\n"
         ));
     }
     if evidence.queues.iter().any(|queue| !queue.examination.complete) {
@@ -171,7 +172,7 @@ mod tests {
         let report = Report { broker: "sqlite:///a b.db".to_owned(), complete: false, findings: &[] };
         let text = text(&report, &evidence, Style { colours: false, width: None });
         assert!(text.contains("Nothing is wrong in what was looked at.\n"), "{text}");
-        assert!(text.ends_with("as it is too large: sqlite3 '/a b.db' 'PRAGMA quick_check'\n"), "{text}");
+        assert!(text.ends_with("read in a second): sqlite3 '/a b.db' 'PRAGMA quick_check'\n"), "{text}");
     }
 
     #[test]

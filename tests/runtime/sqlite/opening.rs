@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use asynq_runtime::broker::{BrokerErrorKind, Inspect as _, Quarantined};
+use asynq_runtime::broker::{BrokerErrorKind, Diagnose as _, Inspect as _, Quarantined};
 
 use asynq_test_support::{Log, soon};
 
@@ -86,6 +86,31 @@ async fn another_programs_database_is_refused_unless_it_is_shared() {
     let (kind, text) = refusal(&file).await;
     assert_eq!(kind, BrokerErrorKind::Corrupt);
     assert!(text.contains("add ?shared=1"), "{text}");
+}
+
+/// A new connection does not have the function of the check, as it lacks those of the program that the table is of.
+#[tokio::test]
+async fn a_shared_file_is_sound_whatever_the_tables_of_its_program_need_and_hold() {
+    let theirs = "CREATE TABLE aged(years CHECK (years > 0)); PRAGMA ignore_check_constraints = ON; INSERT INTO aged VALUES (-1);
+        CREATE TABLE person(name CHECK (abs(name))); PRAGMA writable_schema = ON;
+        UPDATE sqlite_schema SET sql = replace(sql, 'abs(', 'theirs(') WHERE name = 'person';";
+    for (query, is_sound) in [("?shared=1", true), ("", false)] {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("shop.db");
+        if is_sound {
+            sqlite(&file, theirs);
+        } else {
+            open(&file).await.close().await;
+            sqlite(&file, theirs);
+        }
+        let broker = SqliteBroker::open(&format!("{}{query}", url(&file)), patient()).await.unwrap();
+        let node = broker.nodes().await.unwrap().remove(0);
+        let check = node.fact("quick_check").unwrap();
+        let is_expected =
+            if is_sound { check == "ok" } else { check.starts_with("unknown: ") && check.contains("theirs") };
+        assert!(is_expected, "{check}");
+        broker.close().await;
+    }
 }
 
 #[tokio::test]

@@ -16,7 +16,7 @@ use super::{
     disk_room::Disk,
     listed,
     row::{limit_of, text},
-    sql,
+    sql::{self, Names},
     tx::View,
 };
 
@@ -100,13 +100,16 @@ impl SqliteBroker {
 
     /// Returns `ok`, the first damage, or the reason why there is no answer.
     async fn quick_check(&self) -> Result<String, BrokerError> {
-        let answer = self.store.read(|view| view.find(&sql::diagnose::SOUND, [], |row| row.get::<_, String>(0))).await;
-        match answer {
+        let is_shared = self.store.common.names == Names::Prefixed;
+        let find = move |view: &View<'_>| view.find(&sql::diagnose::SOUND, [is_shared], |row| row.get::<_, String>(0));
+        match self.store.read(find).await {
             Ok(answer) => Ok(answer.unwrap_or_else(|| "ok".to_owned())),
             Err(error) if error.kind() == BrokerErrorKind::Corrupt => Ok(error.to_string()),
             Err(error) if error.kind() == BrokerErrorKind::Timeout => {
                 Ok("unknown: the file is too large to be read in a second".to_owned())
             }
+            // As of a table that a program has added to a file of ours, with a function of its own in a constraint.
+            Err(error) if error.kind() == BrokerErrorKind::Unexpected => Ok(format!("unknown: {error}")),
             Err(error) => Err(error),
         }
     }
