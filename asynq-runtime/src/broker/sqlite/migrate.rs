@@ -12,8 +12,8 @@ use super::{
 /// `application_id` of a file of ours: "asyn".
 const APPLICATION: i64 = 0x6173_796e;
 
-/// Every change to the tables, with the version it leads to: 1000 times major plus minor. 1012 makes anew what 1002, 1008,
-/// 1009, 1010 and 1011 made.
+/// Every change to the tables, with the version it leads to: 1000 times major plus minor. 1013 makes anew what 1002, 1008,
+/// 1009, 1010, 1011 and 1012 made.
 const MIGRATIONS: &[(i64, &str)] = &[
     (1_000, include_str!("sql/migrations/0001_tasks.sql")),
     (1_001, include_str!("sql/migrations/0002_groups.sql")),
@@ -22,7 +22,7 @@ const MIGRATIONS: &[(i64, &str)] = &[
     (1_005, include_str!("sql/migrations/0006_indexes.sql")),
     (1_006, include_str!("sql/migrations/0007_checkpoints.sql")),
     (1_007, include_str!("sql/migrations/0008_shapes.sql")),
-    (1_012, include_str!("sql/migrations/0012_enqueue.sql")),
+    (1_013, include_str!("sql/migrations/0013_enqueue.sql")),
 ];
 
 /// Version of the newest tables this program knows.

@@ -161,6 +161,8 @@ async fn a_row_that_cannot_be_a_task_is_refused_with_the_reason() {
         ("", "'q', 'a', 'mail', X'00', 'k', NULL, NULL", "unique_key"),
         ("", "'q', 'a', 'mail', X'00', NULL, 5, NULL", "unique_ms"),
         ("", "'q', 'a', 'mail', X'00', 'k', 0, NULL", "above 0"),
+        ("", "'q', 'a', 'mail', X'00', 'k', 1.5, NULL", "a whole number"),
+        ("", "'q', 'a', 'mail', X'00', 'k', '10m', NULL", "a whole number"),
         ("", "'q', 'a', 'mail', X'00', NULL, NULL, 'tomorrow'", "due, delay and now must be numbers"),
     ] {
         let sql =
@@ -195,6 +197,21 @@ async fn a_text_that_is_a_whole_number_is_a_time() {
         theirs.execute(sql, params![id, message(id), due, delay]).unwrap();
         assert_eq!(t.number(&format!("SELECT at FROM task WHERE id = '{id}'")), at, "{id}");
         assert_eq!(t.number(&format!("SELECT state = 3 FROM task WHERE id = '{id}'")), i64::from(at > 1_000), "{id}");
+    }
+    check_whole(&t.file());
+}
+
+/// As JavaScript's drivers bind numbers, and as some drivers bind all values.
+#[tokio::test]
+async fn a_float_and_a_text_that_are_whole_numbers_are_the_span_of_a_lock() {
+    let t = World::new().await;
+    let theirs = t.theirs();
+    for (id, unique_ms) in [("float", "60000.0"), ("text", "'60000'")] {
+        let values = format!("('default', ?1, 'mail', ?2, ?1, {unique_ms})");
+        let sql = format!("INSERT INTO enqueue(queue, id, type, msg, unique_key, unique_ms) VALUES {values}");
+        theirs.execute(&sql, params![id, message(id)]).unwrap();
+        let span = "SELECT until - since FROM ulock JOIN task USING (q, id)";
+        assert_eq!(t.number(&format!("{span} WHERE id = '{id}'")), 60_000, "{id}");
     }
     check_whole(&t.file());
 }

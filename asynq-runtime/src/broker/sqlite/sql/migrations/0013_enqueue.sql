@@ -1,8 +1,8 @@
--- Version 1012: a view to enqueue by from any program's own transaction, as produce.rs does it. Version 1002 had it first; since
+-- Version 1013: a view to enqueue by from any program's own transaction, as produce.rs does it. Version 1002 had it first; since
 -- 1008 a task gets its row among those of its queue, as in `insert` of produce.sql, and here a lock whose task is gone refuses nothing.
 -- Since 1010 a group that is the empty text is refused: no walk over the groups finds it. Since 1011 times that are texts are refused:
 -- SQLite reads '10m' as 10, and takes each text for later than each number. Since 1012 a text that is a whole number is one, because some
--- drivers bind numbers so.
+-- drivers bind numbers so; since 1013 it is one for a lock, too, as is a float without a fraction, as which JavaScript's drivers bind numbers.
 -- A taken id and a held unique lock are UNIQUE errors of `task.id` and `ulock.key`, which undo this statement alone; with
 -- INSERT OR IGNORE such a row is left out. Times are Unix milliseconds, spans milliseconds; timeout, deadline and retention
 -- are asynq's whole seconds, repeated from the message. `now` replaces SQLite's clock where a program has another.
@@ -16,9 +16,10 @@ BEGIN
   SELECT RAISE(ABORT, 'enqueue: queue, id and type must be texts that are not empty, and msg a task message (a blob)')
   WHERE typeof(new.queue) <> 'text' OR new.queue = '' OR typeof(new.id) <> 'text' OR new.id = ''
     OR typeof(new.type) <> 'text' OR new.type = '' OR typeof(new.msg) <> 'blob';
-  SELECT RAISE(ABORT, 'enqueue: a unique lock needs both, unique_key (a text) and unique_ms (a number above 0)')
+  SELECT RAISE(ABORT, 'enqueue: a unique lock needs both, unique_key (a text) and unique_ms (a whole number above 0)')
   WHERE (new.unique_key IS NOT NULL OR new.unique_ms IS NOT NULL)
-    AND (typeof(new.unique_key) <> 'text' OR typeof(new.unique_ms) <> 'integer' OR new.unique_ms <= 0);
+    AND (typeof(new.unique_key) <> 'text' OR new.unique_ms IS NULL OR CAST(new.unique_ms AS INTEGER) <> new.unique_ms
+      OR CAST(new.unique_ms AS INTEGER) <= 0);
   SELECT RAISE(ABORT, 'enqueue: grp must be NULL, or a text that is not empty')
   WHERE new.grp IS NOT NULL AND (typeof(new.grp) <> 'text' OR new.grp = '');
   SELECT RAISE(ABORT, 'enqueue: due, delay and now must be numbers (of milliseconds)')
