@@ -18,7 +18,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// The connection has another file open or `PRAGMA synchronous=OFF`, or the client's tasks are not in a SQLite file.
+    /// The connection has another file open, can only read or has `PRAGMA synchronous=OFF`, or the client's tasks are not in a SQLite file.
     pub fn attach(&self, connection: &Connection) -> Result<(), TransactionError> {
         self.sqlite()?.attach(connection)
     }

@@ -413,6 +413,18 @@ async fn a_connection_that_never_syncs_is_refused() {
 }
 
 #[tokio::test]
+async fn a_connection_that_can_only_read_is_refused() {
+    let t = World::new().await;
+    let query_only = t.theirs();
+    query_only.execute_batch("PRAGMA query_only=ON").unwrap();
+    let read_only = Connection::open_with_flags(t.file(), rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();
+    for theirs in [query_only, read_only] {
+        let error = t.client.attach(&theirs).unwrap_err().to_string();
+        assert!(error.contains("attach the one that writes"), "{error}");
+    }
+}
+
+#[tokio::test]
 async fn a_transaction_that_read_before_others_wrote_is_refused_with_a_hint_to_begin_immediate() {
     let t = World::new().await;
     let mut theirs = t.theirs();

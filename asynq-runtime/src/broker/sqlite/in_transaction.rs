@@ -87,7 +87,7 @@ impl SqliteBroker {
     ///
     /// # Errors
     ///
-    /// The tasks are in memory, `connection` is open on another file or does not sync at all, or the file cannot be read.
+    /// The tasks are in memory, `connection` is open on another file, can only read or does not sync at all, or the file cannot be read.
     pub(crate) fn attach(&self, connection: &Connection) -> Result<(), TransactionError> {
         self.check_file(connection)?;
         let common = &self.store.common;
@@ -97,6 +97,12 @@ impl SqliteBroker {
             // Its checkpoints overwrite pages of the file by those of a log that was never synced, with the commits of all programs.
             let advice = "this connection has PRAGMA synchronous=OFF, with which a power cut may damage the file and take the tasks of \
                           all programs; set NORMAL or FULL";
+            return Err(BrokerError::new(BrokerErrorKind::Config, format!("{}: {advice}", common.place)).into());
+        }
+        let query_only = connection.query_row("PRAGMA query_only", [], |row| row.get::<_, bool>(0));
+        let can_only_read = query_only.and_then(|query_only| Ok(query_only || connection.is_readonly("main")?));
+        if can_only_read.map_err(|error| common.explain(error))? {
+            let advice = "this connection can only read; attach the one that writes";
             return Err(BrokerError::new(BrokerErrorKind::Config, format!("{}: {advice}", common.place)).into());
         }
         connection.set_prepared_statement_cache_capacity(STATEMENTS);
