@@ -26,7 +26,7 @@ async fn a_file_that_is_not_a_database_is_named_and_left_as_it_is() {
         let (kind, text) = refusal(&file).await;
         assert_eq!(kind, BrokerErrorKind::Corrupt, "{text}");
         assert!(text.contains("notes.txt") && text.contains("not a SQLite file"), "{text}");
-        assert!(text.contains("if it held tasks, it is damaged"), "{text}");
+        assert!(text.contains("encrypted") && text.contains("if it held tasks, it is damaged"), "{text}");
         assert_eq!(fs::read_to_string(&file).unwrap(), content);
     }
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "no file is left beside it");
@@ -126,6 +126,21 @@ async fn a_newer_major_version_is_refused_and_a_newer_minor_one_is_used() {
     let (kind, text) = refusal(&file).await;
     assert_eq!(kind, BrokerErrorKind::Config);
     assert!(text.contains("newer version") && text.contains("update this program"), "{text}");
+}
+
+#[tokio::test]
+async fn tables_of_ours_without_their_version_are_refused_and_not_made_anew() {
+    for (query, lose) in [("", "PRAGMA user_version = 3"), ("?shared=1", "DELETE FROM asynq_meta")] {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("jobs.db");
+        sqlite(&file, if query.is_empty() { "" } else { "CREATE TABLE theirs(x)" });
+        let open = async || SqliteBroker::open(&format!("{}{query}", url(&file)), patient()).await;
+        open().await.unwrap().close().await;
+        sqlite(&file, lose);
+        let error = open().await.unwrap_err();
+        assert_eq!(error.kind(), BrokerErrorKind::Corrupt, "{error}");
+        assert!(error.to_string().contains("user_version"), "{error}");
+    }
 }
 
 #[tokio::test]

@@ -31,7 +31,8 @@ pub(super) fn translate(error: rusqlite::Error, place: &str) -> BrokerError {
         ),
         Some(ErrorCode::NotADatabase) => (
             BrokerErrorKind::Corrupt,
-            "this is not a SQLite file; if it held tasks, it is damaged: restore a backup; else choose another path",
+            "this is not a SQLite file, or it is encrypted, which is not supported; if it held tasks, it is damaged: restore a \
+             backup; else choose another path",
         ),
         Some(ErrorCode::DatabaseCorrupt) => (
             BrokerErrorKind::Corrupt,

@@ -109,6 +109,8 @@ struct Found {
     is_utf_8: bool,
     /// Version of our tables in a file of another program.
     guest_version: Option<i64>,
+    /// Whether our tables are there.
+    has_tables: bool,
 }
 
 /// The names and the version of our tables in a file, before any migration.
@@ -124,6 +126,7 @@ enum Refusal {
     GuestWithoutShared,
     Encoding,
     Newer(i64),
+    NoVersion,
 }
 
 impl Found {
@@ -136,13 +139,18 @@ impl Found {
         } else {
             None
         };
+        let application: i64 = number("PRAGMA main.application_id")?;
+        let one = if application == APPLICATION { "ulock" } else { "asynq_ulock" };
+        let tables =
+            number(&format!("SELECT count(*) FROM main.sqlite_schema WHERE type = 'table' AND name = '{one}'"))?;
         Ok(Self {
-            application: number("PRAGMA main.application_id")?,
+            application,
             user_version: number("PRAGMA main.user_version")?,
             objects,
             is_utf_8: connection
                 .query_row("PRAGMA main.encoding", [], |row| Ok(row.get_ref(0)?.as_str()? == "UTF-8"))?,
             guest_version,
+            has_tables: tables > 0,
         })
     }
 
@@ -163,6 +171,9 @@ impl Found {
         };
         if standing.version / 1_000 > NEWEST / 1_000 {
             return Err(Refusal::Newer(standing.version / 1_000));
+        }
+        if standing.version < MIGRATIONS[0].0 && self.has_tables {
+            return Err(Refusal::NoVersion);
         }
         Ok(standing)
     }
@@ -196,6 +207,14 @@ impl Refusal {
                     NEWEST / 1_000
                 ),
             ),
+            Self::NoVersion => BrokerError::new(
+                BrokerErrorKind::Corrupt,
+                format!(
+                    "{place} has our tables without their version; set `PRAGMA user_version`, or in a shared file the row of \
+                     asynq_meta, to what it was ({NEWEST} if this version has used them); tables without tasks may be dropped instead \
+                     (docs/operations.md#sqlite)"
+                ),
+            ),
         }
     }
 }
@@ -214,7 +233,9 @@ mod tests {
             objects,
             is_utf_8: true,
             guest_version,
+            has_tables: false,
         };
+        let with_tables = |file: Found| Found { has_tables: true, ..file };
         let plain = |version| Ok(InstalledSchema { names: Names::Plain, version });
         let guest = |version| Ok(InstalledSchema { names: Names::Prefixed, version });
         for (case, file, shared, expected) in [
@@ -230,6 +251,9 @@ mod tests {
             ("foreign, shared again", found(42, 7, 20, Some(1_000)), true, guest(1_000)),
             ("foreign, shared forgotten", found(42, 7, 20, Some(1_000)), false, Err(Refusal::GuestWithoutShared)),
             ("foreign, shared, newer", found(42, 7, 20, Some(3_001)), true, Err(Refusal::Newer(3))),
+            ("ours, version lost", with_tables(found(APPLICATION, 0, 37, None)), false, Err(Refusal::NoVersion)),
+            ("ours, version of theirs", with_tables(found(APPLICATION, 3, 37, None)), true, Err(Refusal::NoVersion)),
+            ("foreign, shared, version lost", with_tables(found(42, 7, 57, None)), true, Err(Refusal::NoVersion)),
             ("UTF-16, shared", Found { is_utf_8: false, ..found(42, 7, 3, None) }, true, Err(Refusal::Encoding)),
         ] {
             assert_eq!(file.decide(shared), expected, "{case}");

@@ -44,8 +44,9 @@ impl Location {
         let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
         let mut location = Self::memory();
         if path != ":memory:" {
-            let path = percent::decode(path)
-                .ok_or_else(|| refuse(format!("{url:?}: a % must be followed by two hex digits")))?;
+            let path = percent::decode(path).ok_or_else(|| {
+                refuse(format!("{url:?}: a % must be followed by two hex digits, and the path be UTF-8"))
+            })?;
             if path.is_empty() {
                 return Err(refuse(format!(
                     "{url:?} names no file; write sqlite://path/to/file.db or sqlite::memory:"
@@ -126,6 +127,7 @@ mod tests {
             ("sqlite://", "names no file"),
             ("sqlite:", "names no file"),
             ("sqlite://a%2", "two hex digits"),
+            ("sqlite://caf%E9.db", "UTF-8"),
             ("sqlite://a%00", "zero byte"),
             ("sqlite://a?durability=off", "durability=off"),
             ("sqlite://a?shared=yes", "shared=yes"),
