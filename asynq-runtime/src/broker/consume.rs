@@ -17,7 +17,7 @@ use crate::task::{Extra, QueueName, TaskId, TaskMessage, UndecodableMessage};
 pub trait Consume {
     /// Takes up to `n` tasks of each wanted queue, in the given order of queues, in one round trip. A paused queue gives none.
     /// Each task becomes active, with a lease and a new run token, in the same atomic step. Where messages are large, a call gives
-    /// fewer tasks, of some 4 MiB in all, so that it ends in time; one task may be larger.
+    /// fewer tasks, of some 4 MiB, or 1 MiB of each queue on Redis, so that it ends in time; one task may be larger.
     ///
     /// Ids without a task are set aside and never returned. A message that cannot be read, or whose id or queue differs from the
     /// place where it was stored, is returned as undecodable, so that the caller can archive it with the reason.

@@ -151,7 +151,8 @@ impl Queues {
 
     /// Shares slots as [`share`](Self::share) does, but in whole chunks, so that fewer queues are asked. On average each queue
     /// still gets its share. Slots that are left, because a queue has no room for a chunk, are shared one by one. `open` must be
-    /// sorted by queue.
+    /// sorted by queue. Which queue comes first is drawn at random: a call ends at so many bytes, and the large tasks of a queue that
+    /// always came first would take the slots of the others.
     pub(crate) fn share_in_chunks(
         &self,
         free: usize,
@@ -159,6 +160,12 @@ impl Queues {
         chunk: usize,
         random: &mut Rng,
     ) -> Vec<(usize, usize)> {
+        let mut shares = self.in_chunks(free, open, chunk, random);
+        shares.rotate_left(random.usize(..shares.len().max(1)));
+        shares
+    }
+
+    fn in_chunks(&self, free: usize, open: &[Open], chunk: usize, random: &mut Rng) -> Vec<(usize, usize)> {
         // Without chunks each queue would get as many slots.
         if chunk <= 1 || free >= open.len().saturating_mul(chunk) {
             return self.share(free, open, random);

@@ -185,6 +185,15 @@ fn chunks_go_to_few_queues_and_each_gets_its_share_in_the_long_run() {
 }
 
 #[test]
+fn each_queue_comes_first_at_times() {
+    let queues = queues(&[1, 9], false);
+    let (open, mut random) = (open(&queues), Rng::with_seed(7));
+    let mut first = || queues.share_in_chunks(10, &open, 1, &mut random)[0].0;
+    let firsts: std::collections::BTreeSet<usize> = (0..100).map(|_| first()).collect();
+    assert_eq!(firsts, [0, 1].into());
+}
+
+#[test]
 fn a_probe_asks_as_many_queues_as_it_can_for_exactly_the_free_slots() {
     let queues = queues(&[6, 3, 1], false);
     let (open_queues, mut random) = (open(&queues), Rng::with_seed(5));
