@@ -31,7 +31,7 @@ async fn one_sentinel_that_answers_is_enough_and_none_is_unavailable() {
 
 /// A plain Redis confirms the subscription, and then refuses the question.
 #[tokio::test]
-async fn a_host_that_is_no_sentinel_is_dialled_again_only_after_a_pause() {
+async fn a_host_that_is_not_a_sentinel_is_dialled_again_only_after_a_pause() {
     let (servers, plain) = (SentinelServers::start(), RedisServer::start(Persistence::None));
     let url = servers.url().replacen("/0?", &format!(",127.0.0.1:{}/0?", plain.port()), 1);
     let _broker = connect(&url).await.unwrap();

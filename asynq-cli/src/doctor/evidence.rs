@@ -28,7 +28,7 @@ pub(crate) struct Evidence {
     pub(crate) now: DateTime<Utc>,
     /// The stores that keep the tasks.
     pub(crate) nodes: Vec<Node>,
-    /// Whether the URL takes a Redis that may evict keys: somebody has seen to its policy.
+    /// Whether the URL takes a Redis that may evict keys: its user has seen to the policy.
     pub(crate) allows_eviction: bool,
     /// The servers that live.
     pub(crate) servers: Vec<ServerState>,
