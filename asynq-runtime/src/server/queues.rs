@@ -161,7 +161,8 @@ impl Queues {
         random: &mut Rng,
     ) -> Vec<(usize, usize)> {
         let mut shares = self.in_chunks(free, open, chunk, random);
-        shares.rotate_left(random.usize(..shares.len().max(1)));
+        let first = random.usize(..shares.len().max(1));
+        shares.rotate_left(first);
         shares
     }
 
