@@ -96,9 +96,13 @@ fn text(report: &Report<'_>, evidence: &Evidence, style: Style) -> String {
     for node in evidence.nodes.iter().filter(|node| is_unchecked(node)) {
         let file = shell::quote(&clean(&node.address));
         let reason = clean(node.fact("quick_check").unwrap_or_default().trim_start_matches("unknown: "));
-        text.push_str(&format!(
-            "The file was not checked for damage ({reason}): sqlite3 {file} 'PRAGMA quick_check'\n"
-        ));
+        text.push_str(&format!("The file was not checked for damage ({reason})"));
+        // For another reason a shell cannot check it, either: it has no functions of the program.
+        if reason.starts_with("the file is too large") {
+            text.push_str("; in a shared file a row that fails a CHECK of another table is not damage");
+            text.push_str(&format!(": sqlite3 {file} 'PRAGMA quick_check'"));
+        }
+        text.push('\n');
     }
     if evidence.queues.iter().any(|queue| !queue.examination.complete) {
         text.push_str("Not every task was looked at; --limit says how many are.\n");
@@ -162,17 +166,29 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_file_that_is_too_large_to_be_checked_was_not_examined_completely() {
+    /// Returns what is shown of a file that was not checked for this reason.
+    fn shown_of_unchecked(reason: &str) -> String {
         let mut node = Node::new("/a b.db", "3.50.2");
-        let value = "unknown: the file is too large to be read in a second".to_owned();
+        let value = format!("unknown: {reason}");
         node.facts.push(Fact { section: "integrity".into(), name: "quick_check".into(), value });
         let evidence = Evidence { nodes: vec![node], ..evidence() };
         assert!(!is_complete(&evidence));
         let report = Report { broker: "sqlite:///a b.db".to_owned(), complete: false, findings: &[] };
-        let text = text(&report, &evidence, Style { colours: false, width: None });
+        text(&report, &evidence, Style { colours: false, width: None })
+    }
+
+    #[test]
+    fn a_file_that_is_too_large_to_be_checked_was_not_examined_completely() {
+        let text = shown_of_unchecked("the file is too large to be read in a second");
         assert!(text.contains("Nothing is wrong in what was looked at.\n"), "{text}");
-        assert!(text.ends_with("read in a second): sqlite3 '/a b.db' 'PRAGMA quick_check'\n"), "{text}");
+        assert!(text.contains("read in a second); in a shared file"), "{text}");
+        assert!(text.ends_with("is not damage: sqlite3 '/a b.db' 'PRAGMA quick_check'\n"), "{text}");
+    }
+
+    #[test]
+    fn no_shell_is_named_for_a_file_with_a_function_that_only_its_program_has() {
+        let text = shown_of_unchecked("unknown function: theirs()");
+        assert!(text.ends_with("not checked for damage (unknown function: theirs())\n"), "{text}");
     }
 
     #[test]
