@@ -27,12 +27,6 @@ async fn counts(log: State<Log>, n: u32) -> JobResult {
 }
 
 #[job]
-async fn weighs(log: State<Log>, text: String) -> JobResult {
-    log.send(text.len().to_string())?;
-    Ok(())
-}
-
-#[job]
 async fn hangs(log: State<Log>) -> JobResult {
     struct Dropped(State<Log>);
     impl Drop for Dropped {
@@ -396,30 +390,6 @@ async fn fetching_stops_while_too_many_outcomes_wait() {
     assert!(started <= 516, "{started}");
     flaky.refuse_settles.store(0, SeqCst);
     soon(running.signals().settled.reached(600)).await;
-}
-
-/// A worker of few slots would hold hundreds of payloads.
-#[tokio::test]
-async fn fetching_stops_while_the_outcomes_that_wait_are_large() {
-    let flaky = Flaky::new(memory().await);
-    let broker: Arc<dyn Broker> = flaky.clone();
-    let client = Client::new(broker.clone()).payload_limit(9 << 20);
-    for _ in 0..12 {
-        weighs::job("x".repeat(8 << 20)).enqueue(&client).await.unwrap();
-    }
-    flaky.refuse_settles.store(1_000_000, SeqCst);
-    let (builder, mut log) = server::<(weighs,)>(&broker);
-    let running = start(builder.concurrency(1)).await;
-    for _ in 0..8 {
-        logged(&mut log).await;
-    }
-    let before = flaky.refuse_settles.load(SeqCst);
-    let is_refused_twice = async || (flaky.refuse_settles.load(SeqCst) + 2 <= before).then_some(());
-    eventually("outcomes are refused twice more", is_refused_twice).await;
-    let more = std::iter::from_fn(|| log.try_recv().ok()).count();
-    assert!(more <= 1, "{more} more than 64 MiB");
-    flaky.refuse_settles.store(0, SeqCst);
-    soon(running.signals().settled.reached(12)).await;
 }
 
 #[tokio::test]
