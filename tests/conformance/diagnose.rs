@@ -100,8 +100,9 @@ async fn the_keys_of_all_queues_are_found_at_once_and_a_task_that_ends_meanwhile
 #[tokio::test]
 async fn as_many_groups_are_looked_at_as_the_limit_says() {
     let t = Fixture::start().await;
-    for n in 0..450 {
-        t.seed_group(&format!("g{n}"), &[format!("t{n}").as_str()]).await;
+    let tasks = (0..450).map(|n| task(&format!("t{n}")).grouped(&format!("g{n}"))).collect();
+    for answer in t.broker().enqueue(tasks).await {
+        answer.unwrap();
     }
     assert_eq!(examine(&t, ALL).await, Examination { oddities: Vec::new(), complete: true });
     assert!(!examine(&t, 1).await.complete);
