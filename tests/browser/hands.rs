@@ -317,7 +317,7 @@ fn everything_can_be_read_and_heard_in_light_and_dark() {
 }
 
 /// The hash of the password `open sesame`, with little memory: its cost is not tested here.
-fn cheap_hash() -> String {
+pub(crate) fn cheap_hash() -> String {
     let cheap = Argon2::new(Algorithm::Argon2id, Version::V0x13, Params::new(16, 1, 1, None).unwrap());
     cheap.hash_password_with_salt(b"open sesame", b"some salt 16 byt").unwrap().to_string()
 }

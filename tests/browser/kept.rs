@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
-use argon2::{Algorithm, Argon2, Params, PasswordHasher as _, Version};
 use asynq_dashboard::Dashboard;
 use asynq_runtime::{Client, broker::BulkAction, inspector::Force, task::Progress};
 use asynq_tests::{Build as _, Fixture, SqliteFixture, SqliteStore, queue, retry, task, task_id};
 use serde_json::json;
 
-use crate::{shop, wait, world::World};
+use crate::{hands::cheap_hash, shop, wait, world::World};
 
 /// The ids of the boxes that are ticked, and whether the bar of the picked tasks is hidden.
 const PICKED: &str = "return [[...document.querySelectorAll('input[name=id]:checked')].map((box) => box.value), document.querySelector('#picked').hidden]";
@@ -17,10 +16,7 @@ const PICKED: &str = "return [[...document.querySelectorAll('input[name=id]:chec
 async fn logged_in() -> World<SqliteStore> {
     let fixture = SqliteFixture::real_time().await;
     let active = shop::open(&fixture).await;
-    // With little memory: the cost of the hash is not tested here.
-    let cheap = Argon2::new(Algorithm::Argon2id, Version::V0x13, Params::new(16, 1, 1, None).unwrap());
-    let hash = cheap.hash_password_with_salt(b"open sesame", b"some salt 16 byt").unwrap().to_string();
-    let dashboard = Dashboard::new(&Client::new(fixture.shared())).password_hash(hash);
+    let dashboard = Dashboard::new(&Client::new(fixture.shared())).password_hash(cheap_hash());
     let world = World::serving(fixture, active, dashboard).await;
     world.open("/login").await;
     assert_eq!(world.browser.js(&post("/login", r#"{"password":"open sesame"}"#)).await, 204);
