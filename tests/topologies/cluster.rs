@@ -285,6 +285,26 @@ async fn lapsed_leases_are_held_while_the_slot_of_their_queue_moves() {
     }
 }
 
+/// A worker that could not extend its lease tries again some seconds after the move, when the lease may have lapsed.
+#[tokio::test]
+async fn a_move_that_ends_before_a_lease_lapses_is_a_gap_for_its_queue() {
+    let (cluster, clock) = (RedisCluster::start(), ManualClock::default());
+    let options = patient::redis_options(Some(Arc::new(clock.clone())));
+    let broker = RedisBroker::connect(&cluster.url(), options).await.unwrap();
+    let member = asynq_tests::join(&broker, 1).await;
+    broker.enqueue(vec![task("t1")]).await.remove(0).unwrap();
+    assert_eq!(broker.dequeue(&member, &[Wanted { queue: default_queue(), n: 1 }]).await.unwrap().len(), 1);
+    clock.advance(Duration::from_secs(25));
+    let (slot, to) = begin_to_move(&cluster, &["asynq:{default}:t:t1"]);
+    assert!(!broker.until_lapse(&[default_queue()]).await.unwrap().is_zero());
+    cluster.move_slot(slot, to, 100);
+    clock.advance(Duration::from_secs(6));
+    let quiet = until_it_works("a look after the move", async || broker.until_lapse(&[default_queue()]).await).await;
+    assert!(!quiet.is_zero());
+    let recovered = until_it_works("a turn of recovery", async || broker.recover(&[default_queue()]).await).await;
+    assert!(recovered.tasks.is_empty(), "{:?}", recovered.tasks);
+}
+
 /// `redis-cli --cluster del-node` leaves the process of the node running.
 #[tokio::test]
 async fn cancel_requests_come_from_the_cluster_and_not_from_a_node_that_has_left_it() {

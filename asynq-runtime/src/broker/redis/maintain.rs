@@ -82,7 +82,7 @@ impl Maintain for RedisBroker {
     }
 
     async fn recover(&self, queues: &[QueueName]) -> Result<Recovered, BrokerError> {
-        let (mut lapsed, _) = self.lapses(queues).await?;
+        let (mut lapsed, ..) = self.lapses(queues).await?;
         lapsed.retain(|queue| !self.is_held(queue));
         // A connection that is newer than the last look may lead to a Redis with older leases: the next look begins a hold.
         if !self.hold.lock().is_on(self.router.generation()) {
@@ -108,10 +108,10 @@ impl Maintain for RedisBroker {
 
     async fn until_lapse(&self, queues: &[QueueName]) -> Result<Duration, BrokerError> {
         let hold = if self.clock.is_given() { Duration::ZERO } else { self.hold_of_lapses().await? };
-        let (lapsed, quiet) = self.lapses(queues).await?;
+        let (lapsed, overdue, quiet) = self.lapses(queues).await?;
         self.hold.lock().answered(Instant::now());
-        if !lapsed.is_empty() {
-            self.hold_unwritable(&lapsed, queues).await?;
+        if !overdue.is_empty() {
+            self.hold_unwritable(&overdue, queues).await?;
             self.hold.lock().answered(Instant::now());
         }
         let is_held = !lapsed.is_empty() && lapsed.iter().all(|queue| self.is_held(queue));
@@ -224,9 +224,9 @@ impl Maintain for RedisBroker {
 }
 
 impl RedisBroker {
-    /// Returns those of `queues` in which a lease has lapsed, and the time until the next lapse, which is zero if there
-    /// are any. Redis is asked only about queues whose first lease has changed.
-    async fn lapses(&self, queues: &[QueueName]) -> Result<(Vec<QueueName>, Duration), BrokerError> {
+    /// Returns those of `queues` in which a lease has lapsed, those in which the extension of one is overdue, and the time until the
+    /// next lapse, which is zero if there are any. Redis is asked only about queues whose first lease has changed.
+    async fn lapses(&self, queues: &[QueueName]) -> Result<(Vec<QueueName>, Vec<QueueName>, Duration), BrokerError> {
         let mut reads = self.reads(Topic::Leases);
         let head = |queue: &QueueName| [Question::new(Kind::Head, Keys::new(queue).lease())];
         // A key of a foreign type counts as lapsed: recovery reports the error.
@@ -236,37 +236,42 @@ impl RedisBroker {
         };
         let look = self.looks.leases.look(&mut reads, queues, head, find).await?;
         let now = self.clock.now();
-        let lapsed = look.due(now.timestamp()).into_iter().map(|place| queues[place].clone()).collect();
+        let named = |places: Vec<usize>| places.into_iter().map(|place| queues[place].clone()).collect::<Vec<_>>();
+        let lapsed = named(look.due(now.timestamp()));
+        // A worker that lives extends a lease when a third of it has passed. One that is only a little late costs no probe.
+        let late = now.timestamp().saturating_add_unsigned((self.lease / 5 * 3).as_secs());
+        let overdue = named(look.due(late));
         // A task that is taken from now on has a whole lease.
         let quiet = look.next().map_or(self.lease, |lapse| until(lapse, now).min(self.lease));
         self.looks.leases.keep(look, &reads);
-        Ok((lapsed, quiet))
+        Ok((lapsed, overdue, quiet))
     }
 
-    /// Holds those of `queues` in which no lease can be extended now, as the `lapsed` ones among them show: their slot moves, or
+    /// Holds those of `queues` in which no lease can be extended now, as the `overdue` ones among them show: their slot moves, or
     /// their master is away, or became a replica, or cannot save its data, and still answers reads. Such a time is a gap, like one
-    /// without answers.
+    /// without answers. It may end a moment before a lease lapses, and workers try again only after that: a probe that waited for
+    /// the lapse would not see it.
     ///
     /// # Errors
     ///
     /// None of the queues takes writes now, which is a gap for all.
-    async fn hold_unwritable(&self, lapsed: &[QueueName], queues: &[QueueName]) -> Result<(), BrokerError> {
+    async fn hold_unwritable(&self, overdue: &[QueueName], queues: &[QueueName]) -> Result<(), BrokerError> {
         // The script that extends leases, without a run. A key that is nowhere has it fail, too, while the slot is on its way to
         // another node: then a lease cannot be extended whose task is on the other side.
         let probe = |keys: &Keys| {
             let probe = EXTEND.on(&[keys.active(), keys.lease(), keys.absent()]);
             probe.arg(self.clock.argument()).arg(self.lease.as_secs())
         };
-        let answers = self.ask_each(lapsed, probe).await;
+        let answers = self.ask_each(overdue, probe).await;
         let forget = |_: &BrokerError| self.hold.lock().forget();
         let answers = answers.inspect_err(forget)?;
         let is_moving = |answer: &Result<Value, BrokerError>| answer.as_ref().is_err_and(reply::is_moving);
-        let moving = lapsed.iter().zip(&answers).filter(|(_, answer)| is_moving(answer)).map(|(queue, _)| queue);
+        let moving = overdue.iter().zip(&answers).filter(|(_, answer)| is_moving(answer)).map(|(queue, _)| queue);
         self.hold.lock().hold(moving, Instant::now());
         let is_away = |answer: &Result<Value, BrokerError>| {
             answer.as_ref().is_err_and(|error| error.is_unavailable() && !reply::is_moving(error))
         };
-        let away = lapsed.iter().zip(&answers).filter(|(_, answer)| is_away(answer)).map(|(queue, _)| queue);
+        let away = overdue.iter().zip(&answers).filter(|(_, answer)| is_away(answer)).map(|(queue, _)| queue);
         let away: HashSet<&QueueName> = away.collect();
         if away.is_empty() {
             return Ok(());
