@@ -376,6 +376,8 @@ mod tests {
             ("READONLY You can't write against a read only replica. script: a8b3, on @user_script:31.", false),
             ("NOREPLICAS Not enough good replicas to write. script: a8b3, on @user_script:31.", false),
             ("MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.", false),
+            ("MOVED 1 h:1", false),
+            ("ASK 1 h:1", false),
             ("LOADING Redis is loading the dataset in memory", false),
             ("BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.", false),
             (

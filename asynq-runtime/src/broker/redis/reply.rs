@@ -109,11 +109,12 @@ fn explain(code: &str, details: &str) -> (BrokerErrorKind, String) {
     (kind, format!("Redis refused: {advice} ({code})"))
 }
 
-/// Returns whether the script was not run, or did nothing by its own account: a cluster moves its keys or is down, the server
-/// loads its data or runs the script of another client, or a message that the script needs is not there.
+/// Returns whether the script was not run, or did nothing by its own account: a cluster moves its keys, has moved them or is down, the
+/// server loads its data or runs the script of another client, or a message that the script needs is not there.
 pub(super) fn was_not_run(error: &BrokerError) -> bool {
     // Where a cluster that is down answers reads, a script runs as far as its first write.
-    matches!(code_of(error), Some("TRYAGAIN" | "LOADING" | "BUSY")) || found_code(error) == Some("CLUSTERDOWN")
+    matches!(code_of(error), Some("TRYAGAIN" | "MOVED" | "ASK" | "LOADING" | "BUSY"))
+        || found_code(error) == Some("CLUSTERDOWN")
 }
 
 /// Returns whether the keys of the call are on their way to another node of the cluster.
