@@ -257,7 +257,10 @@ fn meaning(code: &str) -> (BrokerErrorKind, &'static str) {
         "MASTERDOWN" | "NOREPLICAS" => (Unavailable, "its replication is not ready"),
         "MISCONF" => (Unavailable, "it cannot save its data and takes no writes: see its log"),
         "CLUSTERDOWN" => (Unavailable, "the cluster is down or waits for a failover: see CLUSTER INFO"),
-        "TRYAGAIN" => (Unavailable, "the cluster is moving this queue"),
+        "TRYAGAIN" => (
+            Unavailable,
+            "the cluster is moving this queue; if no move is under way, one broke off: see redis-cli --cluster check",
+        ),
         "MOVED" | "ASK" => {
             (Unavailable, "the cluster is moving this queue, or this is a node of it: then use a redis-cluster:// URL")
         }
@@ -411,6 +414,8 @@ mod tests {
             assert_eq!(explain(found, details).0, kind, "{found} {details}");
         }
         // INFO tells the mode, but not every user.
+        // A move that broke off leaves this answer until it is mended.
+        assert!(explain("TRYAGAIN", "").1.contains("redis-cli --cluster check"));
         assert!(explain("MOVED", "1 h:1").1.contains("redis-cluster://"), "a URL of one server may lead to a node");
     }
 
