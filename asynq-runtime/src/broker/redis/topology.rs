@@ -24,8 +24,27 @@ struct Inner {
     known: watch::Sender<Known>,
     /// Notified when a caller has seen that the map is not true any more.
     doubt: Notify,
-    /// The master that failed last since the last question, or that waits for a failover.
-    failed: Mutex<Option<Address>>,
+    /// The last sign since the last question that a map may be an old one.
+    sign: Mutex<Option<Sign>>,
+}
+
+/// A sign that a map is an old one.
+#[derive(Debug, PartialEq)]
+pub(super) enum Sign {
+    /// This master fails, or waits for a failover.
+    Fails(Address),
+    /// A master has reported that the slot is at this one.
+    Moved(u16, Address),
+}
+
+impl Sign {
+    /// Returns whether `map` is still one that the sign speaks against.
+    pub(super) fn is_against(&self, map: &SlotMap) -> bool {
+        match self {
+            Self::Fails(master) => map.masters().contains(master),
+            Self::Moved(slot, to) => map.owner(*slot) != Some(to),
+        }
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -41,7 +60,7 @@ impl Topology {
     /// Creates the topology of a cluster of which only the nodes in the URL are known.
     pub(super) fn new(seeds: Vec<Address>) -> Self {
         let known = Known { map: Arc::new(SlotMap::empty()), outcome: None, is_closed: false };
-        Self(Arc::new(Inner { seeds, known: watch::channel(known).0, doubt: Notify::new(), failed: Mutex::default() }))
+        Self(Arc::new(Inner { seeds, known: watch::channel(known).0, doubt: Notify::new(), sign: Mutex::default() }))
     }
 
     /// Waits until a caller has doubts about the map.
@@ -119,13 +138,13 @@ impl Topology {
 
     /// Has the map asked for again soon, because a call to `master` failed, or it answered that it waits for a failover.
     pub(super) fn failed(&self, master: &Address) {
-        *self.0.failed.lock() = Some(master.clone());
+        *self.0.sign.lock() = Some(Sign::Fails(master.clone()));
         self.0.doubt.notify_one();
     }
 
-    /// Takes the master that failed last since this was asked.
-    pub(super) fn take_failed(&self) -> Option<Address> {
-        self.0.failed.lock().take()
+    /// Takes the last sign since this was asked.
+    pub(super) fn take_sign(&self) -> Option<Sign> {
+        self.0.sign.lock().take()
     }
 
     /// Notes that the slot is at `to` now, as the node reported that had it. Has the map asked for, because other slots
@@ -139,6 +158,7 @@ impl Topology {
             }
             changed
         });
+        *self.0.sign.lock() = Some(Sign::Moved(slot, to.clone()));
         self.0.doubt.notify_one();
     }
 

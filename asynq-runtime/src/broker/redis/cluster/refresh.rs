@@ -1,6 +1,6 @@
 //! Keeps the slot map up to date: asks any node every two seconds, and at once after a doubt, but less and less often while the answer
-//! stays the same; the next node, if the one that is asked still names a master that fails. Redirections correct single slots in
-//! between.
+//! stays the same; the next node, if the one that is asked still names a master that fails, or does not hear of a move. Redirections
+//! correct single slots in between.
 
 use std::time::{Duration, Instant};
 
@@ -12,16 +12,16 @@ use super::{
         reply::{answer, closed},
         role::{At, Role},
         slots::SlotMap,
-        topology::Topology,
+        topology::{Sign, Topology},
         url::Endpoints,
     },
     BrokerError, BrokerErrorKind, Call, Durability,
 };
 use crate::thread::Tasks;
 
-/// Longest pause between two nodes that are asked because a master fails that the map names.
+/// Longest pause between two nodes that are asked because of a [`Sign`] that the map is an old one.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// How long a master that failed once counts as one that fails.
+/// How long a sign counts.
 const REMEMBERED_FOR: Duration = Duration::from_secs(60);
 /// Interval of the questions, and the shortest one while there are doubts and the answers change.
 const EVERY: Duration = Duration::from_secs(2);
@@ -53,22 +53,22 @@ async fn refresh(guard: CloseOnDrop, connection: Connection) {
     // The attempt tries all seeds, which may take longer than a call waits. Its outcome is that of the first question.
     let _ = connection.first_attempt().await;
     let (mut since, mut pause, mut shortest) = (Instant::now(), EVERY, AT_MOST_EVERY);
-    // The master that failed last, and when.
-    let mut failed = None;
+    // The last sign that a map is an old one, and when it came.
+    let mut last: Option<(Sign, Instant)> = None;
     loop {
-        if let Some(master) = topology.take_failed() {
-            if failed.as_ref().is_none_or(|(before, _)| *before != master) {
+        if let Some(sign) = topology.take_sign() {
+            if last.as_ref().is_none_or(|(before, _)| *before != sign) {
                 (pause, shortest) = (EVERY, AT_MOST_EVERY);
             }
-            failed = Some((master, Instant::now()));
+            last = Some((sign, Instant::now()));
         }
-        failed = failed.filter(|(_, at)| at.elapsed() < REMEMBERED_FOR);
+        last = last.filter(|(_, at)| at.elapsed() < REMEMBERED_FOR);
         let answer = read_slots(&connection).await;
         match &answer {
-            Ok(map) if failed.as_ref().is_none_or(|(master, _)| !map.masters().contains(master)) => {
-                (failed, pause) = (None, EVERY);
+            Ok(map) if last.as_ref().is_none_or(|(sign, _)| !sign.is_against(map)) => {
+                (last, pause) = (None, EVERY);
             }
-            // A node that the others have left behind knows its old map for ever: the next node may know another master. Less and
+            // A node that the others have left behind knows its old map for ever: the next node may know a newer one. Less and
             // less often, because most masters that are away have no successor yet.
             Ok(_) if since.elapsed() < pause => {}
             Ok(_) => {
