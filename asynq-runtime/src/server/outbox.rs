@@ -25,7 +25,7 @@ use crate::{
 
 /// Most outcomes in one call; a broker cuts it further where a shorter script is faster.
 const BATCH: usize = 256;
-/// Bytes of payloads and results in the outbox from which on nothing is fetched, however few outcomes they are.
+/// Bytes of payloads and results in the outbox from which on nothing is fetched, however few outcomes they are, unless all of them are refused.
 const FULL: usize = 64 << 20;
 /// Pauses of a single outcome that the broker refuses while it takes others.
 const FIRST_REFUSAL: Duration = Duration::from_millis(50);
@@ -241,7 +241,12 @@ impl Items {
     }
 
     fn room(&self, capacity: usize) -> usize {
-        if self.bytes < FULL { capacity.saturating_sub(self.len()) } else { 0 }
+        let room = capacity.saturating_sub(self.len());
+        if self.bytes < FULL {
+            return room;
+        }
+        // Refused outcomes may wait for ever, and must not keep the tasks of other queues from running.
+        room.min(usize::from(self.deferred.len() == self.len()))
     }
 
     /// Puts outcomes of a call without an answer before those of the same queues, and behind those of other queues: one master of a

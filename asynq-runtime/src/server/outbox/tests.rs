@@ -75,6 +75,18 @@ fn outcomes_that_are_large_together_leave_no_room_until_some_are_taken() {
 }
 
 #[test]
+fn large_outcomes_that_are_refused_leave_room_for_one_task_at_a_time() {
+    let outbox = Outbox::new(512);
+    outbox.add(0, || Some(retry(("a", 64)).settlement));
+    outbox.items.lock().next(Instant::now());
+    let damaged = BrokerError::new(BrokerErrorKind::Corrupt, "a damaged page");
+    let answered = outbox.answered(vec![Err(damaged)]);
+    assert_eq!((answered.was_full, outbox.room()), (true, 1), "the fetcher must be woken");
+    outbox.add(0, || Some(item("b").settlement));
+    assert_eq!(outbox.room(), 0);
+}
+
+#[test]
 fn a_sent_outcome_stays_until_it_is_answered_and_is_sent_again_marked_and_first() {
     let mut items = Items { waiting: ["a", "b"].map(item).into(), ..Items::default() };
     let now = Instant::now();
