@@ -21,7 +21,7 @@ pub(crate) async fn perform(client: &Client, act: Act) -> Result<String, CliErro
             format!("queue {queue} {became}")
         }
         Act::Task(TaskAct::Change(action), TheTask { queue, id, state }) => {
-            inspector.change_in_state(&queue, &id, Some(state), action).await?;
+            inspector.change_task(&queue, &id, Some(state), action).await?;
             let became = match action {
                 BulkAction::Run => "pending",
                 BulkAction::Archive => "archived",

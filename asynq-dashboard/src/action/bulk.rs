@@ -185,7 +185,7 @@ async fn each(
             report.left = (ids.len() - at) as u64;
             break;
         }
-        let changed = inspector.change_in_state(queue, id, Some(state), action).await;
+        let changed = inspector.change_task(queue, id, Some(state), action).await;
         match changed.map_err(Failure::from) {
             Ok(()) => report.changed += 1,
             Err(failure) if failure.kind == Kind::Away && report.changed == 0 => return Err(failure),

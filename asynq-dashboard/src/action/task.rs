@@ -38,7 +38,7 @@ pub(super) fn change(action: BulkAction, becomes: &'static str) -> MethodRouter<
             state.parse::<TaskState>().map_err(|_| Failure::bad_request(format!("there is no state `{state}`")))
         };
         let only = when.state.map(parse).transpose()?;
-        app.inspector.change_in_state(&queue, &id, only, action).await?;
+        app.inspector.change_task(&queue, &id, only, action).await?;
         app.samples.forget();
         Ok::<_, Failure>(done(format!("Task {id} is {becomes}.")))
     })

@@ -48,7 +48,7 @@ impl Inspector {
     ///
     /// The queue or the task does not exist, the task is pending or active, or the broker failed.
     pub async fn run(&self, queue: impl AsRef<str>, id: impl AsRef<str>) -> Result<(), InspectError> {
-        self.change_in_state(queue, id, None, BulkAction::Run).await
+        self.change_task(queue, id, None, BulkAction::Run).await
     }
 
     /// Archives a pending, scheduled, retry, completed or aggregating task.
@@ -57,7 +57,7 @@ impl Inspector {
     ///
     /// The queue or the task does not exist, the task is archived or active, or the broker failed.
     pub async fn archive(&self, queue: impl AsRef<str>, id: impl AsRef<str>) -> Result<(), InspectError> {
-        self.change_in_state(queue, id, None, BulkAction::Archive).await
+        self.change_task(queue, id, None, BulkAction::Archive).await
     }
 
     /// Deletes a task that is not active.
@@ -66,7 +66,7 @@ impl Inspector {
     ///
     /// The queue or the task does not exist, the task is active, or the broker failed.
     pub async fn delete(&self, queue: impl AsRef<str>, id: impl AsRef<str>) -> Result<(), InspectError> {
-        self.change_in_state(queue, id, None, BulkAction::Delete).await
+        self.change_task(queue, id, None, BulkAction::Delete).await
     }
 
     /// Runs, archives or deletes a task only if it is still in the state `only` of an earlier look, or in any state where `only` is
@@ -78,7 +78,7 @@ impl Inspector {
     /// let inspector = client.inspector();
     /// for task in inspector.tasks("default", TaskState::Retry).await? {
     ///     // Not if it was made pending meanwhile.
-    ///     inspector.change_in_state("default", &task.id, Some(task.state), BulkAction::Delete).await?;
+    ///     inspector.change_task("default", &task.id, Some(task.state), BulkAction::Delete).await?;
     /// }
     /// # Ok(())
     /// # }
@@ -88,7 +88,7 @@ impl Inspector {
     ///
     /// [`InspectError::Moved`] if the task is in another state by now; otherwise the errors of [`run`](Self::run),
     /// [`archive`](Self::archive) and [`delete`](Self::delete).
-    pub async fn change_in_state(
+    pub async fn change_task(
         &self,
         queue: impl AsRef<str>,
         id: impl AsRef<str>,
