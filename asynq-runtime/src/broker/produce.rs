@@ -5,7 +5,7 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 
 use super::BrokerError;
-use crate::task::{Extra, GroupName, QueueName, TaskId, TaskMessage, TaskState};
+use crate::task::{Extra, GroupName, QueueName, TaskId, TaskMessage, TaskState, equal_task};
 
 /// Stores new tasks.
 #[async_trait::async_trait]
@@ -115,10 +115,7 @@ pub enum Refused {
     #[error("the task id is taken in this queue")]
     IdConflict,
     /// Another task holds the unique lock.
-    #[error(
-        "a task with the same unique key is already waiting or running{}",
-        holder.as_ref().map(|id| format!(" (id {id})")).unwrap_or_default()
-    )]
+    #[error("{}", equal_task(holder.as_ref()))]
     Duplicate {
         /// The task that holds the lock, if the broker could tell.
         holder: Option<TaskId>,

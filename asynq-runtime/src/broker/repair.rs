@@ -6,7 +6,7 @@
 use bytes::Bytes;
 
 use super::{BrokerError, Refused};
-use crate::task::{GroupName, QueueName, TaskId, TaskState};
+use crate::task::{GroupName, QueueName, TaskId, TaskState, equal_task};
 
 /// Changes tasks and queues from outside of a worker.
 #[async_trait::async_trait]
@@ -203,10 +203,7 @@ pub enum EditError {
     #[error("the payload has changed; read the task again")]
     Changed,
     /// Another task holds the lock of the new payload.
-    #[error(
-        "a task with the same unique key is already waiting or running{}",
-        holder.as_ref().map(|id| format!(" (id {id})")).unwrap_or_default()
-    )]
+    #[error("{}", equal_task(holder.as_ref()))]
     Duplicate {
         /// The task that holds the lock, if the broker could tell.
         holder: Option<TaskId>,

@@ -6,7 +6,7 @@ use super::BulkReport;
 use crate::{
     broker::{BrokerError, BulkAction, EditError, Refused},
     job::{CodecError, PayloadError},
-    task::{GroupName, InvalidName, QueueName, TaskId, TaskState},
+    task::{GroupName, InvalidName, QueueName, TaskId, TaskState, equal_task},
 };
 
 /// A request to an [`Inspector`](super::Inspector) that failed. Nothing was changed, except where a variant says so.
@@ -85,7 +85,7 @@ pub enum InspectError {
         id: TaskId,
     },
     /// Another task holds the unique lock that this task would need.
-    #[error("an equal task is already waiting or running{}", holder.as_ref().map(|id| format!(" (id {id})")).unwrap_or_default())]
+    #[error("{}", equal_task(holder.as_ref()))]
     Duplicate {
         /// The task that holds the lock, if the broker could tell.
         holder: Option<TaskId>,

@@ -3,7 +3,7 @@
 use super::{CodecError, SharedError};
 use crate::{
     broker::{BrokerError, Refused},
-    task::{InvalidName, QueueName, TaskId},
+    task::{InvalidName, QueueName, TaskId, equal_task},
 };
 
 /// A task that was not enqueued. Nothing of the task is stored, unless [`is_ambiguous`](Self::is_ambiguous) says that this is
@@ -44,7 +44,7 @@ pub enum EnqueueError {
         id: TaskId,
     },
     /// An equal task holds the unique lock.
-    #[error("an equal task is already waiting or running{}", holder.as_ref().map(|id| format!(" (id {id})")).unwrap_or_default())]
+    #[error("{}", equal_task(holder.as_ref()))]
     Duplicate {
         /// The task that holds the lock, if the broker could tell.
         holder: Option<TaskId>,

@@ -128,3 +128,9 @@ impl TaskId {
 pub(crate) fn check_type_name(name: &str) -> Result<(), InvalidName> {
     names::check_job(name).map_err(|error| InvalidName::new(name, &error))
 }
+
+/// Returns the text of the errors that say that a unique lock is held: by `holder`, if it is known.
+pub(crate) fn equal_task(holder: Option<&TaskId>) -> String {
+    let holder = holder.map(|id| format!(" (id {id})")).unwrap_or_default();
+    format!("an equal task is already waiting or running{holder}")
+}

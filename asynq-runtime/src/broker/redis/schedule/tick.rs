@@ -182,7 +182,7 @@ mod tests {
             (&["d", "back"], "Duplicate"),
             (&["k", "x"], "Skipped(\"x\")"),
             (&["c", ""], "Refused(the task id is taken in this queue)"),
-            (&["u", ""], "Refused(a task with the same unique key is already waiting or running)"),
+            (&["u", ""], "Refused(an equal task is already waiting or running)"),
         ];
         for (answer, ticked) in cases {
             assert_eq!(format!("{:?}", read(answer).unwrap()), ticked);
