@@ -1,6 +1,33 @@
-//! Pauses before something that failed is tried again, and a sleep that code of the program cannot keep from ending.
+//! Pauses before something that failed is tried again, and between its lines in the log; a sleep that code of the program cannot keep
+//! from ending.
 
-use std::{future::Future, time::Duration};
+use std::{
+    future::Future,
+    time::{Duration, Instant},
+};
+
+use parking_lot::Mutex;
+
+/// asynq's limit: one line per 3 s and component.
+const BETWEEN_LINES: Duration = Duration::from_secs(3);
+
+/// Lines about something that may last for ever, or happens thousands of times in a second.
+#[derive(Debug, Default)]
+pub(crate) struct SeldomLines {
+    last: Mutex<Option<Instant>>,
+}
+
+impl SeldomLines {
+    /// Returns whether a line is due, and counts it as written.
+    pub(crate) fn is_due(&self) -> bool {
+        let mut last = self.last.lock();
+        let is_due = last.is_none_or(|at| at.elapsed() >= BETWEEN_LINES);
+        if is_due {
+            *last = Some(Instant::now());
+        }
+        is_due
+    }
+}
 
 /// Returns the pause after so many failures before this one: `first`, doubled with each of them, at most `longest`.
 pub(crate) fn doubled(first: Duration, before: u32, longest: Duration) -> Duration {
@@ -30,6 +57,14 @@ mod tests {
         assert_eq!(doubled(first, u32::MAX, longest), longest);
         assert_eq!(doubled(Duration::MAX, u32::MAX, Duration::MAX), Duration::MAX);
         assert_eq!(doubled(longest, 0, first), first, "also the first one is at most the longest");
+    }
+
+    #[test]
+    fn a_line_is_due_at_first_and_again_after_a_pause() {
+        let lines = SeldomLines::default();
+        assert_eq!([lines.is_due(), lines.is_due()], [true, false]);
+        *lines.last.lock() = Instant::now().checked_sub(BETWEEN_LINES);
+        assert!(lines.is_due());
     }
 
     #[test]

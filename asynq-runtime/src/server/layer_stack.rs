@@ -10,7 +10,7 @@ use std::{
     future::poll_fn,
     sync::Arc,
     task::{Context, Poll},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -19,11 +19,12 @@ use tokio::{runtime, sync::Notify};
 use tokio_util::task::AbortOnDropHandle;
 use tower_service::Service;
 
-use super::{batch_controller::BatchController, dispatcher::Dispatcher, retry_backoff::BETWEEN_LINES};
+use super::{batch_controller::BatchController, dispatcher::Dispatcher};
 use crate::{
     broker::shortened,
     client::Erased,
     job::{BoxError, BoxFuture, JobContext, JobError, RunResult, with_causes},
+    pause::SeldomLines,
     task::length,
     until::until,
 };
@@ -142,8 +143,8 @@ pub(crate) struct LayerStack {
     inside: Mutex<Inside>,
     returned: Notify,
     batch_controller: Mutex<BatchController>,
-    /// When the log said last that the layers failed.
-    last_line: Mutex<Option<Instant>>,
+    /// The lines that say that the layers failed: they may fail for ever.
+    failure_lines: SeldomLines,
 }
 
 #[derive(Debug)]
@@ -159,7 +160,7 @@ impl LayerStack {
             inside: Mutex::new(Inside { service, is_taken: false }),
             returned: Notify::new(),
             batch_controller: Mutex::default(),
-            last_line: Mutex::default(),
+            failure_lines: SeldomLines::default(),
         }
     }
 
@@ -186,17 +187,12 @@ impl LayerStack {
         Ok(None)
     }
 
-    /// Logs that the layers failed, now and then: they may fail for ever.
+    /// Logs that the layers failed, now and then.
     fn log_failure(&self, error: &BoxError) {
-        {
-            let mut last_line = self.last_line.lock();
-            if last_line.is_some_and(|at| at.elapsed() < BETWEEN_LINES) {
-                return;
-            }
-            *last_line = Some(Instant::now());
+        if self.failure_lines.is_due() {
+            let why = with_causes(&**error);
+            log!(error, "the layers around the jobs take no task, will ask again: {}", shortened(&why));
         }
-        let why = with_causes(&**error);
-        log!(error, "the layers around the jobs take no task, will ask again: {}", shortened(&why));
     }
 
     /// Returns the permit if the layers are ready now. Waits no longer than until the holder of the permit has used it.
@@ -283,7 +279,5 @@ mod tests {
             log.with("will ask again: no limit is known: connection refused").len()
         };
         assert_eq!([lines(), lines()], [1, 1]);
-        *layer_stack.last_line.lock() = None;
-        assert_eq!(lines(), 2);
     }
 }

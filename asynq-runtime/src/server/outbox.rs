@@ -14,18 +14,19 @@ use std::{
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use super::{error::ServerError, retry_backoff::BETWEEN_LINES};
+use super::error::ServerError;
 use crate::{
     broker::{Action, BrokerError, BrokerErrorKind, CALL_BYTES, RunKey, Settled, Settlement},
     metrics::{self, Share},
-    pause::doubled,
+    pause::{SeldomLines, doubled},
     task::QueueName,
     until::until,
 };
 
 /// Most outcomes in one call; a broker cuts it further where a shorter script is faster.
 const BATCH: usize = 256;
-/// Bytes of payloads and results in the outbox from which on nothing is fetched, however few outcomes they are, unless all of them are refused.
+/// Bytes of payloads and results in the outbox from which on nothing is fetched, however few outcomes they are; or one task at a time,
+/// while all of them are refused.
 const FULL: usize = 64 << 20;
 /// Pauses of a single outcome that the broker refuses while it takes others.
 const FIRST_REFUSAL: Duration = Duration::from_millis(50);
@@ -68,8 +69,8 @@ struct Items {
     /// Outcomes that were refused while others of their call were taken, with the time of the next try. The broker answers, so
     /// they must not delay the rest.
     deferred: Vec<(Instant, Item)>,
-    /// When the last line about refused outcomes was logged.
-    last_line: Option<Instant>,
+    /// The lines about refused outcomes: they may be refused for ever.
+    refusal_lines: SeldomLines,
     gauge: Option<Share>,
     /// Payloads and results of all outcomes.
     bytes: usize,
@@ -213,7 +214,8 @@ impl Outbox {
         }
         items.resend(unanswered);
         items.defer(from_behind.into_iter().rev(), Instant::now());
-        let refused = first_refusal.is_some().then(|| items.refused_to_log()).flatten();
+        let is_line_due = first_refusal.is_some() && items.refusal_lines.is_due();
+        let refused = items.deferred.len();
         let is_empty = items.len() == 0;
         items.update_gauge();
         drop(items);
@@ -226,7 +228,7 @@ impl Outbox {
         }
         if let Some((key, failed)) = first_refusal {
             metrics::broker_failed("settler", failed.kind());
-            if let Some(refused) = refused {
+            if is_line_due {
                 log!(warn, refused, id = %key.id, queue = %key.queue, "outcomes were refused, will try again; that of this task: {failed}");
             }
         }
@@ -268,15 +270,6 @@ impl Items {
     fn defer(&mut self, refused: impl Iterator<Item = Item>, now: Instant) {
         let pause = |refused| doubled(FIRST_REFUSAL, refused, LONGEST_REFUSAL);
         self.deferred.extend(refused.map(|item| (now + pause(item.history.refused), item)));
-    }
-
-    /// Returns how many outcomes are refused if a line about them is due, which is now and then: they may be refused for ever.
-    fn refused_to_log(&mut self) -> Option<usize> {
-        let is_due = self.last_line.is_none_or(|at| at.elapsed() >= BETWEEN_LINES);
-        is_due.then(|| {
-            self.last_line = Some(Instant::now());
-            self.deferred.len()
-        })
     }
 
     /// Shows in the metrics how many outcomes there are.

@@ -1,14 +1,12 @@
 //! Handles errors of the broker in a component: logs them now and then, and pauses ever longer.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::{
     broker::BrokerError,
-    pause::{doubled, spread},
+    pause::{SeldomLines, doubled, spread},
 };
 
-/// asynq's limit: one line per 3 s and component.
-pub(super) const BETWEEN_LINES: Duration = Duration::from_secs(3);
 /// The first pause of a component whose broker fails.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// A wait that ends sooner than this counts as ended at once.
@@ -24,7 +22,7 @@ pub(crate) struct RetryBackoff {
     component: &'static str,
     longest: Duration,
     failures: u32,
-    last_line: Option<Instant>,
+    lines: SeldomLines,
     /// Whether the last line says that the broker failed.
     is_failure_logged: bool,
 }
@@ -32,13 +30,12 @@ pub(crate) struct RetryBackoff {
 impl RetryBackoff {
     /// Creates a back-off whose pauses grow from 100 ms to `longest`.
     pub(crate) fn new(component: &'static str, longest: Duration) -> Self {
-        Self { component, longest, failures: 0, last_line: None, is_failure_logged: false }
+        Self { component, longest, failures: 0, lines: SeldomLines::default(), is_failure_logged: false }
     }
 
     /// Notes and logs that the broker failed. Returns how long to wait before the next try.
     pub(crate) fn on_error(&mut self, error: &BrokerError) -> Duration {
-        if self.last_line.is_none_or(|at| at.elapsed() >= BETWEEN_LINES) {
-            self.last_line = Some(Instant::now());
+        if self.lines.is_due() {
             self.is_failure_logged = true;
             log!(error, component = self.component, "the broker failed, will try again: {error}");
         }

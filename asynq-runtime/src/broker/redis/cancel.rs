@@ -1,11 +1,7 @@
 //! Listens on asynq's cancel channel with a connection of its own.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Duration};
 
-use parking_lot::Mutex;
 use redis::{PushInfo, PushKind};
 use tokio::{
     sync::mpsc::{self, error::TrySendError},
@@ -21,13 +17,10 @@ use super::{
     router::Router,
     script::Call,
 };
-use crate::task::TaskId;
+use crate::{pause::SeldomLines, task::TaskId};
 
 /// Most requests that wait for a listener; further ones are dropped, because the channel does not guarantee delivery.
 const WAITING: usize = 1024;
-/// Shortest time between two lines about dropped requests: there may be thousands in a second, and the thread that reads them keeps
-/// the leases.
-const BETWEEN_LINES: Duration = Duration::from_secs(3);
 /// Silence after which the listener checks the connection with a `PING`.
 const PING_AFTER: Duration = Duration::from_secs(15);
 
@@ -78,15 +71,8 @@ impl Cancellations for Listener {
 
 /// Returns the function that passes requests on to the listener, and drops those that come while too many wait.
 fn passing_on(sender: mpsc::Sender<Option<TaskId>>) -> impl Fn(ConnectionEvent) + Send + Sync {
-    let last_line = Mutex::new(None::<Instant>);
-    let is_line_due = move || {
-        let mut last_line = last_line.lock();
-        let is_due = last_line.is_none_or(|at| at.elapsed() >= BETWEEN_LINES);
-        if is_due {
-            *last_line = Some(Instant::now());
-        }
-        is_due
-    };
+    // Thousands may be dropped in a second, and the thread that reads them keeps the leases.
+    let lines = SeldomLines::default();
     move |event| {
         let request = match event {
             ConnectionEvent::Push(push) => match request(&push) {
@@ -100,7 +86,7 @@ fn passing_on(sender: mpsc::Sender<Option<TaskId>>) -> impl Fn(ConnectionEvent) 
         };
         // Closed: the listener was dropped, and its connection is about to end.
         if let Err(TrySendError::Full(_)) = sender.try_send(request)
-            && is_line_due()
+            && lines.is_due()
         {
             log!(warn, "cancel requests come faster than they are taken; some were dropped");
         }
