@@ -25,8 +25,8 @@ use crate::{
 
 /// Most outcomes in one call; a broker cuts it further where a shorter script is faster.
 const BATCH: usize = 256;
-/// Bytes of payloads and results in the outbox from which on nothing is fetched, however few outcomes they are; or one task at a time,
-/// while all of them are refused.
+/// Bytes of payloads and results in the outbox from which on nothing is fetched, however few outcomes they are. While all of them are
+/// refused, each call fetches one task, up to eight times as many bytes.
 const FULL: usize = 64 << 20;
 /// Pauses of a single outcome that the broker refuses while it takes others.
 const FIRST_REFUSAL: Duration = Duration::from_millis(50);
@@ -248,7 +248,7 @@ impl Items {
             return room;
         }
         // Refused outcomes may wait for ever, and must not keep the tasks of other queues from running.
-        room.min(usize::from(self.deferred.len() == self.len()))
+        room.min(usize::from(self.bytes < 8 * FULL && self.deferred.len() == self.len()))
     }
 
     /// Puts outcomes of a call without an answer before those of the same queues, and behind those of other queues: one master of a

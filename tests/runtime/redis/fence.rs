@@ -143,6 +143,21 @@ async fn while_redis_takes_no_writes_no_server_looks_for_lapsed_leases() {
     assert!(broker.until_lapse(&[queue()]).await.unwrap().is_zero());
 }
 
+#[tokio::test]
+async fn on_one_server_one_queue_shows_whether_leases_can_be_extended() {
+    let server = Server::start(&[]);
+    let mut redis = server.foreign().await;
+    let (broker, _clock) = with_clock(&server).await;
+    let queues: Vec<_> = (0..20).map(|i| QueueName::new(&format!("tenant:{i}")).unwrap()).collect();
+    for queue in &queues {
+        let () = redis.zadd(format!("asynq:{{{queue}}}:lease"), "gone", 1).await.unwrap();
+    }
+    assert!(broker.until_lapse(&queues).await.unwrap().is_zero());
+    let before = calls(&mut redis, "evalsha").await;
+    assert!(broker.until_lapse(&queues).await.unwrap().is_zero());
+    assert_eq!(calls(&mut redis, "evalsha").await - before, 1);
+}
+
 /// A dead worker must not make every server ask each of its queues every second.
 #[tokio::test]
 async fn a_lapsed_lease_costs_commands_for_its_own_queue_and_none_for_the_others() {

@@ -2,6 +2,7 @@
 
 use std::{
     collections::{HashMap, HashSet},
+    sync::atomic::Ordering,
     time::{Duration, Instant},
 };
 
@@ -238,8 +239,9 @@ impl RedisBroker {
         let now = self.clock.now();
         let named = |places: Vec<usize>| places.into_iter().map(|place| queues[place].clone()).collect::<Vec<_>>();
         let lapsed = named(look.due(now.timestamp()));
-        // A worker that lives extends a lease when a third of it has passed. One that is only a little late costs no probe.
-        let late = now.timestamp().saturating_add_unsigned((self.lease / 5 * 3).as_secs());
+        // A worker that lives extends a lease when a third of it has passed. One that is only a little late costs no probe, and a second
+        // is lost to rounding.
+        let late = now.timestamp().saturating_add_unsigned((self.lease / 5 * 3).as_secs().saturating_sub(1));
         let overdue = named(look.due(late));
         // A task that is taken from now on has a whole lease.
         let quiet = look.next().map_or(self.lease, |lapse| until(lapse, now).min(self.lease));
@@ -258,6 +260,9 @@ impl RedisBroker {
     async fn hold_unwritable(&self, overdue: &[QueueName], queues: &[QueueName]) -> Result<(), BrokerError> {
         // The script that extends leases, without a run. A key that is nowhere has it fail, too, while the slot is on its way to
         // another node: then a lease cannot be extended whose task is on the other side.
+        // On one server, one queue shows it for all.
+        let are_apart = self.router.has_parts() || self.is_sharded.load(Ordering::Relaxed);
+        let overdue = if are_apart { overdue } else { overdue.get(..1).unwrap_or_default() };
         let probe = |keys: &Keys| {
             let probe = EXTEND.on(&[keys.active(), keys.lease(), keys.absent()]);
             probe.arg(self.clock.argument()).arg(self.lease.as_secs())
