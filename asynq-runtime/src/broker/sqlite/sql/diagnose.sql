@@ -9,8 +9,8 @@ FROM pragma_page_count AS p, pragma_page_size AS s, pragma_freelist_count AS f, 
 -- The first damage in the file, all of which is read. In a shared file only our tables are looked at, because those of the other program
 -- may need functions and collations that only it has, and may hold what their constraints refuse. ?1 whether it is shared. Row: the first damage.
 SELECT c.quick_check
-FROM (SELECT NULL AS name WHERE NOT ?1 UNION ALL SELECT name FROM sqlite_schema WHERE ?1 AND type = 'table' AND name GLOB 'asynq_*') AS t,
-  pragma_quick_check(t.name) AS c
+FROM (SELECT NULL AS name WHERE NOT ?1 UNION ALL SELECT name FROM sqlite_schema WHERE ?1 AND type = 'table' AND name GLOB 'asynq_*') AS ours,
+  pragma_quick_check(ours.name) AS c
 WHERE c.quick_check <> 'ok' LIMIT 1;
 
 -- name: locks
