@@ -211,8 +211,10 @@ async fn every_metric_that_the_guide_names_exists_and_every_one_that_exists_is_i
     let guide = include_str!("../../docs/operations.md");
     let words = guide.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
     let crates_and_tables = ["asynq_runtime", "asynq_dashboard", "asynq_jobs", "asynq_tally", "asynq_task"];
-    let named: BTreeSet<String> =
-        words.filter(|word| word.starts_with("asynq_") && !crates_and_tables.contains(word)).map(str::to_owned).collect();
+    let named: BTreeSet<String> = words
+        .filter(|word| word.starts_with("asynq_") && !crates_and_tables.contains(word))
+        .map(str::to_owned)
+        .collect();
     assert_eq!(named, exist);
     // The page explains each alert of the rules.
     let alerts: Vec<_> = guide.lines().filter_map(|line| line.trim().strip_prefix("- alert: ")).collect();
