@@ -13,14 +13,14 @@ use tokio::sync::oneshot;
 
 use super::{flaky::Flaky, id, memory, queue, soon};
 
-/// Returns the context of an attempt that may take a minute.
+/// Returns the context of an attempt that may take an hour, so that no token ends by itself while a test waits.
 pub(super) fn attempt(broker: &Arc<dyn Broker>, task: &str) -> JobContext {
     JobContext::new(ContextParts {
         run: RunKey { queue: queue("default"), id: id(task), token: RunToken(1), server: 0, row: 0 },
         message: Arc::new(TaskMessage::default()),
         crashes: 0,
         codec: Codec::Json,
-        deadline: Some(broker.now() + Duration::from_secs(60)),
+        deadline: Some(broker.now() + Duration::from_secs(3600)),
         cancel: Arc::default(),
         stopping: Arc::default(),
         states: Arc::new(StateMap::default()),
