@@ -2,7 +2,6 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    sync::atomic::Ordering,
     time::{Duration, Instant},
 };
 
@@ -83,7 +82,7 @@ impl Maintain for RedisBroker {
     }
 
     async fn recover(&self, queues: &[QueueName]) -> Result<Recovered, BrokerError> {
-        let (mut lapsed, ..) = self.lapses(queues).await?;
+        let Lapses { mut lapsed, .. } = self.lapses(queues).await?;
         lapsed.retain(|queue| !self.is_held(queue));
         // A connection that is newer than the last look may lead to a Redis with older leases: the next look begins a hold.
         if !self.hold.lock().is_on(self.router.generation()) {
@@ -109,7 +108,7 @@ impl Maintain for RedisBroker {
 
     async fn until_lapse(&self, queues: &[QueueName]) -> Result<Duration, BrokerError> {
         let hold = if self.clock.is_given() { Duration::ZERO } else { self.hold_of_lapses().await? };
-        let (lapsed, overdue, quiet) = self.lapses(queues).await?;
+        let Lapses { lapsed, overdue, quiet } = self.lapses(queues).await?;
         self.hold.lock().answered(Instant::now());
         if !overdue.is_empty() {
             self.hold_unwritable(&overdue, queues).await?;
@@ -225,9 +224,8 @@ impl Maintain for RedisBroker {
 }
 
 impl RedisBroker {
-    /// Returns those of `queues` in which a lease has lapsed, those in which the extension of one is overdue, and the time until the
-    /// next lapse, which is zero if there are any. Redis is asked only about queues whose first lease has changed.
-    async fn lapses(&self, queues: &[QueueName]) -> Result<(Vec<QueueName>, Vec<QueueName>, Duration), BrokerError> {
+    /// Looks at the first lease of each of `queues`. Redis is asked only about queues whose first lease has changed.
+    async fn lapses(&self, queues: &[QueueName]) -> Result<Lapses, BrokerError> {
         let mut reads = self.reads(Topic::Leases);
         let head = |queue: &QueueName| [Question::new(Kind::Head, Keys::new(queue).lease())];
         // A key of a foreign type counts as lapsed: recovery reports the error.
@@ -246,7 +244,7 @@ impl RedisBroker {
         // A task that is taken from now on has a whole lease.
         let quiet = look.next().map_or(self.lease, |lapse| until(lapse, now).min(self.lease));
         self.looks.leases.keep(look, &reads);
-        Ok((lapsed, overdue, quiet))
+        Ok(Lapses { lapsed, overdue, quiet })
     }
 
     /// Holds those of `queues` in which no lease can be extended now, as the `overdue` ones among them show: their slot moves, or
@@ -261,8 +259,7 @@ impl RedisBroker {
         // The script that extends leases, without a run. A key that is nowhere has it fail, too, while the slot is on its way to
         // another node: then a lease cannot be extended whose task is on the other side.
         // On one server, one queue shows it for all.
-        let are_apart = self.router.has_parts() || self.is_sharded.load(Ordering::Relaxed);
-        let overdue = if are_apart { overdue } else { overdue.get(..1).unwrap_or_default() };
+        let overdue = if self.is_spread() { overdue } else { overdue.get(..1).unwrap_or_default() };
         let probe = |keys: &Keys| {
             let probe = EXTEND.on(&[keys.active(), keys.lease(), keys.absent()]);
             probe.arg(self.clock.argument()).arg(self.lease.as_secs())
@@ -399,6 +396,16 @@ fn worth_from(policy: &ArchivePolicy, answers: &[Option<Option<i64>>]) -> Findin
 fn until(second: i64, now: DateTime<Utc>) -> Duration {
     let ms = second.saturating_mul(1000).saturating_sub(now.timestamp_millis());
     Duration::from_millis(u64::try_from(ms).unwrap_or_default())
+}
+
+/// The leases of several queues at one moment.
+struct Lapses {
+    /// The queues in which a lease has lapsed.
+    lapsed: Vec<QueueName>,
+    /// The queues in which the extension of a lease is overdue, those of `lapsed` among them.
+    overdue: Vec<QueueName>,
+    /// The time until the next lapse; zero if there is one already.
+    quiet: Duration,
 }
 
 /// Where the next sweep of each queue goes on.

@@ -68,7 +68,7 @@ use std::{
     fmt,
     sync::{
         Arc, OnceLock,
-        atomic::{AtomicBool, AtomicUsize},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -322,6 +322,11 @@ impl RedisBroker {
     /// Returns the connection for inspector reads; the first read opens it.
     fn looking(&self) -> &Router {
         self.looking.get_or_init(|| Router::open(&self.io, self.role.clone()))
+    }
+
+    /// Returns whether the keys of two queues may lie on different servers: on those of a cluster, or on several behind one endpoint.
+    fn is_spread(&self) -> bool {
+        self.router.has_parts() || self.is_sharded.load(Ordering::Relaxed)
     }
 
     /// Draws whether this server does the work that only one of all servers should do. Each server has the same chance.

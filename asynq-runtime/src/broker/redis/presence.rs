@@ -142,7 +142,7 @@ impl RedisBroker {
         let mut keys = vec![info_key.as_str(), workers_key.as_str()];
         let mut calls = Vec::new();
         // In a cluster the lists lie on other nodes, as they may behind an endpoint.
-        let are_apart = is_first || self.router.has_parts() || self.is_sharded.load(Ordering::Relaxed);
+        let are_apart = is_first || self.is_spread();
         if are_apart {
             let lists = [(SERVERS, &info_key), (WORKERS, &workers_key)];
             let announce = |list| ANNOUNCE.on(&[list]).arg(self.clock.argument()).arg(ALIVE_FOR);
