@@ -25,9 +25,12 @@ use crate::{
 
 /// Most outcomes in one call; a broker cuts it further where a shorter script is faster.
 const BATCH: usize = 256;
-/// Bytes of payloads and results in the outbox from which on nothing is fetched, however few outcomes they are. While all of them are
-/// refused, each call fetches one task, up to eight times as many bytes.
+/// Bytes of payloads and results in the outbox from which on nothing is fetched, however few outcomes they are.
 const FULL: usize = 64 << 20;
+/// The same bound while the broker refuses every outcome here: up to it, each call fetches one task, because refused outcomes may wait
+/// for ever and must not keep the tasks of other queues from running. The memory of the host bounds them all the same: eight payloads
+/// of the largest size fit, [`Client::MAX_PAYLOAD_LIMIT`](crate::Client::MAX_PAYLOAD_LIMIT).
+const MOST_REFUSED: usize = 8 * FULL;
 /// Pauses of a single outcome that the broker refuses while it takes others.
 const FIRST_REFUSAL: Duration = Duration::from_millis(50);
 const LONGEST_REFUSAL: Duration = Duration::from_secs(10);
@@ -247,8 +250,7 @@ impl Items {
         if self.bytes < FULL {
             return room;
         }
-        // Refused outcomes may wait for ever, and must not keep the tasks of other queues from running.
-        room.min(usize::from(self.bytes < 8 * FULL && self.deferred.len() == self.len()))
+        room.min(usize::from(self.bytes < MOST_REFUSED && self.deferred.len() == self.len()))
     }
 
     /// Puts outcomes of a call without an answer before those of the same queues, and behind those of other queues: one master of a
