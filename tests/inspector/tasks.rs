@@ -219,6 +219,7 @@ async fn a_cancel_request_ends_a_task_that_no_worker_runs_any_more() {
     t.start_run(task("t1").in_queue("other")).await;
     t.let_leases_pass();
     assert!(inspector.task("default", "t1").await.unwrap().is_orphan(t.now()));
+    assert_eq!(inspector.queues_of("t1").await.unwrap(), ["default", "other"].map(queue));
     assert_eq!(inspector.cancel("t1").await.unwrap(), ["default", "other"].map(queue));
     for name in ["default", "other"] {
         let task = inspector.task(name, "t1").await.unwrap();

@@ -25,6 +25,20 @@ impl Inspector {
         }
     }
 
+    /// Returns the queues that may have a task with this id, to be asked one by one: those that have one, or all while a part of a
+    /// cluster is away. Ids are unique within a queue only.
+    ///
+    /// # Errors
+    ///
+    /// The id is blank, or the broker failed.
+    pub async fn queues_of(&self, id: impl AsRef<str>) -> Result<Vec<QueueName>, InspectError> {
+        let id = task_id(id)?;
+        Ok(match self.broker.queues_of(&id).await {
+            Ok(queues) => queues,
+            Err(_) => self.broker.queues().await?,
+        })
+    }
+
     /// Returns the last 10 failed attempts of a task, the newest first. Crashes of a worker and the attempts of Go workers are
     /// not among them.
     ///
@@ -146,13 +160,8 @@ impl Inspector {
     pub async fn cancel(&self, id: impl AsRef<str>) -> Result<Vec<QueueName>, InspectError> {
         let id = task_id(id)?;
         self.broker.cancel(&id).await?;
-        // A part of a cluster may be away: then each queue is asked by itself.
-        let queues = match self.broker.queues_of(&id).await {
-            Ok(queues) => queues,
-            Err(_) => self.broker.queues().await?,
-        };
         let (mut ended, mut failed) = (Vec::new(), None);
-        for queue in queues {
+        for queue in self.queues_of(&id).await? {
             match self.end_orphan(&queue, &id).await {
                 Ok(true) => ended.push(queue),
                 Ok(false) => {}

@@ -44,18 +44,9 @@ impl Cancel {
 /// Returns the queues in which a task of this id runs, and those in which one that cannot be read was ended. Fails if there is none: a
 /// request for another task would reach no server and look like a success.
 async fn runs(client: &Client, id: &str) -> Result<(Vec<QueueName>, Vec<QueueName>), CliError> {
-    if id.trim().is_empty() {
-        // The inspector has the error of an empty id.
-        return Ok((Vec::new(), client.inspector().cancel(id).await?));
-    }
-    let (broker, task) = (client.broker(), TaskId::from_wire(id));
+    let (broker, inspector, task) = (client.broker(), client.inspector(), TaskId::from_wire(id));
     let (mut active, mut waits, mut unread) = (Vec::new(), None, None);
-    // A part of a cluster may be away: then each queue is asked by itself.
-    let queues = match broker.queues_of(&task).await {
-        Ok(queues) => queues,
-        Err(_) => broker.queues().await?,
-    };
-    for queue in queues {
+    for queue in inspector.queues_of(id).await? {
         match broker.task(&queue, &task).await {
             Ok(Some(found)) if found.state == TaskState::Active => active.push(queue),
             Ok(Some(found)) => {
@@ -76,7 +67,7 @@ async fn runs(client: &Client, id: &str) -> Result<(Vec<QueueName>, Vec<QueueNam
         (Some(waits), _) => Err(CliError::NotFound(waits)),
         (None, Some(error)) => Err(error.into()),
         // A task whose message cannot be read looks as if it were not there.
-        (None, None) => match client.inspector().cancel(id).await? {
+        (None, None) => match inspector.cancel(id).await? {
             ended if ended.is_empty() => Err(CliError::NotFound(format!("there is no task `{id}` in any queue"))),
             ended => Ok((Vec::new(), ended)),
         },
