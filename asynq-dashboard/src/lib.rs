@@ -48,6 +48,7 @@ mod router;
 mod sample;
 mod serve;
 mod service;
+mod span;
 mod state;
 
 pub use self::{

@@ -45,11 +45,9 @@ pub(super) async fn servers(State(app): State<AppState>) -> Answer {
 }
 
 pub(super) async fn periodic(State(app): State<AppState>, UrlQuery(pages): UrlQuery<Pages>) -> Answer {
-    let page = pages.page.unwrap_or(1).max(1);
-    let (entries, count) = periodic::entries(&app, page).await?;
+    let (entries, span) = periodic::entries(&app, pages.page.unwrap_or(1)).await?;
     Ok(Json(json!({
-        // Those of the pages behind this one.
-        "left_out": count.saturating_sub(page.saturating_mul(periodic::MOST)),
+        "left_out": span.behind(),
         "entries": entries.iter().map(json::entry).collect::<Vec<_>>(),
     })))
 }

@@ -14,7 +14,7 @@ use super::{
     part::{
         button::Button,
         chart::{Chart, spark},
-        listing::{Span, empty},
+        listing::empty,
         state::{ORDER, bar, state},
         text,
     },
@@ -23,6 +23,7 @@ use crate::{
     failure::Failure,
     path::{UrlQuery, href, with_query},
     sample::{Series, Snapshot, Totals},
+    span::Span,
     state::AppState,
 };
 

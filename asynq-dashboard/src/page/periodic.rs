@@ -8,16 +8,13 @@ use serde::Deserialize;
 use super::{
     Page, Tab,
     format::{count, when, when_known},
-    part::{
-        button::Button,
-        listing::{Span, empty},
-        text::cell,
-    },
+    part::{button::Button, listing::empty, text::cell},
 };
 use crate::{
     failure::Failure,
     path::{UrlQuery, href, segment, with_query},
     query::periodic::{self, Entry},
+    span::Span,
     state::AppState,
 };
 
@@ -30,8 +27,7 @@ pub(crate) struct Params {
 
 /// Answers `/periodic`.
 pub(crate) async fn get(State(app): State<AppState>, UrlQuery(params): UrlQuery<Params>) -> Result<Page, Failure> {
-    let (entries, all) = periodic::entries(&app, params.page).await?;
-    let span = Span::new(params.page, periodic::MOST, all as u64);
+    let (entries, span) = periodic::entries(&app, params.page).await?;
     let config = &app.config;
     let body = render(&config.mount, !config.read_only, &entries, span, app.client.broker().now());
     Ok(Page::new("Periodic", Tab::Periodic, body))

@@ -18,7 +18,7 @@ use super::{
     part::{
         button::Button,
         chart::{Chart, Kind, Series, Unit},
-        listing::{Span, empty},
+        listing::empty,
         state::{ORDER, state},
         tasks::Table,
     },
@@ -31,6 +31,7 @@ use crate::{
         payload::Reader,
         search::{self, Query, SearchResult},
     },
+    span::Span,
     state::AppState,
 };
 

@@ -14,13 +14,14 @@ use super::{
     broker::PATIENCE,
     format::{count, counted, when, when_known},
     part::{
-        listing::{Span, empty},
+        listing::empty,
         text::{cell, id},
     },
 };
 use crate::{
     failure::Failure,
     path::{UrlQuery, href, segment, with_query},
+    span::Span,
     state::AppState,
 };
 

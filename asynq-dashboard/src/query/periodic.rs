@@ -8,12 +8,12 @@ use asynq_runtime::{
 use chrono::{DateTime, Utc};
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 
-use crate::{failure::Failure, query::payload, state::AppState};
+use crate::{failure::Failure, query::payload, span::Span, state::AppState};
 
 /// Entries that are read at the same time.
 const AT_ONCE: usize = 16;
 /// Most entries of one page.
-pub(crate) const MOST: usize = 500;
+const MOST: usize = 500;
 /// Next runs of one entry that are shown.
 const NEXT: usize = 5;
 
@@ -53,15 +53,14 @@ impl Entry {
     }
 }
 
-/// Returns a page of the entries of all schedulers that live, by type, each once, and the number of all; pages are counted
-/// from 1, and the last one stands for those behind it. An entry that cannot be read hides no other: it carries an error.
-pub(crate) async fn entries(app: &AppState, page: usize) -> Result<(Vec<Entry>, usize), Failure> {
+/// Returns a page of the entries of all schedulers that live, by type, each once, and the numbers of the page. An entry that cannot be
+/// read hides no other: it carries an error.
+pub(crate) async fn entries(app: &AppState, page: usize) -> Result<(Vec<Entry>, Span), Failure> {
     let listed = app.schedule.entries().await?;
-    let count = listed.len();
-    let before = (page.clamp(1, count.div_ceil(MOST).max(1)) - 1) * MOST;
-    let entries =
-        stream::iter(listed.into_iter().skip(before).take(MOST)).map(|entry| read(app, entry)).buffered(AT_ONCE);
-    Ok((entries.try_collect().await?, count))
+    let span = Span::new(page, MOST, listed.len() as u64);
+    let listed = listed.into_iter().skip(span.offset()).take(span.per);
+    let entries = stream::iter(listed).map(|entry| read(app, entry)).buffered(AT_ONCE);
+    Ok((entries.try_collect().await?, span))
 }
 
 /// Returns one entry.

@@ -2,36 +2,9 @@
 
 use maud::{Markup, html};
 
-use crate::page::format::count;
-
-/// One page of a longer list.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Span {
-    /// Counted from 1.
-    pub(crate) page: usize,
-    /// Rows per page.
-    pub(crate) per: usize,
-    /// Rows in all.
-    pub(crate) total: u64,
-}
+use crate::{page::format::count, span::Span};
 
 impl Span {
-    /// Creates the requested page, moved to the last one if there are fewer.
-    pub(crate) fn new(page: usize, per: usize, total: u64) -> Self {
-        let span = Self { page: 1, per: per.max(1), total };
-        Self { page: page.clamp(1, span.last()), ..span }
-    }
-
-    /// Returns the number of the last page; 1 for an empty list.
-    pub(crate) fn last(self) -> usize {
-        usize::try_from(self.total.div_ceil(self.per as u64)).unwrap_or(usize::MAX).max(1)
-    }
-
-    /// Returns the number of rows before this page.
-    pub(crate) fn offset(self) -> usize {
-        (self.page - 1).saturating_mul(self.per)
-    }
-
     /// Renders the position and the links to other pages; `link` returns the address of a page.
     pub(crate) fn pages(self, link: impl Fn(usize) -> String) -> Markup {
         let last = self.last();
@@ -62,16 +35,6 @@ pub(crate) fn empty(message: &str, then: &Markup) -> Markup {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_page_that_is_not_there_is_the_nearest_one() {
-        for (requested, total, page, last) in
-            [(1, 0, 1, 1), (9, 30, 1, 1), (9, 31, 2, 2), (0, 100, 1, 4), (3, 100, 3, 4)]
-        {
-            let span = Span::new(requested, 30, total);
-            assert_eq!((span.page, span.last()), (page, last), "{requested} of {total}");
-        }
-    }
 
     #[test]
     fn pages_lead_to_their_neighbours_and_the_ends() {
