@@ -97,8 +97,7 @@ fn text(report: &Report<'_>, evidence: &Evidence, style: Style) -> String {
         let file = shell::quote(&clean(&node.address));
         let reason = clean(node.fact("quick_check").unwrap_or_default().trim_start_matches("unknown: "));
         text.push_str(&format!("The file was not checked for damage ({reason})"));
-        // For another reason a shell cannot check it, either: it has no functions of the program.
-        if reason.starts_with("the file is too large") {
+        if node.fact("shell_can_check").is_some() {
             text.push_str("; in a shared file a row that fails a CHECK of another table is not damage");
             text.push_str(&format!(": sqlite3 {file} 'PRAGMA quick_check'"));
         }
@@ -167,10 +166,15 @@ mod tests {
     }
 
     /// Returns what is shown of a file that was not checked for this reason.
-    fn shown_of_unchecked(reason: &str) -> String {
+    fn shown_of_unchecked(reason: &str, shell_can_check: bool) -> String {
         let mut node = Node::new("/a b.db", "3.50.2");
-        let value = format!("unknown: {reason}");
-        node.facts.push(Fact { section: "integrity".into(), name: "quick_check".into(), value });
+        let mut add = |name: &str, value| {
+            node.facts.push(Fact { section: "integrity".into(), name: name.into(), value });
+        };
+        add("quick_check", format!("unknown: {reason}"));
+        if shell_can_check {
+            add("shell_can_check", "yes".to_owned());
+        }
         let evidence = Evidence { nodes: vec![node], ..evidence() };
         assert!(!is_complete(&evidence));
         let report = Report { broker: "sqlite:///a b.db".to_owned(), complete: false, findings: &[] };
@@ -179,7 +183,7 @@ mod tests {
 
     #[test]
     fn a_file_that_is_too_large_to_be_checked_was_not_examined_completely() {
-        let text = shown_of_unchecked("the file is too large to be read in a second");
+        let text = shown_of_unchecked("the file is too large to be read in a second", true);
         assert!(text.contains("Nothing is wrong in what was looked at.\n"), "{text}");
         assert!(text.contains("read in a second); in a shared file"), "{text}");
         assert!(text.ends_with("is not damage: sqlite3 '/a b.db' 'PRAGMA quick_check'\n"), "{text}");
@@ -187,7 +191,7 @@ mod tests {
 
     #[test]
     fn no_shell_is_named_for_a_file_with_a_function_that_only_its_program_has() {
-        let text = shown_of_unchecked("unknown function: theirs()");
+        let text = shown_of_unchecked("unknown function: theirs()", false);
         assert!(text.ends_with("not checked for damage (unknown function: theirs())\n"), "{text}");
     }
 

@@ -52,7 +52,9 @@ impl Diagnose for SqliteBroker {
             add_fact("file", "write_error", error.to_string());
             node.refuses_writes = Some(WriteRefusal::Locked);
         }
-        add_fact("integrity", "quick_check", self.quick_check().await?);
+        for (name, value) in integrity(self.quick_check().await)? {
+            add_fact("integrity", name, value);
+        }
         Ok(vec![node])
     }
 
@@ -98,21 +100,29 @@ impl SqliteBroker {
         Ok(tried.await?.map(|error| self.store.common.explain(error)))
     }
 
-    /// Returns `ok`, the first damage, or the reason why there is no answer.
-    async fn quick_check(&self) -> Result<String, BrokerError> {
+    /// Returns the first damage of the file; `None` if it is sound.
+    async fn quick_check(&self) -> Result<Option<String>, BrokerError> {
         let is_shared = self.store.common.names == Names::Prefixed;
         let find = move |view: &View<'_>| view.find(&sql::diagnose::SOUND, [is_shared], |row| row.get::<_, String>(0));
-        match self.store.read(find).await {
-            Ok(answer) => Ok(answer.unwrap_or_else(|| "ok".to_owned())),
-            Err(error) if error.kind() == BrokerErrorKind::Corrupt => Ok(error.to_string()),
-            Err(error) if error.kind() == BrokerErrorKind::Timeout => {
-                Ok("unknown: the file is too large to be read in a second".to_owned())
-            }
-            // As of a table that a program has added to a file of ours, with a function of its own in a constraint.
-            Err(error) if error.kind() == BrokerErrorKind::Unexpected => Ok(format!("unknown: {error}")),
-            Err(error) => Err(error),
-        }
+        self.store.read(find).await
     }
+}
+
+/// Returns the facts that a check tells: `quick_check` is `ok`, the first damage, or the reason why there is no answer. There is
+/// `shell_can_check` beside such a reason if a shell of SQLite, which may take longer, can answer.
+fn integrity(checked: Result<Option<String>, BrokerError>) -> Result<Vec<(&'static str, String)>, BrokerError> {
+    let answer = match checked {
+        Ok(damage) => damage.unwrap_or_else(|| "ok".to_owned()),
+        Err(error) if error.kind() == BrokerErrorKind::Corrupt => error.to_string(),
+        Err(error) if error.kind() == BrokerErrorKind::Timeout => {
+            let answer = "unknown: the file is too large to be read in a second".to_owned();
+            return Ok(vec![("quick_check", answer), ("shell_can_check", "yes".to_owned())]);
+        }
+        // As of a table that a program has added to a file of ours, with a function of its own in a constraint, which no shell has.
+        Err(error) if error.kind() == BrokerErrorKind::Unexpected => format!("unknown: {error}"),
+        Err(error) => return Err(error),
+    };
+    Ok(vec![("quick_check", answer)])
 }
 
 type File = (i64, i64, i64, String);
@@ -156,4 +166,23 @@ fn examine_locks(view: &View<'_>, queue: &QueueName, limit: i64) -> rusqlite::Re
         Ok((OddityKind::LockWithoutTask, text(row, 0)?))
     })?;
     Ok((found, true))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shell_can_check_a_file_that_is_only_too_large() {
+        let facts = |kind| integrity(Err(BrokerError::new(kind, "theirs()"))).unwrap_or_default();
+        let too_large = "unknown: the file is too large to be read in a second".to_owned();
+        assert_eq!(
+            facts(BrokerErrorKind::Timeout),
+            [("quick_check", too_large), ("shell_can_check", "yes".to_owned())]
+        );
+        assert_eq!(facts(BrokerErrorKind::Unexpected), [("quick_check", "unknown: theirs()".to_owned())]);
+        assert_eq!(facts(BrokerErrorKind::Corrupt), [("quick_check", "theirs()".to_owned())]);
+        assert_eq!(facts(BrokerErrorKind::Closed), []);
+        assert_eq!(integrity(Ok(None)).unwrap_or_default(), [("quick_check", "ok".to_owned())]);
+    }
 }
