@@ -8,13 +8,28 @@ use asynq_runtime::{
 use chrono::{DateTime, NaiveDateTime, Utc};
 use std::time::Duration;
 
-use crate::{PeriodicError, Schedule, Tick};
+use crate::{CronSpec, PeriodicError, Schedule, SpecError, Tick};
 
 impl Schedule {
     /// Returns the queue of the tasks of a listed entry.
     pub fn queue_of(entry: &SchedulerEntry) -> QueueName {
         let named = options(entry).filter(|(name, _)| *name == "Queue").find_map(|(_, argument)| unquoted(argument));
         QueueName::from_wire(named.as_deref().unwrap_or("default"))
+    }
+
+    /// Returns the schedule of a listed entry with the times of its scheduler. Of an entry of Go's scheduler the times may be others: it
+    /// may run in another time zone, and counts `@every` from its start.
+    ///
+    /// # Errors
+    ///
+    /// The text of the schedule cannot be read.
+    pub fn spec_of(entry: &SchedulerEntry) -> Result<CronSpec, SpecError> {
+        let spec = match CronSpec::parse(&entry.spec) {
+            Ok(spec) if !entry.compat => spec,
+            // The default rules refuse some texts of Go's.
+            _ => CronSpec::parse_compat(&entry.spec)?,
+        };
+        Ok(spec.aligned())
     }
 
     /// Enqueues the task of a listed entry once, now, beside its schedule and whatever its overlap policy; returns the task's id.
@@ -156,7 +171,7 @@ fn parse_deadline(text: &str) -> Option<DateTime<Utc>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{CronSpec, Periodic, scheduler::listing};
+    use crate::{Periodic, scheduler::listing};
 
     fn listed(options: &[&str]) -> SchedulerEntry {
         SchedulerEntry {
@@ -188,6 +203,29 @@ mod tests {
             (message, task.when, task.unique.map(|lock| lock.ttl))
         };
         assert_eq!(plain(made), plain(planned));
+    }
+
+    #[test]
+    fn a_listed_entry_has_the_schedule_of_its_scheduler() {
+        let tokyo = chrono_tz::Tz::Asia__Tokyo;
+        for spec in [
+            CronSpec::parse("30 2 * * *"),
+            CronSpec::parse("*/20 * * * * *"),
+            CronSpec::parse_in("0 9 * * *", tokyo),
+            CronSpec::parse_compat("30 2 * * *"),
+            CronSpec::parse_compat_in("1,,2 * * * *", tokyo),
+            CronSpec::parse("@every 90s"),
+            CronSpec::parse_compat("@every 90s"),
+            CronSpec::parse_compat("@every 90.5s"),
+        ] {
+            let entry = Periodic::new(spec.expect("a spec"), RawTask::new("report", "{}")).expect("an entry");
+            let listed = listing::entry(&(entry.clone().into(), None, None), Utc::now());
+            assert_eq!(Schedule::spec_of(&listed).as_ref(), Ok(entry.spec()));
+        }
+        // Go's scheduler does not say its rules.
+        let gos = |spec: &str| SchedulerEntry { spec: spec.into(), ..SchedulerEntry::default() };
+        assert_eq!(Schedule::spec_of(&gos("1,,2 * * * *")), CronSpec::parse_compat("1,,2 * * * *"));
+        assert!(Schedule::spec_of(&gos("nonsense")).is_err());
     }
 
     #[test]

@@ -137,7 +137,7 @@ async fn fill<S: Store>(fixture: &Fixture<S>, texts: &[String]) {
             enqueue_options: vec![format!("Queue(\"default\")"), format!("Custom({text})")],
             next_enqueue_time: Some(now.into()),
             prev_enqueue_time: Some(Timestamp::NEVER),
-            task: None,
+            ..SchedulerEntry::default()
         });
         let event = SchedulerEnqueueEvent { task_id: text.clone(), enqueue_time: Some(now.into()) };
         broker.record_enqueue(text, &event).await.unwrap();

@@ -189,6 +189,6 @@ fn listed_entry(id: &str, spec: &str, kind: &str, queue: &str, now: chrono::Date
         enqueue_options: vec![format!("Queue({queue:?})"), "MaxRetry(3)".into()],
         next_enqueue_time: Some((now + chrono::TimeDelta::minutes(4)).into()),
         prev_enqueue_time: Some(Timestamp::from(now - chrono::TimeDelta::minutes(11))),
-        task: None,
+        ..SchedulerEntry::default()
     }
 }

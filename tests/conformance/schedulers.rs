@@ -258,6 +258,7 @@ fn entry(t: &Fixture, id: &str) -> SchedulerEntry {
         next_enqueue_time: timestamp(t.now() + TimeDelta::hours(1)),
         prev_enqueue_time: Some(Timestamp::NEVER),
         task: None,
+        compat: true,
     }
 }
 

@@ -310,7 +310,7 @@ pub(crate) async fn show<S: Store>(fixture: &Fixture<S>, id: &str, options: &[&s
         enqueue_options: options.iter().map(|option| (*option).to_owned()).collect(),
         next_enqueue_time: Some((fixture.now() + Duration::from_secs(60)).into()),
         prev_enqueue_time: Some(asynq_runtime::task::Timestamp::NEVER),
-        task: None,
+        ..SchedulerEntry::default()
     };
     let scheduler = format!("host:1:{id}");
     fixture.broker().show_entries(&scheduler, &[entry], Duration::from_secs(600)).await.unwrap();

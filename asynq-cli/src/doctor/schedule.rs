@@ -55,11 +55,8 @@ fn late(entry: &Entry, now: DateTime<Utc>) -> Option<Finding> {
     if entry.next().is_some_and(|next| next > now - LATE) {
         return None;
     }
-    // The list does not say whether the schedule was read as robfig's, which counts `@every` from the last tick: a tick is
-    // late by every reading of its text.
-    let readings = [CronSpec::parse(&listed.spec), CronSpec::parse_compat(&listed.spec)];
-    let passed = readings.iter().flatten().map(|spec| passed(spec, last, now)).min()?;
-    let ticks = match passed {
+    let spec = Schedule::spec_of(listed).ok()?;
+    let ticks = match passed(&spec, last, now) {
         0 => return None,
         1 => "1 of its times has".to_owned(),
         MOST => format!("{MOST} of its times or more have"),

@@ -104,9 +104,18 @@ fn an_entry_that_is_listed_and_not_fired_is_reported() {
             "{found:?}"
         );
     }
-    // The full hour passed 4 minutes ago, and robfig's hour ends in 50 minutes: the text does not say which of them counts.
-    assert_eq!(findings_of(entry("@every 1h", TimeDelta::minutes(10))), []);
-    assert_eq!(findings_of(entry("@every 1h", TimeDelta::minutes(130))).len(), 1);
+    // The full hour passed 4 minutes ago.
+    assert_eq!(findings_of(entry("@every 1h", TimeDelta::minutes(3))), []);
+    assert_eq!(findings_of(entry("@every 1h", TimeDelta::minutes(10))).len(), 1);
+    // robfig leaves out a night in which 02:30 does not exist, and our rules do not.
+    let now: DateTime<Utc> = "2027-03-28T12:00:00Z".parse().unwrap();
+    for (compat, findings) in [(false, 1), (true, 0)] {
+        let mut entry = entry("TZ=Europe/Berlin 30 2 * * *", TimeDelta::zero());
+        (entry.listed.compat, entry.last) = (compat, Some(now - TimeDelta::hours(30)));
+        let evidence = Evidence { entries: vec![entry], now, ..sound() };
+        let found = diagnose(&evidence).into_iter().filter(|finding| finding.check == "late-schedule").count();
+        assert_eq!(found, findings, "{compat}");
+    }
 }
 
 fn set(node: &mut Node, name: &str, value: &str) {

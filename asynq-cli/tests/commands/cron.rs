@@ -33,7 +33,7 @@ async fn seed<S: Store>(cli: &CliFixture<S>) {
         enqueue_options: vec!["Queue(\"low\")".into(), "MaxRetry(3)".into()],
         next_enqueue_time: Some((now + TimeDelta::hours(5)).into()),
         prev_enqueue_time: Some((now - TimeDelta::hours(19)).into()),
-        task: None,
+        ..SchedulerEntry::default()
     };
     let gos = SchedulerEntry {
         id: "gos".into(),
@@ -43,7 +43,7 @@ async fn seed<S: Store>(cli: &CliFixture<S>) {
         enqueue_options: Vec::new(),
         next_enqueue_time: Some((now + TimeDelta::seconds(9)).into()),
         prev_enqueue_time: Some(asynq_runtime::task::Timestamp::NEVER),
-        task: None,
+        ..SchedulerEntry::default()
     };
     let ttl = Duration::from_secs(60);
     broker.show_entries("host-1:1:a", &[ours.clone(), gos], ttl).await.unwrap();

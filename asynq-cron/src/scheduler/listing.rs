@@ -46,6 +46,7 @@ pub(crate) fn entry((periodic, previous, next): &ListingRow, now: DateTime<Utc>)
         next_enqueue_time: time(next),
         prev_enqueue_time: time(previous),
         task: bound.as_ref().map(|task| listed(periodic, task, now)),
+        compat: periodic.spec().is_compat(),
     }
 }
 

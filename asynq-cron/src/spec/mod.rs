@@ -184,6 +184,11 @@ impl CronSpec {
         }
     }
 
+    /// Returns whether the times are those of robfig's rules; those of an aligned `@every` are not.
+    pub(crate) fn is_compat(&self) -> bool {
+        self.mode == Mode::Compat
+    }
+
     /// Returns the zone of the wall clock; it has no effect on `@every`.
     pub(crate) fn zone(&self) -> Tz {
         self.zone

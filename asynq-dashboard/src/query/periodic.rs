@@ -107,8 +107,7 @@ async fn read(app: &AppState, listed: SchedulerEntry) -> Result<Entry, Failure> 
 /// Returns an entry with the broker's state of it.
 async fn with(app: &AppState, listed: SchedulerEntry, state: Option<EntryState>) -> Entry {
     let reader = payload::Reader::new(app, [(&*listed.task_type, &listed.task_payload[..])]).await;
-    // The entry of another program may have a schedule of robfig's.
-    let spec = CronSpec::parse(&listed.spec).or_else(|_| CronSpec::parse_compat(&listed.spec)).ok();
+    let spec = Schedule::spec_of(&listed).ok();
     let next = match &state {
         Some(state) if state.paused => Vec::new(),
         // Go's scheduler stores no state. It may run in another time zone, and counts `@every` from its start.
@@ -130,18 +129,9 @@ async fn with(app: &AppState, listed: SchedulerEntry, state: Option<EntryState>)
     }
 }
 
-/// Returns the next ticks of an entry: those that are sure by its text, or else the one that its scheduler lists. The text does
-/// not say whether it was read as robfig's, and the two readings differ in a night in which the clock jumps.
+/// Returns the next ticks of an entry: those of its schedule, if it is given and has any, or else the one that its scheduler lists.
 fn next(listed: &SchedulerEntry, spec: Option<&CronSpec>, now: DateTime<Utc>) -> Vec<DateTime<Utc>> {
     let mut next = spec.map(|spec| spec.upcoming_after(now, NEXT)).unwrap_or_default();
-    // Entries of ours count `@every` from the epoch in either reading.
-    if let Ok(spec) = CronSpec::parse_compat(&listed.spec)
-        && !listed.spec.contains("@every")
-    {
-        let theirs = spec.upcoming_after(now, NEXT);
-        let sure = next.iter().zip(&theirs).take_while(|(ours, theirs)| ours == theirs).count();
-        next.truncate(sure);
-    }
     if next.is_empty() {
         next.extend(listed.next_enqueue_time.and_then(Timestamp::to_datetime));
     }
@@ -153,32 +143,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_next_ticks_are_sure_by_either_reading_or_listed() {
+    fn the_next_ticks_are_those_of_the_entrys_own_rules_or_listed() {
         let daily = "TZ=Europe/Berlin 30 2 * * *";
         let at = |text: &str| format!("{text}:00Z").parse::<DateTime<Utc>>().expect(text);
-        let cases: [(_, _, _, &[&str]); 4] = [
+        for (spec, compat, now, first) in [
             // robfig leaves 02:30 out where it does not exist, and fires twice where it comes twice.
-            (daily, "2027-03-26T12:00", "2027-03-27T01:30", &["2027-03-27T01:30"]),
-            (daily, "2027-03-27T12:00", "2027-03-29T00:30", &["2027-03-29T00:30"]),
-            (daily, "2026-10-25T00:45", "2026-10-25T01:30", &["2026-10-25T01:30"]),
-            (
-                "@every 12h",
-                "2026-10-25T00:45",
-                "2026-10-25T12:00",
-                &["2026-10-25T12:00", "2026-10-26T00:00", "2026-10-26T12:00", "2026-10-27T00:00", "2026-10-27T12:00"],
-            ),
-        ];
-        for (text, now, listed, expected) in cases {
+            (daily, false, "2027-03-27T12:00", ["2027-03-28T01:00", "2027-03-29T00:30"]),
+            (daily, true, "2027-03-27T12:00", ["2027-03-29T00:30", "2027-03-30T00:30"]),
+            (daily, false, "2026-10-25T00:45", ["2026-10-26T01:30", "2026-10-27T01:30"]),
+            (daily, true, "2026-10-25T00:45", ["2026-10-25T01:30", "2026-10-26T01:30"]),
+            ("@every 12h", false, "2026-10-25T00:45", ["2026-10-25T12:00", "2026-10-26T00:00"]),
+        ] {
+            let listed = at("2027-01-01T00:00");
             let entry = SchedulerEntry {
-                spec: text.to_owned(),
-                next_enqueue_time: Some(at(listed).into()),
+                spec: spec.to_owned(),
+                compat,
+                next_enqueue_time: Some(listed.into()),
                 ..SchedulerEntry::default()
             };
-            let expected: Vec<_> = expected.iter().copied().map(at).collect();
-            let spec = CronSpec::parse(text).expect(text);
-            assert_eq!(next(&entry, Some(&spec), at(now)), expected, "{text} after {now}");
+            let schedule = Schedule::spec_of(&entry).expect(spec);
+            let ticks = next(&entry, Some(&schedule), at(now));
+            assert_eq!((ticks.len(), &ticks[..2]), (NEXT, &first.map(at)[..]), "{spec} after {now}");
             // Of an entry of Go's only the listed tick is known.
-            assert_eq!(next(&entry, None, at(now)), [at(listed)]);
+            assert_eq!(next(&entry, None, at(now)), [listed]);
         }
     }
 }

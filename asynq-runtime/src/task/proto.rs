@@ -229,6 +229,10 @@ pub struct SchedulerEntry {
     /// The task that a tick enqueues, with all facts that Go's options lack; only Rust schedulers set it, and Go skips it.
     #[prost(message, optional, tag = "100")]
     pub task: Option<ListedTask>,
+    /// Whether the times of the schedule are those of robfig/cron (`CronSpec::parse_compat`), which its text does not say; only Rust
+    /// schedulers set it, and Go skips it.
+    #[prost(bool, tag = "101")]
+    pub compat: bool,
 }
 
 /// The task of a listed entry as a tick enqueues it, without its payload and its id.

@@ -74,6 +74,6 @@ pub(crate) fn entry(fields: &Json) -> SchedulerEntry {
         enqueue_options: options.map(|option| option.as_str().unwrap().to_owned()).collect(),
         next_enqueue_time: time("Next"),
         prev_enqueue_time: time("Prev"),
-        task: None,
+        ..SchedulerEntry::default()
     }
 }

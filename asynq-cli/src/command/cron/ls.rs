@@ -1,6 +1,6 @@
 //! `cron ls`: the entries that running schedulers list.
 
-use asynq_cron::{CronSpec, Schedule};
+use asynq_cron::Schedule;
 use asynq_runtime::inspector::ArgumentReader;
 use chrono::{DateTime, Utc};
 use serde::Serialize;
@@ -80,11 +80,10 @@ fn table(rows: &[Entry], now: DateTime<Utc>, reader: &ArgumentReader, style: Sty
 
 fn to_json<'a>(row: &'a Entry, reader: &ArgumentReader) -> EntryJson<'a> {
     let entry = &row.listed;
-    let spec = CronSpec::parse(&entry.spec).or_else(|_| CronSpec::parse_compat(&entry.spec));
     EntryJson {
         id: &entry.id,
         spec: &entry.spec,
-        meaning: spec.ok().map(|spec| spec.sentence()),
+        meaning: Schedule::spec_of(entry).ok().map(|spec| spec.sentence()),
         r#type: &entry.task_type,
         queue: Schedule::queue_of(entry).to_string(),
         payload: Payload::of_type(&entry.task_type, &entry.task_payload, PAYLOAD_IN_JSON, Some(reader)),

@@ -97,7 +97,7 @@ async fn entries(t: &Fixture<SqliteStore>) {
         enqueue_options: vec!["Queue(\"low\")".into()],
         next_enqueue_time: Some((t.now() + TimeDelta::seconds(next)).into()),
         prev_enqueue_time: Some(previous.map_or(Timestamp::NEVER, |ago| (t.now() - TimeDelta::seconds(ago)).into())),
-        task: None,
+        ..SchedulerEntry::default()
     };
     let all = [
         entry("c0f5a1de-0000-5000-8000-000000000001", "*/5 * * * *", "cleanup", 107, Some(193)),
