@@ -10,6 +10,8 @@ use crate::{
 
 /// The most lines of a page of design.
 const LONGEST_PAGE: usize = 250;
+/// The most lines of the changelog about the release to come.
+const LONGEST_UNRELEASED: usize = 300;
 
 /// Folders where a path in prose may begin, besides the folder of the page's subject.
 const BASES: [&str; 8] = [
@@ -41,6 +43,12 @@ fn attacks(text: &str) -> impl Iterator<Item = &str> {
 fn links_of(page: &str) -> impl Iterator<Item = &str> {
     let targets = page.split("](").skip(1).map(|rest| rest.split(')').next().unwrap_or_default());
     targets.filter(|target| !target.contains("://") && !target.starts_with("mailto:"))
+}
+
+/// The number of lines that a changelog has about the release to come.
+fn unreleased(changelog: &str) -> usize {
+    let lines = changelog.lines().skip_while(|line| *line != "## [Unreleased]").skip(1);
+    lines.take_while(|line| !line.starts_with("## ")).count()
 }
 
 /// A link of a page in `folder`, from the root.
@@ -158,6 +166,17 @@ fn the_readme_is_short_and_every_page_of_the_book_is_in_its_contents_and_compile
         }
     }
     none(broken, "a page is found, and its programs compile");
+}
+
+#[test]
+fn the_changelog_of_the_release_to_come_is_short_enough_to_be_read() {
+    assert_eq!(unreleased("# Changelog\n\n## [Unreleased]\n\n### Added\n- a\n\n## [0.1.0]\n- b\n"), 4);
+    let lines = unreleased(&read("CHANGELOG.md"));
+    assert!(lines > 0, "CHANGELOG.md has no section [Unreleased]");
+    assert!(
+        lines <= LONGEST_UNRELEASED,
+        "CHANGELOG.md has {lines} lines about the release to come: merge a change with the line of its area"
+    );
 }
 
 #[test]
