@@ -127,6 +127,27 @@ fn no_dependency_needs_a_newer_compiler_than_we_declare() {
     none(newer.collect(), "`rust-version` is declared and true");
 }
 
+/// The features of a package, and its dependencies of any kind with the features that it asks of them.
+fn brings(package: &Value) -> (BTreeSet<String>, BTreeMap<String, BTreeSet<String>>) {
+    let features = package["features"].as_object().unwrap().keys().filter(|name| *name != "default");
+    let mut dependencies: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for dependency in package["dependencies"].as_array().unwrap() {
+        let asked = dependency["features"].as_array().unwrap().iter().map(|name| name.as_str().unwrap().to_owned());
+        dependencies.entry(text(dependency, "name").to_owned()).or_default().extend(asked);
+    }
+    (features.cloned().collect(), dependencies)
+}
+
+#[test]
+fn the_runtimes_unit_tests_are_compiled_with_all_of_its_features_and_dependencies() {
+    let packages = packages();
+    let named = |name| packages.iter().find(|package| text(package, "name") == name).unwrap();
+    let (unit_tests, runtime) = (named("asynq-unit-tests"), named("asynq-runtime"));
+    assert_eq!(brings(unit_tests), brings(runtime), "tests/unit/Cargo.toml follows asynq-runtime/Cargo.toml");
+    let switched_on = unit_tests["features"]["default"].as_array().unwrap().len();
+    assert_eq!(switched_on, brings(runtime).0.len(), "the features that tests/unit/Cargo.toml switches on");
+}
+
 #[test]
 fn no_user_is_bound_to_one_compiler() {
     let pinned = files("").into_iter().filter(|path| path.contains("rust-toolchain"));
