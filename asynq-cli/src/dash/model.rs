@@ -156,9 +156,11 @@ impl Model {
                     Some(Note { text: format!("queue {queue} is gone"), is_error: false, is_of_loading: false });
                 return Step::Load;
             }
-            Err(error) => {
+            // The result of a change stays until the next key: a load that fails is tried again, and tells its error then.
+            Err(error) if self.note.as_ref().is_none_or(|note| note.is_of_loading) => {
                 self.note = Some(Note { text: error.to_string(), is_error: true, is_of_loading: true });
             }
+            Err(_) => {}
         }
         Step::Stay
     }

@@ -69,6 +69,19 @@ async fn a_long_note_is_whole_and_leaves_the_page_as_it_is() {
 }
 
 #[tokio::test]
+async fn the_result_of_a_change_stays_while_the_broker_is_away() {
+    let mut watcher = Watcher::start().await;
+    watcher.client.broker().close().await;
+    let step = watcher.model.show_result(Ok("task 7 is pending".into()));
+    watcher.follow(step).await;
+    assert_eq!(watcher.note(), "task 7 is pending");
+    // This key has no meaning.
+    watcher.keys("x").await;
+    watcher.follow(Step::Load).await;
+    assert!(watcher.model.note.as_ref().is_some_and(|note| note.is_error), "{}", watcher.note());
+}
+
+#[tokio::test]
 async fn a_task_that_has_moved_since_it_was_shown_is_left() {
     let mut watcher = Watcher::start().await;
     let inspector = watcher.client.inspector();
