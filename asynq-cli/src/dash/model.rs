@@ -259,9 +259,6 @@ impl Model {
         let tab = TABS.iter().position(|&tab| tab == listing.state).unwrap_or(0);
         (listing.state, listing.page) = (TABS[(tab + by) % TABS.len()], 1);
         screen.start_over();
-        if let Some(Content::Tasks { tasks, groups, .. }) = &mut screen.content {
-            (*tasks, *groups) = (Vec::new(), Vec::new());
-        }
         Step::Load
     }
 

@@ -43,9 +43,9 @@ impl Screen {
         self.is_gone = false;
     }
 
-    /// Chooses the first row of the content that comes next.
+    /// Forgets the content, which is that of another list, and chooses the first row of the one that comes next.
     pub(crate) fn start_over(&mut self) {
-        (self.row, self.chosen, self.is_gone) = (0, None, false);
+        (self.content, self.row, self.chosen, self.is_gone) = (None, 0, None, false);
     }
 
     /// Whether what was chosen is gone, and another row stands in its place; says so once.

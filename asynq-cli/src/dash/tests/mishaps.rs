@@ -227,6 +227,23 @@ async fn a_page_beyond_the_end_gives_way_to_the_last() {
 }
 
 #[tokio::test]
+async fn no_page_and_no_state_is_shown_as_that_of_another_until_the_broker_answers() {
+    let mut watcher = Watcher::start().await;
+    watcher.keys("j\n").await;
+    watcher.select_tab(TaskState::Pending).await;
+    watcher.terminal.backend_mut().resize(120, 10);
+    watcher.follow(Step::Stay).await;
+    watcher.shows(&["1-1 of 4", "pending-1 "]);
+    watcher.client.broker().close().await;
+    watcher.keys("n").await;
+    watcher.shows(&["asking the broker …"]);
+    assert!(!watcher.text().contains("pending-1 "), "{}", watcher.text());
+    watcher.select_tab(TaskState::Retry).await;
+    watcher.shows(&["asking the broker …"]);
+    assert!(!watcher.text().contains("no retry tasks"), "{}", watcher.text());
+}
+
+#[tokio::test]
 async fn a_load_that_was_cancelled_delays_no_answer() {
     let watcher = Watcher::start().await;
     let mut requests = Requests::new(&watcher.client);
