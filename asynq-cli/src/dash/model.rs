@@ -265,7 +265,8 @@ impl Model {
     fn turn_page(&mut self, forward: bool) -> Step {
         let room = self.room.max(1);
         let screen = self.screen_mut();
-        if let Wanted::Task(..) = screen.wanted {
+        // Only the tasks of a queue come in pages: any other list is whole, and moves by a screen as a task does.
+        if !matches!(screen.wanted, Wanted::Tasks(_)) {
             let lines = isize::try_from(room).unwrap_or(isize::MAX);
             return self.move_by(if forward { lines } else { -lines });
         }

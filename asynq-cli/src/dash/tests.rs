@@ -217,6 +217,26 @@ async fn a_task_that_is_longer_than_the_screen_is_scrolled() {
 }
 
 #[tokio::test]
+async fn a_list_that_is_whole_moves_by_a_screen() {
+    let mut watcher = Watcher::start().await;
+    for n in 10..60 {
+        let task = asynq_runtime::RawTask::new("mail", "{}").queue(format!("queue-{n}"));
+        watcher.client.enqueue(task).await.unwrap();
+    }
+    watcher.follow(Step::Load).await;
+    let room = watcher.model.room;
+    assert!(watcher.model.screen().rows() > 2 * room);
+    watcher.press(KeyCode::PageDown).await;
+    watcher.keys("n").await;
+    assert_eq!(watcher.model.screen().row, 2 * room);
+    // The list shows `room` rows, so that no row is skipped. The first three queues have other names.
+    watcher.shows(&[&format!("queue-{} ", 10 + room - 2), &format!("queue-{} ", 10 + 2 * room - 3)]);
+    watcher.press(KeyCode::PageUp).await;
+    watcher.keys("N").await;
+    assert_eq!(watcher.model.screen().row, 0);
+}
+
+#[tokio::test]
 async fn a_queue_is_paused_and_goes_on_by_one_key() {
     let mut watcher = Watcher::start().await;
     let name = QueueName::from_wire("default");

@@ -97,6 +97,10 @@ fn title(model: &Model) -> String {
 fn room(model: &Model, area: Rect) -> usize {
     match &model.screen().wanted {
         Wanted::Tasks(_) => tasks::room(area),
+        // The headings, and the legend below.
+        Wanted::Queues => usize::from(area.height.saturating_sub(2)),
+        // The upper half, without its headings.
+        Wanted::Servers => usize::from((area.height / 2).saturating_sub(2)),
         _ => usize::from(area.height.saturating_sub(1)),
     }
 }
