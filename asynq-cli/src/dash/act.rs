@@ -51,7 +51,10 @@ pub(crate) async fn perform(client: &Client, act: Act) -> Result<String, CliErro
             match (changed, paused) {
                 (true, true) => "the entry is paused".to_owned(),
                 (true, false) => "the entry goes on with its next tick".to_owned(),
-                (false, _) => "nothing changed: only entries of Rust schedulers can be paused".to_owned(),
+                (false, true) => {
+                    "nothing changed: the entry was paused already, or no Rust scheduler has planned it".to_owned()
+                }
+                (false, false) => "the entry was not paused".to_owned(),
             }
         }
     })

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use asynq_runtime::{
-    broker::{BulkAction, ServerName},
+    broker::{BulkAction, EntryId, EntryPlan, ServerName},
     inspector::Force,
     task::{ArchiveLimit, QueueWeight, SchedulerEntry, ServerInfo},
 };
@@ -177,6 +177,35 @@ async fn the_choice_stays_on_the_entry_of_its_queue() {
     watcher.follow(Step::Load).await;
     watcher.keys("r").await;
     assert!(watcher.note().ends_with("is in queue second"), "{}", watcher.note());
+}
+
+#[tokio::test]
+async fn an_entry_that_another_user_paused_is_not_said_to_be_one_that_cannot_be_paused() {
+    let watcher = Watcher::start().await;
+    let plan = EntryPlan {
+        queue: queue("low"),
+        entry: EntryId::from_wire("ours"),
+        spec: "@daily".into(),
+        zone: "UTC".into(),
+        revision: 1,
+        supersedes: None,
+        keep: Duration::from_secs(86_400),
+    };
+    watcher.client.broker().plan_entry(&plan).await.unwrap();
+    let entry = SchedulerEntry {
+        id: "ours".into(),
+        enqueue_options: vec!["Queue(\"low\")".into()],
+        ..SchedulerEntry::default()
+    };
+    for (paused, expected) in [
+        (true, "the entry is paused"),
+        (true, "nothing changed: the entry was paused already, or no Rust scheduler has planned it"),
+        (false, "the entry goes on with its next tick"),
+        (false, "the entry was not paused"),
+    ] {
+        let act = Act::PauseEntry(Box::new(entry.clone()), paused);
+        assert_eq!(act::perform(&watcher.client, act).await.unwrap(), expected);
+    }
 }
 
 #[tokio::test]
