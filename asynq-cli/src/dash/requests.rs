@@ -1,6 +1,6 @@
 //! The requests to the broker that are under way.
 
-use std::{io, time::Duration};
+use std::{io, panic::resume_unwind, time::Duration};
 
 use asynq_runtime::{Client, inspector::InspectError};
 use tokio::task::JoinSet;
@@ -61,19 +61,15 @@ impl Requests {
         self.acts.spawn(async move { Answer::Acted(act::perform(&client, act).await) });
     }
 
-    /// Returns the next answer; waits for ever while nothing is under way. Dropping the future loses no answer.
+    /// Returns the next answer; waits for ever while nothing is under way. Dropping the future loses no answer. Goes on with the panic
+    /// of a request: the hook of ratatui has restored the terminal for it, so that the view cannot go on.
     pub(crate) async fn answer(&mut self) -> Answer {
-        loop {
-            let joined = tokio::select! {
-                Some(joined) = self.loads.join_next() => joined,
-                Some(joined) = self.acts.join_next() => joined,
-                else => std::future::pending().await,
-            };
-            // A request that panicked has no answer; the others still have theirs.
-            if let Ok(answer) = joined {
-                return answer;
-            }
-        }
+        let joined = tokio::select! {
+            Some(joined) = self.loads.join_next() => joined,
+            Some(joined) = self.acts.join_next() => joined,
+            else => std::future::pending().await,
+        };
+        joined.unwrap_or_else(|error| resume_unwind(error.into_panic()))
     }
 
     /// Waits for the changes that are under way, which were confirmed, and returns the first failure. Calls `note` with a
@@ -142,6 +138,15 @@ mod tests {
         // The load was dropped.
         loading.await.unwrap_err();
         Requests::new(&client).end(|line| panic!("no change is under way: {line}"), pending()).await.unwrap();
+    }
+
+    #[tokio::test]
+    #[should_panic(expected = "boom")]
+    async fn a_request_that_panicked_ends_the_view() {
+        let client = Client::connect("sqlite::memory:").await.unwrap();
+        let mut requests = Requests::new(&client);
+        requests.acts.spawn(async { panic!("boom") });
+        requests.answer().await;
     }
 
     #[tokio::test]
