@@ -185,13 +185,22 @@ impl Model {
         if self.note.as_ref().is_some_and(|note| !note.is_of_loading) {
             self.note = None;
         }
-        match self.dialog.take() {
-            Some(Dialog::Sure(_, act)) if key.code == KeyCode::Char('y') => return Step::Act(act),
+        let step = match self.dialog.take() {
+            Some(Dialog::Sure(_, act)) if key.code == KeyCode::Char('y') => Step::Act(act),
             // Any other key says no.
-            Some(Dialog::Sure(..) | Dialog::Help) => return Step::Stay,
-            None => {}
+            Some(Dialog::Sure(..) | Dialog::Help) => Step::Stay,
+            None => self.on_key(key.code),
+        };
+        // A key that shows nothing is pressed again, and an entry that is run twice has two tasks.
+        if let Step::Act(_) = step {
+            let text = "the change is under way …".to_owned();
+            self.note = Some(Note { text, is_error: false, is_of_loading: false });
         }
-        match key.code {
+        step
+    }
+
+    fn on_key(&mut self, key: KeyCode) -> Step {
+        match key {
             KeyCode::Char('?') => self.ask(Dialog::Help),
             KeyCode::Esc | KeyCode::Backspace | KeyCode::Char('q') => self.back(),
             KeyCode::Char('1') => self.go_to(Wanted::Queues),
@@ -207,7 +216,7 @@ impl Model {
             KeyCode::Char('N') | KeyCode::PageUp => self.turn_page(false),
             // These two keys can act at once on the chosen row, which the last load may have removed. All others only read, or name
             // their task in a question.
-            KeyCode::Char('p' | 'r') if self.acts_on_a_row(key.code) && self.screen_mut().take_gone() => {
+            KeyCode::Char('p' | 'r') if self.acts_on_a_row(key) && self.screen_mut().take_gone() => {
                 let text = "the chosen entry is gone from here: look again".to_owned();
                 self.note = Some(Note { text, is_error: false, is_of_loading: false });
                 Step::Stay

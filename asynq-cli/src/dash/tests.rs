@@ -254,6 +254,17 @@ async fn a_queue_is_paused_and_goes_on_by_one_key() {
 }
 
 #[tokio::test]
+async fn a_change_is_told_while_it_is_under_way() {
+    let mut watcher = Watcher::start().await;
+    watcher.keys("3").await;
+    let step = watcher.model.press(KeyEvent::from(KeyCode::Char('r')));
+    assert!(matches!(step, Step::Act(_)), "{step:?}");
+    assert_eq!(watcher.note(), "the change is under way …");
+    watcher.follow(step).await;
+    assert!(watcher.note().ends_with("is in queue low"), "{}", watcher.note());
+}
+
+#[tokio::test]
 async fn a_task_is_run_archived_and_deleted_and_the_last_two_are_asked_about() {
     let mut watcher = Watcher::start().await;
     let inspector = watcher.client.inspector();
