@@ -29,7 +29,7 @@ asynq_runtime::__private::inventory::submit! {
     }
 }
 
-/// The entries of the jobs that the application runs.
+/// The entries of the jobs of the application's program.
 fn entries(registry: &Registry) -> Result<Vec<Periodic>, PeriodicError> {
     let entries = PeriodicEntry::linked().into_iter().filter(|entry| registry.get(entry.job.name).is_some());
     entries.map(PeriodicEntry::to_periodic).collect()

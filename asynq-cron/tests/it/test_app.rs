@@ -78,6 +78,15 @@ async fn test_app_moment(tick: Tick) -> JobResult<i64> {
 }
 
 #[tokio::test]
+async fn the_ticks_of_a_job_that_other_workers_run_are_enqueued_as_by_a_worker() {
+    let only = Registry::only::<(test_app_sweep, test_app_moment)>().expect("a registry");
+    let app = TestApp::new().await.server(|server| server.registry(only).except(["test_app_sweep"])).with_schedules();
+    app.advance("1h").await;
+    assert_eq!(app.enqueued::<test_app_sweep>().await.len(), 1);
+    assert_eq!(app.drain().await.requeued, 1, "the job is not run here");
+}
+
+#[tokio::test]
 async fn a_task_that_no_schedule_enqueued_has_the_time_of_the_applications_clock() {
     let start = "2026-03-28T12:00:00Z".parse().expect("a time");
     let only = Registry::only::<(test_app_moment,)>().expect("a registry");

@@ -150,7 +150,7 @@ pub(crate) struct Parts {
     pub(crate) broker: Arc<dyn Broker>,
     pub(crate) config: Config,
     /// All jobs of the program, those that the server does not run included.
-    program: Registry,
+    pub(crate) program: Registry,
     pub(crate) executor: Executor,
     pub(crate) aggregations: Arc<Aggregations>,
     pub(crate) layers: Layers,

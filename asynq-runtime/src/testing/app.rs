@@ -201,7 +201,8 @@ impl TestApp {
     /// Fires the linked `#[periodic]` jobs when time passes: [`advance`](Self::advance) enqueues the task of each tick in its
     /// span, at the time of the tick. The tasks of earlier ticks are still there then, so [`drain`](Self::drain) between the
     /// ticks of a job whose `overlap` is not `allow`, as [`wait`](Self::wait) does. Times before the first of these two calls have no
-    /// ticks. Default: periodic jobs run only when they are enqueued.
+    /// ticks. As by a worker, the ticks of jobs that [`only`](ServerBuilder::only) and [`except`](ServerBuilder::except) leave to other
+    /// workers are enqueued too. Default: periodic jobs run only when they are enqueued.
     #[must_use]
     pub fn with_schedules(mut self) -> Self {
         self.has_schedules = true;
@@ -213,7 +214,7 @@ impl TestApp {
         if !self.has_schedules {
             return None;
         }
-        timetable::next(&self.client, self.worker().await.registry()).await.filter(|at| *at > self.now())
+        timetable::next(&self.client, self.worker().await.program()).await.filter(|at| *at > self.now())
     }
 
     /// Returns the client that enqueues into this application.
@@ -237,12 +238,12 @@ impl TestApp {
             let end = ManualClock::new(self.now());
             end.advance(span);
             if self.has_schedules {
-                let registry = self.worker().await.registry();
+                let program = self.worker().await.program();
                 while let Some(at) = self.next_tick().await
                     && at <= end.now()
                 {
                     self.clock.set(at);
-                    timetable::fire(&self.client, registry).await;
+                    timetable::fire(&self.client, program).await;
                 }
             }
             self.clock.set(end.now());
@@ -344,7 +345,7 @@ impl TestApp {
         }
         let mut text = "there is:".to_owned();
         let linked = Registry::linked().unwrap_or_default();
-        let registry = self.worker.get().map_or(&linked, Worker::registry);
+        let registry = self.worker.get().map_or(&linked, Worker::program);
         for task in &tasks {
             let arguments = match registry.get(&task.r#type).map(|job| job.show(&task.payload)) {
                 Some(Ok(arguments)) => arguments.to_string(),

@@ -74,6 +74,7 @@ pub(super) struct Worker {
     /// The queues that the set-up names.
     queues: Vec<Pattern>,
     retries: RetryOrder,
+    program: Registry,
     executor: Executor,
     aggregations: Arc<Aggregations>,
     layers: Option<Arc<LayerStack>>,
@@ -90,16 +91,17 @@ impl Worker {
             }
             error => panic!("{error}"),
         });
-        let Parts { broker, config, executor, aggregations, layers, mut lifecycle_hooks, .. } = parts;
+        let Parts { broker, config, program, executor, aggregations, layers, mut lifecycle_hooks, .. } = parts;
         lifecycle_hooks.start(client).await.unwrap_or_else(|error| panic!("{error}"));
         let layers = layers.build(executor.dispatcher());
         let queues = config.queues.into_iter().map(|entry| entry.pattern).collect();
-        Self { broker, queues, retries: config.retries, executor, aggregations, layers, running: Mutex::default() }
+        let running = Mutex::default();
+        Self { broker, queues, retries: config.retries, program, executor, aggregations, layers, running }
     }
 
-    /// Returns the jobs that the worker serves.
-    pub(super) fn registry(&self) -> &Registry {
-        self.executor.registry()
+    /// Returns the jobs of the program. As in a server, schedules enqueue also those that `only` and `except` leave to other workers.
+    pub(super) fn program(&self) -> &Registry {
+        &self.program
     }
 
     /// Returns after which time the group of this task is looked at again, a tenth of the time in which it may become ripe; `None` if
