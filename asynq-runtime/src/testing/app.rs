@@ -299,11 +299,15 @@ impl TestApp {
     ///
     /// # Panics
     ///
-    /// A task has a payload that is not one of this job.
+    /// A task has a payload that is not one of this job; the message has the task's id and queue.
     pub async fn enqueued<J: Job>(&self) -> Vec<J> {
         let tasks =
             self.tasks().await.into_iter().filter(|task| is_named::<J>(&task.r#type) && WAITING.contains(&task.state));
-        tasks.map(|task| decode_arguments(&task.payload).unwrap_or_else(|error| panic!("{error}"))).collect()
+        let read = |task: TaskInfo| {
+            let arguments = decode_arguments(&task.payload);
+            arguments.unwrap_or_else(|error| panic!("task {} in {} cannot be read: {error}", task.id, task.queue))
+        };
+        tasks.map(read).collect()
     }
 
     /// Returns every task, in whatever state: waiting, archived, or kept after success.
