@@ -284,6 +284,8 @@ async fn a_task_is_run_archived_and_deleted_and_the_last_two_are_asked_about() {
     watcher.keys("ay").await;
     assert_eq!(state("scheduled").await, Some(TaskState::Archived));
     watcher.select_tab(TaskState::Archived).await;
+    // It never failed.
+    watcher.shows(&["ARCHIVED", "just now"]);
     watcher.keys("\n").await;
     watcher.keys("dy").await;
     assert!(watcher.note().ends_with("is deleted"), "{}", watcher.note());

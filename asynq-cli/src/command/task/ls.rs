@@ -88,7 +88,7 @@ fn table(
         TaskState::Active => &["PROGRESS"],
         TaskState::Scheduled => &["DUE"],
         TaskState::Retry => &["NEXT RETRY", "LAST ERROR", "LAST FAILED", "RETRIED"],
-        TaskState::Archived => &["LAST FAILED", "LAST ERROR"],
+        TaskState::Archived => &["ARCHIVED", "LAST ERROR"],
         TaskState::Completed => &["COMPLETED", "RESULT"],
         TaskState::Aggregating => &["GROUP"],
     };
@@ -106,7 +106,7 @@ fn table(
 /// Returns the columns that only this state has.
 fn rest(task: &TaskInfo, state: TaskState, now: DateTime<Utc>) -> Vec<Cell> {
     let due = || Cell::from(task.next_process_at.map(|at| until(now, at)).unwrap_or_else(|| "-".into()));
-    let failed = || Cell::from(task.last_failed_at.map(|at| ago(now, at)).unwrap_or_else(|| "-".into()));
+    let since = |at: Option<DateTime<Utc>>| Cell::from(at.map(|at| ago(now, at)).unwrap_or_else(|| "-".into()));
     let error = || Cell::from(cut(&clean(task.last_error.as_deref().unwrap_or("-")), ERROR)).bad();
     match state {
         TaskState::Pending => Vec::new(),
@@ -116,12 +116,30 @@ fn rest(task: &TaskInfo, state: TaskState, now: DateTime<Utc>) -> Vec<Cell> {
             None => "-".into(),
         }],
         TaskState::Scheduled => vec![due()],
-        TaskState::Retry => vec![due(), error(), failed(), format!("{}/{}", task.retried, task.max_retry).into()],
-        TaskState::Archived => vec![failed(), error()],
+        TaskState::Retry => {
+            vec![due(), error(), since(task.last_failed_at), format!("{}/{}", task.retried, task.max_retry).into()]
+        }
+        TaskState::Archived => vec![since(task.archived_at), error()],
         TaskState::Completed => vec![
-            task.completed_at.map(|at| ago(now, at)).unwrap_or_else(|| "-".into()).into(),
+            since(task.completed_at),
             task.result.as_deref().map(|result| brief(result, PAYLOAD)).unwrap_or_else(|| "-".into()).into(),
         ],
         TaskState::Aggregating => vec![task.group.as_deref().unwrap_or("-").into()],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use asynq_runtime::task::TaskMessage;
+
+    use super::*;
+
+    #[test]
+    fn a_task_that_a_person_archived_has_the_time_of_that() {
+        let mut task = TaskInfo::from_message(&TaskMessage::default(), TaskState::Archived);
+        task.archived_at = Some(DateTime::UNIX_EPOCH);
+        let now = DateTime::UNIX_EPOCH + chrono::TimeDelta::hours(3);
+        let text = table(&[task], TaskState::Archived, now, None, Style { colours: false, width: None });
+        assert!(text.contains("3h ago"), "it never failed:\n{text}");
     }
 }

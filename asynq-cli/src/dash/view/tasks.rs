@@ -111,7 +111,7 @@ fn headings(state: TaskState) -> [&'static str; 2] {
         TaskState::Aggregating => ["GROUP", "PAYLOAD"],
         TaskState::Scheduled => ["DUE", "PAYLOAD"],
         TaskState::Retry => ["NEXT ATTEMPT", "LAST ERROR"],
-        TaskState::Archived => ["FAILED", "LAST ERROR"],
+        TaskState::Archived => ["ARCHIVED", "LAST ERROR"],
         TaskState::Completed => ["ENDED", "RESULT"],
     }
 }
@@ -128,7 +128,7 @@ fn row_of(task: &TaskInfo, view: &TaskPage<'_>) -> Row<'static> {
         TaskState::Aggregating => (clean(task.group.as_deref().unwrap_or("-")), payload()),
         TaskState::Scheduled => (due(), payload()),
         TaskState::Retry => (format!("{}, {attempt}", due()), error()),
-        TaskState::Archived => (since(task.last_failed_at), error()),
+        TaskState::Archived => (since(task.archived_at), error()),
         TaskState::Completed => {
             (since(task.completed_at), task.result.as_ref().map_or_else(|| "-".into(), |result| brief(result, WIDE)))
         }

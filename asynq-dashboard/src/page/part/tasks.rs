@@ -54,7 +54,7 @@ impl Table<'_> {
             Some(TaskState::Pending) => &["Tried", "Last error"],
             Some(TaskState::Scheduled) => &["Tried", "Due"],
             Some(TaskState::Retry) => &["Tried", "Due", "Error"],
-            Some(TaskState::Archived) => &["Tried", "Failed", "Error"],
+            Some(TaskState::Archived) => &["Tried", "Archived", "Error"],
             Some(TaskState::Completed) => &["Completed", "Kept until", "Result"],
             Some(TaskState::Aggregating) => &["Group"],
         }
@@ -118,7 +118,7 @@ impl Table<'_> {
             Some(TaskState::Pending) => html! { (tried) (error) },
             Some(TaskState::Scheduled) => html! { (tried) (time("Due", task.next_process_at)) },
             Some(TaskState::Retry) => html! { (tried) (time("Due", task.next_process_at)) (error) },
-            Some(TaskState::Archived) => html! { (tried) (time("Failed", task.last_failed_at)) (error) },
+            Some(TaskState::Archived) => html! { (tried) (time("Archived", task.archived_at)) (error) },
             Some(TaskState::Completed) => html! {
                 (time("Completed", task.completed_at))
                 td data-l="Kept until" { (when_known(self.now, kept_until(task))) }
@@ -216,10 +216,13 @@ mod tests {
     }
 
     #[test]
-    fn a_list_of_all_states_has_the_time_at_which_a_task_was_archived() {
+    fn a_list_has_the_time_at_which_a_task_was_archived() {
         let mut task = TaskInfo::from_message(&TaskMessage::default(), TaskState::Archived);
         task.archived_at = Some(DateTime::UNIX_EPOCH);
-        assert_eq!(time_of(&task), task.archived_at, "a person archived it, and it never failed");
+        for state in [None, Some(TaskState::Archived)] {
+            let html = table(state, &Reader::default()).show(&[TaskBrief::of(task.clone())]).into_string();
+            assert!(html.contains("<time"), "{state:?}: a person archived it, and it never failed: {html}");
+        }
     }
 
     #[test]
