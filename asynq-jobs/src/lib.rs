@@ -4,6 +4,9 @@
 //! crate. Two options of the attributes differ: `crate`, for a renamed or re-exported facade, is `::asynq_jobs` by default, and
 //! `cron_crate` is its `cron`.
 
+// docs.rs builds with this cfg and shows which feature an item needs; no other build has it.
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 /// The web dashboard, metrics and health checks. With this feature a worker of `main!` has their flags, and `services:` need not
 /// name them.
 #[cfg(feature = "dashboard")]

@@ -81,6 +81,9 @@
 //!
 //! A feature adds to this crate, and never changes its behaviour.
 
+// docs.rs builds with this cfg and shows which feature an item needs; no other build has it.
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 // The first item, so that this error is printed before those about the calls that other systems lack.
 #[cfg(not(unix))]
 compile_error!(

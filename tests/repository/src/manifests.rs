@@ -87,6 +87,9 @@ fn every_published_crate_has_its_registry_fields_and_can_be_packed() {
         if has_features && package["metadata"]["docs"]["rs"]["all-features"] != true {
             broken.push(format!("{name}: docs.rs would leave out the items behind its features"));
         }
+        if has_features && !read(&format!("{name}/src/lib.rs")).contains("#![cfg_attr(docsrs, feature(doc_cfg))]") {
+            broken.push(format!("{name}: docs.rs would not say which feature an item needs"));
+        }
         let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
         let list = ["package", "--list", "--allow-dirty", "--offline", "--locked", "-p", name];
         let output = std::process::Command::new(cargo).args(list).current_dir(root()).output().unwrap();
