@@ -331,7 +331,7 @@ fn a_node_of_a_cluster_that_does_not_answer_is_named_and_hides_servers() {
 
 #[test]
 fn every_kind_of_oddity_is_reported_with_its_examples_and_its_repair() {
-    for kind in OddityKind::ALL {
+    for &kind in OddityKind::ALL {
         let mut evidence = sound();
         evidence.queues[0].examination.oddities =
             vec![Oddity { kind, count: 12, examples: vec!["a".into(), "b".into()] }];

@@ -257,7 +257,7 @@ pub enum OddityKind {
 
 impl OddityKind {
     /// Every kind.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: &'static [Self] = &[
         Self::ActiveWithoutLease,
         Self::LeaseWithoutTask,
         Self::IdWithoutTask,
@@ -286,7 +286,7 @@ impl OddityKind {
 
     #[cfg(feature = "redis")]
     pub(crate) fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.as_str() == name)
+        Self::ALL.iter().copied().find(|kind| kind.as_str() == name)
     }
 }
 
@@ -315,7 +315,7 @@ mod tests {
 
     #[test]
     fn every_kind_has_a_name_of_its_own() {
-        for kind in OddityKind::ALL {
+        for &kind in OddityKind::ALL {
             assert_eq!(OddityKind::named(kind.as_str()), Some(kind));
         }
         assert_eq!(OddityKind::named("fine"), None);

@@ -120,7 +120,7 @@ fn no_repair_names_a_queue_to_workers_that_refuse_it() {
     let mut evidence = sound();
     evidence.queues[0].stats.name = QueueName::from_wire("a{b}c");
     evidence.queues[0].examination.oddities =
-        OddityKind::ALL.map(|kind| Oddity { kind, count: 1, examples: vec!["a".into()] }).into();
+        OddityKind::ALL.iter().map(|&kind| Oddity { kind, count: 1, examples: vec!["a".into()] }).collect();
     let findings = diagnose(&evidence);
     assert!(findings.iter().any(|finding| finding.check == "no-consumer"), "{findings:?}");
     for Finding { repair, .. } in &findings {
