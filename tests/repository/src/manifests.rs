@@ -104,6 +104,23 @@ fn every_published_crate_has_its_registry_fields_and_can_be_packed() {
 }
 
 #[test]
+fn the_version_of_metrics_is_told_where_programs_add_their_own() {
+    let workspace = read("Cargo.toml");
+    let version = workspace.split("\nmetrics = \"").nth(1).unwrap().split('"').next().unwrap();
+    let version = version.rsplit_once('.').unwrap().0;
+    let told = [
+        ("docs/operations.md", format!("version {version} of the [`metrics`]")),
+        ("examples/web/metrics.rs", format!("`metrics = \"{version}\"`")),
+    ];
+    let missing = told.into_iter().filter(|(file, text)| !read(file).contains(text));
+    let missing = missing.map(|(file, text)| format!("{file} lacks {text}")).collect();
+    none(
+        missing,
+        "each version of the crate has a recorder of its own, and what another one counts is lost without an error",
+    );
+}
+
+#[test]
 fn every_package_takes_the_lints_of_the_workspace() {
     // Programs of other libraries are workspaces of their own, built as their users build them, and a program from a template
     // has lints of its own.
