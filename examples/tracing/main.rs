@@ -38,7 +38,8 @@ impl SpanExporter for CollectedSpans {
 #[tokio::main]
 async fn main() -> Result<(), BoxError> {
     let collected = CollectedSpans::default();
-    let provider = SdkTracerProvider::builder().with_simple_exporter(collected.clone()).build();
+    // In a thread of its own: a simple exporter sends each span in the thread that ends it, which is one that runs jobs.
+    let provider = SdkTracerProvider::builder().with_batch_exporter(collected.clone()).build();
     let otel = tracing_opentelemetry::layer().with_tracer(provider.tracer("shop"));
     tracing_subscriber::registry().with(otel.with_filter(tracing_subscriber::filter::LevelFilter::INFO)).init();
 
@@ -50,6 +51,8 @@ async fn main() -> Result<(), BoxError> {
     order::enqueue(&client, 7).instrument(request).await?;
     running.drained().await?;
     running.shutdown().await?;
+    // The spans of the last 5 s are still to be sent.
+    provider.shutdown()?;
 
     let mut spans = collected.0.lock().unwrap_or_else(|broken| broken.into_inner());
     spans.sort_by_key(|span| span.start_time);
