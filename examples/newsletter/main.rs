@@ -24,14 +24,13 @@ mod tally;
 
 use std::{collections::HashMap, path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 
-use asynq_runtime::{
-    DEFAULT_URL, TaskId, URL_VARIABLE,
-    broker::{Broker, BrokerError, Page},
-    prelude::*,
-    task::QueueName,
-};
+use asynq_runtime::{DEFAULT_URL, TaskId, URL_VARIABLE, broker::QueueStats, inspector::InspectError, prelude::*};
 
 use chrono::{DateTime, Utc};
+use tokio::signal::{
+    ctrl_c,
+    unix::{SignalKind, signal},
+};
 
 use crate::{
     address::Address,
@@ -92,27 +91,29 @@ async fn main() -> ExitCode {
 async fn run() -> Result<ExitCode, BoxError> {
     let settings = Settings::read();
     let rows = subscribers::read(&settings.list)?;
+    if rows.is_empty() {
+        return Err(format!("{} has no subscriber", settings.list.display()).into());
+    }
     let client = Client::connect(&settings.url).await?;
-    let queue: QueueName = QUEUE.parse()?;
     let (outbox, saved) = Outbox::open("outbox")?;
     let meter = Arc::new(Meter::default());
     let post = PostOffice::open(outbox.clone(), settings.smtp.as_deref(), Arc::clone(&meter))?;
 
-    let mut campaign = begin(&client, &queue, &outbox, saved).await?;
+    let mut campaign = begin(&client, &outbox, saved).await?;
     let counting = enqueue(&client, &campaign, &rows).await?;
-    let tally = counting.sum(left(&client.broker().queue_stats(&queue).await?) as usize);
+    let tally = counting.sum(left(&client.inspector().queue(QUEUE).await?) as usize);
     eprintln!(
         "{} rows: {} enqueued, {} duplicates refused, {} left over, {} already done",
         tally.rows, tally.enqueued, tally.duplicates, tally.left_over, tally.already_done
     );
 
-    if work(&settings.url, &client, &queue, post, tally.tasks()).await? == Ended::Interrupted {
-        let left = left(&client.broker().queue_stats(&queue).await?);
+    if work(&settings.url, &client, post, tally.tasks()).await? == Ended::Interrupted {
+        let left = left(&client.inspector().queue(QUEUE).await?);
         eprintln!("{left} tasks are left. Run the same command again to finish them.");
         return Ok(ExitCode::from(130));
     }
 
-    let settled = settled(&client, &queue, &campaign).await?;
+    let settled = settled(&client, &campaign).await?;
     campaign.finished = true;
     outbox.note(&campaign)?;
     let destination = match settings.smtp {
@@ -151,16 +152,10 @@ impl Settings {
 }
 
 /// Returns the campaign to work on: the last one while any task of it is left, otherwise a new one with an empty outbox.
-async fn begin(
-    client: &Client,
-    queue: &QueueName,
-    outbox: &Outbox,
-    saved: Option<Campaign>,
-) -> Result<Campaign, BoxError> {
-    let broker = client.broker();
-    let left_over = any_left_over(client, queue).await?;
-    let fresh = broker.now().format(campaign::ID_FORMAT).to_string();
-    let (campaign, begun) = Campaign::choose(saved, left_over.as_deref(), &broker.location(), fresh);
+async fn begin(client: &Client, outbox: &Outbox, saved: Option<Campaign>) -> Result<Campaign, BoxError> {
+    let left_over = any_left_over(client).await?;
+    let fresh = client.broker().now().format(campaign::ID_FORMAT).to_string();
+    let (campaign, begun) = Campaign::choose(saved, left_over.as_deref(), &client.broker().location(), fresh);
     match begun {
         Begun::Now => {
             outbox.renew()?;
@@ -197,21 +192,21 @@ enum Ended {
     Interrupted,
 }
 
-/// Runs a worker until every task is settled or the user presses Ctrl-C; a second Ctrl-C leaves at once.
-async fn work(
-    url: &str,
-    client: &Client,
-    queue: &QueueName,
-    post: PostOffice,
-    total: usize,
-) -> Result<Ended, BoxError> {
+/// Runs a worker until every task is settled, Ctrl-C or a supervisor (SIGTERM) asks it to end, or it cannot go on; a second Ctrl-C
+/// leaves at once.
+async fn work(url: &str, client: &Client, post: PostOffice, total: usize) -> Result<Ended, BoxError> {
     // Tasks that are active before our own server starts are another worker's, most likely a dead one's.
-    let theirs = active(client.broker().as_ref(), queue).await?;
+    let theirs = active(client).await?;
+    // A process that just dies has crashed with its running tasks, and three such deaths archive a task.
+    let mut terminate = signal(SignalKind::terminate())?;
     let server = Server::builder(url).queue(QUEUE, 1).concurrency(CONCURRENCY).state(post).build().await?;
     let running = server.start().await?;
     let ended = tokio::select! {
-        () = all_settled(client, queue, theirs, total) => Ended::Settled,
-        _ = tokio::signal::ctrl_c() => Ended::Interrupted,
+        () = all_settled(client, theirs, total) => Ended::Settled,
+        _ = ctrl_c() => Ended::Interrupted,
+        _ = terminate.recv() => Ended::Interrupted,
+        // The broker is broken for good: `shutdown` returns the reason.
+        () = running.failed() => Ended::Interrupted,
     };
     if ended == Ended::Interrupted {
         eprintln!(
@@ -220,25 +215,27 @@ async fn work(
     }
     tokio::select! {
         stopped = running.shutdown() => stopped?,
-        _ = tokio::signal::ctrl_c() => {}
+        _ = ctrl_c() => {}
     }
     Ok(ended)
 }
 
 /// Shows the progress, and returns when every task is sent or archived.
-async fn all_settled(client: &Client, queue: &QueueName, mut theirs: HashMap<TaskId, DateTime<Utc>>, total: usize) {
+async fn all_settled(client: &Client, mut theirs: HashMap<TaskId, DateTime<Utc>>, total: usize) {
     let total = total as u64;
     let mut progress = Progress::start(total);
     let mut redraw = tokio::time::interval(Duration::from_millis(100));
     loop {
         redraw.tick().await;
-        match reading(client.broker().as_ref(), queue, &mut theirs, total).await {
+        match reading(client, &mut theirs, total).await {
             Ok(reading) => {
                 progress.show(&reading);
                 if reading.settled == total {
                     return progress.end();
                 }
             }
+            // The queue was deleted, as `settled` says.
+            Err(error) if error.is_not_found() => return progress.end(),
             Err(error) => progress.unknown(&error),
         }
     }
@@ -247,40 +244,43 @@ async fn all_settled(client: &Client, queue: &QueueName, mut theirs: HashMap<Tas
 /// Reads how far the campaign is. `theirs` are the tasks that another worker held when this run began; tasks that have moved on
 /// since are taken out.
 async fn reading(
-    broker: &dyn Broker,
-    queue: &QueueName,
+    client: &Client,
     theirs: &mut HashMap<TaskId, DateTime<Utc>>,
     total: u64,
-) -> Result<Reading, BrokerError> {
-    let stats = broker.queue_stats(queue).await?;
+) -> Result<Reading, InspectError> {
+    let stats = client.inspector().queue(QUEUE).await?;
     if !theirs.is_empty() {
         // A lease that was extended is a living worker's, or already ours.
-        let now = active(broker, queue).await?;
+        let now = active(client).await?;
         theirs.retain(|id, until| now.get(id) == Some(until));
     }
     let elsewhere = theirs.values().min().map(|&until| Elsewhere {
         tasks: theirs.len() as u64,
-        lease: (until - broker.now()).to_std().unwrap_or_default(),
+        lease: (until - client.broker().now()).to_std().unwrap_or_default(),
     });
     Ok(Reading { total, settled: total.saturating_sub(left(&stats)), retry: stats.retry, elsewhere })
 }
 
 /// Returns the tasks that some worker holds, each with the end of its lease.
-async fn active(broker: &dyn Broker, queue: &QueueName) -> Result<HashMap<TaskId, DateTime<Utc>>, BrokerError> {
-    let tasks = broker.tasks(queue, TaskState::Active, Page { number: 1, size: 500 }).await?;
+async fn active(client: &Client) -> Result<HashMap<TaskId, DateTime<Utc>>, InspectError> {
+    let tasks = client.inspector().tasks(QUEUE, TaskState::Active).per_page(500).await?;
     Ok(tasks.into_iter().filter_map(|task| Some((task.id, task.lease_until?))).collect())
 }
 
 /// Returns how many tasks are neither sent nor archived.
-fn left(stats: &asynq_runtime::broker::QueueStats) -> u64 {
+fn left(stats: &QueueStats) -> u64 {
     stats.pending + stats.active + stats.scheduled + stats.retry
 }
 
 /// Returns the id of some task that is not settled, if there is one.
-async fn any_left_over(client: &Client, queue: &QueueName) -> Result<Option<String>, BrokerError> {
+async fn any_left_over(client: &Client) -> Result<Option<String>, InspectError> {
     for state in [TaskState::Pending, TaskState::Active, TaskState::Retry, TaskState::Scheduled] {
-        let first = client.broker().tasks(queue, state, Page { number: 1, size: 1 }).await?.into_iter().next();
-        if let Some(task) = first {
+        let tasks = match client.inspector().tasks(QUEUE, state).per_page(1).await {
+            // Before the first campaign the queue does not exist.
+            Err(error) if error.is_not_found() => return Ok(None),
+            tasks => tasks?,
+        };
+        if let Some(task) = tasks.first() {
             return Ok(Some(task.id.to_string()));
         }
     }
@@ -288,12 +288,12 @@ async fn any_left_over(client: &Client, queue: &QueueName) -> Result<Option<Stri
 }
 
 /// Counts the settled tasks of the campaign, whichever worker ran them.
-async fn settled(client: &Client, queue: &QueueName, campaign: &Campaign) -> Result<Settled, BrokerError> {
+async fn settled(client: &Client, campaign: &Campaign) -> Result<Settled, InspectError> {
     const PAGE: usize = 500;
     let mut settled = Settled::default();
     for state in [TaskState::Completed, TaskState::Archived] {
         for number in 1.. {
-            let page = client.broker().tasks(queue, state, Page { number, size: PAGE }).await?;
+            let page = client.inspector().tasks(QUEUE, state).page(number).per_page(PAGE).await?;
             page.iter().filter(|task| campaign.owns(task.id.as_str())).for_each(|task| settled.count(task));
             if page.len() < PAGE {
                 break;

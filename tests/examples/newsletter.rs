@@ -97,13 +97,22 @@ fn killed_and_finished(url: &str) -> String {
 
 #[test]
 fn ctrl_c_finishes_running_tasks_and_keeps_waiting_ones() {
+    stopped_and_finished("INT");
+}
+
+#[test]
+fn a_supervisor_that_stops_the_program_finishes_running_tasks_and_keeps_waiting_ones() {
+    stopped_and_finished("TERM");
+}
+
+fn stopped_and_finished(signal: &str) {
     let folder = tempdir().unwrap();
     let list = list(folder.path(), 60);
     let mailbox = Mailbox::start(20);
     let environment = [("SMTP_URL", mailbox.url())];
     let program = Program::start("newsletter", folder.path(), &[&list], &environment);
     mailbox.wait_for_held(8);
-    program.signal("INT");
+    program.signal(signal);
     program.line("Stopping");
     mailbox.open();
     let (status, output) = program.end();
@@ -118,12 +127,33 @@ fn ctrl_c_finishes_running_tasks_and_keeps_waiting_ones() {
     assert_eq!((taken.len(), mailbox.taken().len()), (60, 60), "a letter was sent twice, though nothing crashed");
 }
 
+/// Takes as long as the server's shutdown timeout, because the broker takes no outcome any more.
 #[test]
-fn a_list_that_is_not_there_is_one_clear_error() {
+fn a_broker_that_is_broken_for_good_ends_the_program_with_the_reason() {
+    let folder = tempdir().unwrap();
+    let list = list(folder.path(), 60);
+    let mailbox = Mailbox::start(20);
+    let program = Program::start("newsletter", folder.path(), &[&list], &[("SMTP_URL", mailbox.url())]);
+    mailbox.wait_for_held(8);
+    fs::remove_file(folder.path().join("asynq.db")).unwrap();
+    program.line("Stopping");
+    mailbox.open();
+    let (status, output) = program.end();
+    assert_eq!(status.code(), Some(1), "{output}");
+    let is_reason = |line: &str| line.starts_with("error: ") && line.contains("was deleted or moved away");
+    assert!(output.lines().any(is_reason), "{output}");
+}
+
+#[test]
+fn a_list_that_is_not_there_or_empty_is_one_clear_error() {
     let folder = tempdir().unwrap();
     let (status, output) = Program::start("newsletter", folder.path(), &["nobody.csv"], &[]).end();
     assert!(!status.success());
     assert!(output.contains("error: cannot open nobody.csv"), "{output}");
+    fs::write(folder.path().join("empty.csv"), "name,email,city,plan\n").unwrap();
+    let (status, output) = Program::start("newsletter", folder.path(), &["empty.csv"], &[]).end();
+    assert!(!status.success());
+    assert!(output.contains("error: empty.csv has no subscriber"), "{output}");
 }
 
 /// Writes a list of `good` subscribers, one broken row and one duplicate.

@@ -97,3 +97,18 @@ fn every_example_is_short_run_by_a_test_and_listed_in_the_order_of_the_readme() 
         }
     }
 }
+
+#[test]
+fn examples_and_templates_call_no_hidden_method_of_a_broker() {
+    let shown = [".clone()", ".kind()", ".location()", ".now()"];
+    let is_hidden = |rest: &str| !shown.iter().any(|call| rest.starts_with(call));
+    let calls_one = |path: &String| {
+        let source = read(path);
+        source.contains("dyn Broker") || source.split(".broker()").skip(1).any(is_hidden)
+    };
+    let sources = files("examples").into_iter().chain(files("template")).filter(|path| path.ends_with(".rs"));
+    none(
+        sources.filter(calls_one).collect(),
+        "the contracts of a broker change with any version: a client and an inspector have the calls for programs",
+    );
+}

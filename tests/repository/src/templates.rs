@@ -43,6 +43,20 @@ fn each_template_is_built_by_the_tests_and_depends_on_existing_crates() {
 }
 
 #[test]
+fn a_program_that_awaits_signals_awaits_sigterm_and_a_failure_of_its_worker() {
+    let is_deaf = |path: &String| {
+        let source = read(path);
+        let has = |part: &str| source.contains(part);
+        (has("ctrl_c()") || has("signal(")) && !(has("SignalKind::terminate()") && has(".failed()"))
+    };
+    let sources = files("template").into_iter().chain(files("examples")).filter(|path| path.ends_with(".rs"));
+    none(
+        sources.filter(is_deaf).collect(),
+        "a supervisor's SIGTERM would be a crash of its tasks, and with a broken broker it would live on without a worker",
+    );
+}
+
+#[test]
 fn a_program_binds_its_port_before_its_worker_starts() {
     let mut late = Vec::new();
     for path in files("template").into_iter().chain(files("examples")).filter(|path| path.ends_with(".rs")) {
