@@ -1,6 +1,7 @@
 //! Requeues the tasks of crashed workers at the heads of their queues; the first pass comes at the start.
 //!
-//! The next pass comes when the first lease that the last pass saw has expired. A crash is not a failure: no retry is spent.
+//! The next pass comes when the first lease that the last pass saw has expired, and after a sixth of a lease at most. A crash is not
+//! a failure: no retry is spent.
 //!
 //! A server that can extend none of its own leases does not recover those of others: the cause is then the broker or the network.
 
