@@ -13,18 +13,8 @@ use crate::task::{QueueName, SchedulerEnqueueEvent, SchedulerEntry, TaskId};
 /// Keeps the state that schedulers share: entries, ticks, the lead and the lists.
 #[async_trait::async_trait]
 pub trait Schedules {
-    /// Fires one tick of an entry: the marker, the entry's last tick and the enqueue in one atomic step, each decided by
-    /// the broker's clock, in this order:
-    ///
-    /// 1. a tick that is not due yet → [`Ticked::Early`];
-    /// 2. an entry that was planned from a newer program with another spec → [`Ticked::Stale`]; one whose last tick is
-    ///    before the one that the scheduler knows ([`Tick::known`]) → [`Ticked::Behind`];
-    /// 3. a last tick more than 5 s in the future: the broker's clock went back, and the last tick counts as 5 s ago, so that a
-    ///    tick of this moment fires and an earlier one does not;
-    /// 4. a tick at or before the last one, or with a marker → [`Ticked::Duplicate`], and the last tick moves on;
-    /// 5. a paused entry → [`Ticked::Paused`], and the last tick moves on;
-    /// 6. the overlap, by the previous task's real state → perhaps [`Ticked::Skipped`];
-    /// 7. the enqueue.
+    /// Fires one tick of an entry: the marker, the entry's last tick and the enqueue in one atomic step, each decided by the
+    /// broker's clock, in the order of docs/design/schedules.md#a-tick.
     ///
     /// A repeat after a lost answer returns `Duplicate` if the first send worked. A task whose id or unique lock is taken is
     /// refused, and the tick counts as fired.

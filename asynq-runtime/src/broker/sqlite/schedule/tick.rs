@@ -55,7 +55,7 @@ enum Verdict {
     Fire,
 }
 
-/// Decides about a tick: steps 1 to 5 of the contract.
+/// Decides about a tick: rows 1 to 6 of docs/design/schedules.md#a-tick.
 fn judge(
     stored: Option<&StoredEntry>,
     marked: bool,
@@ -178,7 +178,8 @@ impl Firing {
         Ok((stored, verdict))
     }
 
-    /// Does steps 6 and 7 of the contract. A task that would be replaced stays where it is when the new task is refused.
+    /// Does rows 7 to 9 of docs/design/schedules.md#a-tick, up to the enqueue. A task that would be replaced stays where it is when the
+    /// new task is refused.
     fn fire(&self, tx: &mut Tx<'_>, previous: Option<&str>, dead: Option<i64>) -> rusqlite::Result<Ticked> {
         let there = match (self.overlap, previous) {
             (Overlap::Allow, _) | (_, None) => None,
