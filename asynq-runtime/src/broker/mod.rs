@@ -15,8 +15,9 @@
 //! - **A batch has one answer per item**, in the order of the items.
 //! - **Brokers move opaque bytes**: they know messages, never jobs.
 //!
-//! Another broker needs a folder here with a file for each contract, a feature of the crate, its schemes in `connect_on`
-//! (`connect.rs` of the crate), and a fixture in `tests/src`, with which every case of `tests/conformance` runs on it.
+//! Another broker needs a folder here with a file for each contract, and `Broker` with `Sealed` in its `mod.rs`; a feature of the
+//! crate; its schemes in `connect_on` (`connect.rs` of the crate), also in the arm for those that are not built in; and a fixture in
+//! `tests/src`, with which every case of `tests/conformance` runs on it.
 
 mod consume;
 mod diagnose;

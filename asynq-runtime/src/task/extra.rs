@@ -1,4 +1,5 @@
-//! The facts that asynq's message cannot carry: one extra hash field, written only if a fact differs from its default.
+//! The facts that asynq's message cannot carry: one extra hash field, written only if a fact differs from its default. The rules for
+//! its fields are in docs/design/wire.md#extra-facts.
 
 use chrono::{DateTime, Utc};
 use prost::{
