@@ -10,6 +10,8 @@ use asynq_runtime::{
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 use uuid::Uuid;
 
+use crate::arguments::OrderId;
+
 /// Defines a function that returns the verdict of a job's second version on tasks of its first one.
 macro_rules! deploy {
     ($name:ident $codec:literal before { $($before:tt)* } after { $($after:tt)* } take ($($argument:ident: $type:ty),*)) => {
@@ -33,6 +35,26 @@ macro_rules! deploy {
             }
         }
     };
+}
+
+/// Defines a module with one version of a job, with these options and arguments.
+macro_rules! version {
+    ($version:ident [$($option:tt)*] ($($(#[$meta:meta])* $argument:ident: $type:ty),*)) => {
+        mod $version {
+            use super::*;
+
+            #[job(name = "lock:sampled", $($option)*)]
+            pub(super) async fn sampled($($(#[$meta])* $argument: $type),*) {
+                let _ = ($($argument,)*);
+            }
+        }
+    };
+}
+
+/// Returns the verdict of the program that has the job `A` on the tasks of one that has `B`.
+fn deployed<B: Job, A: Job>() -> Verdict {
+    let lock = JobsLock::default().with(&Registry::only::<B>().unwrap());
+    lock.check(&Registry::only::<A>().unwrap()).swap_remove(0).verdict
 }
 
 /// Defines the type of a nested event, with these orders and users.
@@ -68,6 +90,14 @@ impl<'de> Deserialize<'de> for Percent {
         let share = u8::deserialize(deserializer)?;
         if share <= 100 { Ok(Self(share)) } else { Err(D::Error::custom("more than everything")) }
     }
+}
+
+/// A struct none of whose fields is known.
+#[derive(Serialize, Deserialize)]
+struct Meta {
+    tenant: String,
+    #[serde(flatten)]
+    more: BTreeMap<String, String>,
 }
 
 /// A type without content.
@@ -290,4 +320,31 @@ fn a_type_without_content_is_tried_as_each_codec_writes_it() {
         take (nothing: (), marker: Marker, n: Number));
     assert_eq!(in_json(), Verdict::Safe);
     assert_eq!(in_postcard(), Verdict::Safe);
+}
+
+#[test]
+fn a_shape_that_is_known_in_part_is_not_called_unchanged() {
+    version!(flat [codec = "json"] (to: String, #[serde(flatten)] meta: Meta));
+    version!(flat_with_more [codec = "json"] (to: String, cc: String, #[serde(flatten)] meta: Meta));
+    // The order takes no sample, and the number behind it is not seen.
+    version!(behind [] (order: OrderId, n: u32));
+    version!(behind_signed [] (order: OrderId, n: i32));
+    version!(behind_elsewhere [queue = "orders"] (order: OrderId, n: i32));
+    assert_eq!(deployed::<flat::sampled, flat_with_more::sampled>(), Verdict::KnownPartUnchanged);
+    assert_eq!(deployed::<behind::sampled, behind_signed::sampled>(), Verdict::KnownPartUnchanged);
+    assert_eq!(deployed::<behind::sampled, behind_elsewhere::sampled>(), Verdict::OtherQueue("default".into()));
+}
+
+#[test]
+fn a_part_that_is_not_known_is_not_said_to_be_missing() {
+    version!(inside [codec = "json"] (to: String, meta: Meta));
+    version!(beside [codec = "json"] (to: String, meta: Meta, note: Option<String>));
+    assert_eq!(deployed::<inside::sampled, beside::sampled>(), Verdict::CannotBeTold);
+}
+
+#[test]
+fn a_queue_that_no_job_names_is_told_whatever_samples_tell() {
+    version!(images [queue = "images"] (size: NonZeroU32, n: u32));
+    version!(elsewhere [] (size: NonZeroU32, n: u64));
+    assert_eq!(deployed::<images::sampled, elsewhere::sampled>(), Verdict::UnservedQueue("images".into()));
 }

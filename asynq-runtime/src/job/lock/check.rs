@@ -29,7 +29,10 @@ pub struct LockFinding {
 pub enum Verdict {
     /// The tasks run.
     Safe,
-    /// The tasks run, but wait in this queue, which is not the job's any more.
+    /// The tasks run, unless something changed in a part of the shape that is not known: the known part is today's.
+    KnownPartUnchanged,
+    /// The tasks run, but wait in this queue, which is not the job's any more. A worker that runs only some jobs, or that is told its
+    /// queues, may not serve it.
     OtherQueue(String),
     /// Nothing says that tasks wait, but not everything could be tried: a type checks its values by rules of its own and
     /// refused samples, or a part of the shape is not known, or the shape is too deep or too large.
@@ -60,7 +63,13 @@ pub enum Verdict {
 impl LockFinding {
     /// Returns whether the deploy strands none of these tasks, and the file needs no change.
     pub fn is_safe(&self) -> bool {
-        matches!(self.verdict, Verdict::Safe | Verdict::OtherQueue(_) | Verdict::CannotBeTold)
+        self.verdict.is_safe()
+    }
+}
+
+impl Verdict {
+    fn is_safe(&self) -> bool {
+        matches!(self, Self::Safe | Self::KnownPartUnchanged | Self::OtherQueue(_) | Self::CannotBeTold)
     }
 }
 
@@ -71,8 +80,13 @@ impl fmt::Display for LockFinding {
         write!(f, "{word}  {} {}", self.job, self.shape)?;
         match &self.verdict {
             Verdict::Safe => Ok(()),
+            Verdict::KnownPartUnchanged => f.write_str(": the known part of its shape is unchanged"),
             Verdict::OtherQueue(queue) => {
-                write!(f, ": its queue changed, and waiting tasks are in `{queue}`, which is served")
+                write!(
+                    f,
+                    ": its queue changed, and waiting tasks are in `{queue}`, which a worker of this job serves unless --only or \
+                     --queues leaves it out"
+                )
             }
             Verdict::CannotBeTold => {
                 f.write_str(": samples do not tell whether all of them fit; try it with real tasks")
@@ -146,25 +160,28 @@ fn verdict(shape: &LockedShape, lock: &JobsLock, registry: &Registry) -> Verdict
     let today = LockedShape::of(job);
     let has_another_name = || today.fingerprint.is_some() && shape.number().is_some_and(|it| job.fingerprint().is(it));
     let is_todays = today.fingerprint == shape.fingerprint || has_another_name();
-    if !is_todays || today.document != shape.document {
-        let tried = match shape.document() {
+    let tried = if is_todays && today.document == shape.document {
+        if job.fingerprint().complete { Verdict::Safe } else { Verdict::KnownPartUnchanged }
+    } else {
+        match shape.document() {
             Some(document) => readable(shape, &document, job),
             None if job.fingerprint().no_arguments => Verdict::Safe,
             None if shape.is_json() => Verdict::CannotBeTold,
             None if has_upgrade(shape, job) => Verdict::CannotBeTold,
             // A worker finds no more of the shape in the broker than there is in the file.
             None => Verdict::NeedsUpgrade("its shape is not kept".to_owned()),
-        };
-        if tried != Verdict::Safe {
-            return tried;
         }
-    }
-    if shape.queue == today.queue {
-        return Verdict::Safe;
+    };
+    if !tried.is_safe() || shape.queue == today.queue {
+        return tried;
     }
     let is_served = shape.queue == DEFAULT_QUEUE || registry.iter().any(|job| job.options.queue == shape.queue);
     let queue = shape.queue.clone();
-    if is_served { Verdict::OtherQueue(queue) } else { Verdict::UnservedQueue(queue) }
+    match tried {
+        _ if !is_served => Verdict::UnservedQueue(queue),
+        Verdict::CannotBeTold => Verdict::CannotBeTold,
+        _ => Verdict::OtherQueue(queue),
+    }
 }
 
 /// Tries whether today's job takes values of an earlier shape, as a worker would read them.

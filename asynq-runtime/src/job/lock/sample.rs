@@ -91,6 +91,8 @@ impl<'s> Sampler<'_, 's> {
             Node::Seq(inner) => {
                 self.filled(inner, next, Sample::List(Vec::new()), |inner| Rc::new(Sample::List(vec![inner])))
             }
+            // A struct with `#[serde(flatten)]` is read as a map. Its fields are not known, so that an empty map may lack some of them.
+            Node::Map(key, _) if matches!(**key, Node::Any(_)) => self.node(key, next),
             Node::Map(..) if self.is_empty(place) => self.one(Sample::Map(None)),
             Node::Map(key, value) => {
                 let entries = self.together([&**key, &**value].into_iter(), next)?;
@@ -265,6 +267,7 @@ fn form_height(form: &Form, heights: &[Option<usize>]) -> Option<usize> {
 
 fn node_height(node: &Node, heights: &[Option<usize>]) -> Option<usize> {
     match node {
+        Node::Map(key, _) if matches!(**key, Node::Any(_)) => None,
         Node::Is(_) | Node::Option(_) | Node::Seq(_) | Node::Map(..) | Node::Array(_, 0) => Some(0),
         Node::Secret(inner) | Node::Array(inner, _) => node_height(inner, heights),
         Node::Tuple(nodes) => greatest(nodes.iter(), heights),

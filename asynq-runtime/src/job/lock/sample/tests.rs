@@ -116,4 +116,10 @@ fn what_is_left_out_is_told() {
         assert_eq!(found, (is_cut, has_unknown, is_some), "{name}");
     }
     assert!(samples(&entangled(10), false).values.len() > 1);
+    let flattened = Node::Map(Box::new(Node::Any("__Field".to_owned())), Box::new(Node::Unseen));
+    let flattened = ShapeDocument::new(flattened, Vec::new());
+    for is_little in [true, false] {
+        let samples = samples(&flattened, is_little);
+        assert!(samples.has_unknown && samples.values.is_empty(), "a struct that has mandatory fields, {is_little}");
+    }
 }
