@@ -194,6 +194,10 @@ changes! {
         before [] (to: String = ann(), n: Option<u32> = Some(1))
         after [] (#[serde(alias = "to")] recipient: String = ann())
         forward Some(r#"("ann",)"#), rollback Some(r#"("ann", None)"#);
+    "two arguments become one of another name" first_renamed first_renamed_json
+        before [] (to: String = ann(), n: Option<u32> = Some(1))
+        after [] (recipient: String = ann())
+        forward None, rollback None;
     "the only argument is renamed" rename_only rename_only_json
         before [] (to: String = ann())
         after [] (recipient: String = ann())

@@ -67,6 +67,13 @@ fn each_verdict_names_its_remedy() {
     }
     let (_, line, verdict) = find("an integer becomes narrower than its value", "json");
     assert!(matches!(verdict, Verdict::NeedsUpgrade(_)) && line.contains("#[job(upgrade = from_v1)]"), "{line}");
+    for name in ["two arguments become one of another name", "one argument becomes two of other names"] {
+        for codec in ["postcard", "json"] {
+            let (_, line, verdict) = find(name, codec);
+            let expected = Verdict::NeedsAlias { field: "recipient".into(), earlier: vec!["to".into()] };
+            assert_eq!(verdict, expected, "{line}");
+        }
+    }
 }
 
 /// Either alias makes the check content, and one of them swaps the values.

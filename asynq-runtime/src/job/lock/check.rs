@@ -197,18 +197,7 @@ fn readable(shape: &LockedShape, document: &ShapeDocument, job: &JobDescriptor) 
             is_made |= answer != Answer::NotMade;
             is_all_read &= answer == Answer::Taken;
             if let Answer::Refused(reason) = answer {
-                return match reason.contains("missing").then(|| quoted(&reason)).flatten() {
-                    Some(field) => {
-                        let earlier = document.earlier_names(&job.fingerprint().document, &field);
-                        let earlier: Vec<String> = earlier.into_iter().map(str::to_owned).collect();
-                        if earlier.is_empty() {
-                            Verdict::NeedsDefault(field)
-                        } else {
-                            Verdict::NeedsAlias { field, earlier }
-                        }
-                    }
-                    None => Verdict::NeedsUpgrade(reason),
-                };
+                return advice(reason, document, &job.fingerprint().document);
             }
         }
     }
@@ -227,6 +216,23 @@ fn has_upgrade(shape: &LockedShape, job: &JobDescriptor) -> bool {
     let Some(number) = shape.number().filter(|number| !job.fingerprint().is(*number)) else { return false };
     // A payload without arguments reaches the upgrade, which cannot read it.
     let payload = [&[1_u8][..], &number.to_le_bytes()].concat();
+/// Returns the advice about a value of the shape `before` that the job of today's shape refuses for this reason.
+fn advice(reason: String, before: &ShapeDocument, today: &ShapeDocument) -> Verdict {
+    // Where several arguments become one, or one becomes several, the reason tells nothing of a rename.
+    let earlier: Vec<String> = before.like_only_argument(today).into_iter().map(str::to_owned).collect();
+    if let (Some(field), false) = (&today.argument, earlier.is_empty()) {
+        return Verdict::NeedsAlias { field: field.clone(), earlier };
+    }
+    if let (Some(earlier), [field]) = (&before.argument, today.like_only_argument(before).as_slice()) {
+        return Verdict::NeedsAlias { field: (*field).to_owned(), earlier: vec![earlier.clone()] };
+    }
+    let Some(field) = reason.contains("missing").then(|| quoted(&reason)).flatten() else {
+        return Verdict::NeedsUpgrade(reason);
+    };
+    let earlier: Vec<String> = before.earlier_names(today, &field).into_iter().map(str::to_owned).collect();
+    if earlier.is_empty() { Verdict::NeedsDefault(field) } else { Verdict::NeedsAlias { field, earlier } }
+}
+
     !matches!(job.reads(&payload, None), Err(PayloadError::UnknownFingerprint { .. }))
 }
 

@@ -211,10 +211,30 @@ impl ShapeDocument {
     pub(super) fn earlier_names(&self, today: &Self, new: &str) -> BTreeSet<&str> {
         let Some(new) = today.fields().find(|field| field.name == new) else { return BTreeSet::new() };
         let known: Vec<&str> = today.argument_names().chain(today.fields().flat_map(Field::names)).collect();
-        let part = |document: &Self, node: &Node| Self::new(node.clone(), document.types.clone());
-        let new = part(today, &new.node);
+        let new = today.part(&new.node);
         let gone = self.fields().filter(|field| !known.contains(&field.name.as_str()));
-        gone.filter(|field| part(self, &field.node).is_same_shape(&new)).map(|field| field.name.as_str()).collect()
+        gone.filter(|field| self.part(&field.node).is_same_shape(&new)).map(|field| field.name.as_str()).collect()
+    }
+
+    /// Returns the names of the arguments, where they are several, that have the shape of the only argument of `other`: one of them may be
+    /// that argument under another name. Empty if one of them has its name.
+    pub(super) fn like_only_argument(&self, other: &Self) -> Vec<&str> {
+        let (None, Some(_), Node::Type(number)) = (&self.argument, &other.argument, &self.root) else {
+            return Vec::new();
+        };
+        let Some(Form::Struct(fields)) = self.types.get(*number) else { return Vec::new() };
+        let is_there = |name: &str| fields.iter().flat_map(Field::names).any(|known| known == name);
+        if other.argument_names().any(is_there) {
+            return Vec::new();
+        }
+        let only = other.part(&other.root);
+        let like = fields.iter().filter(|field| self.part(&field.node).is_same_shape(&only));
+        like.map(|field| field.name.as_str()).collect()
+    }
+
+    /// Returns the document of one place.
+    fn part(&self, node: &Node) -> Self {
+        Self::new(node.clone(), self.types.clone())
     }
 
     /// Returns whether a place has a secret that no field nearer to the secret names. `seen` marks the types that were looked
