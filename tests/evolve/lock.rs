@@ -147,7 +147,7 @@ fn renamed_removed_moved_and_new_jobs_are_reported() {
     assert_eq!(
         found,
         [
-            "UNSAFE  lock:gone {n: u8, m: u8}: the job is gone; keep it until none of its tasks waits, then take this line out",
+            "UNSAFE  lock:gone {n: u8, m: u8}: the job is gone; if another job is it now, write #[job(alias = \"lock:gone\")] there, else keep it until none of its tasks waits, then take this line out",
             "UNSAFE  lock:moved no arguments: queue changed: tasks wait in `old`, which no job here names; name it beside the others in --queues of a worker, or start a further worker for it",
             "UNSAFE  send str: the job is gone; if it is `send_email` now, write #[job(alias = \"send\")] there; another job would run its tasks, so else keep it until none of them waits, then take this line out",
             "UNSAFE  lock:moved no arguments: not in jobs.lock; write it by `jobs --lock` and commit it",
@@ -156,6 +156,30 @@ fn renamed_removed_moved_and_new_jobs_are_reported() {
     );
     let both = lock.with(&after);
     assert_eq!(both.with(&after), both, "a shape is locked once");
+    // A job that is locked is not new any more, and may be the removed one all the same.
+    let gone = both.check(&after).into_iter().find(|found| found.job == "send").unwrap();
+    assert!(gone.verdict == Verdict::Gone && gone.to_string().contains("write #[job(alias = \"send\")]"), "{gone}");
+}
+
+#[test]
+fn tasks_in_the_default_queue_need_a_worker_that_serves_it() {
+    mod before {
+        use asynq_runtime::prelude::*;
+
+        #[job(name = "lock:report")]
+        pub(super) async fn report() -> JobResult {
+            Ok(())
+        }
+    }
+
+    #[asynq_runtime::job(name = "lock:report", queue = "reports")]
+    async fn report() {}
+
+    let lock = JobsLock::default().with(&Registry::only::<before::report>().unwrap());
+    let found = lock.check(&Registry::only::<report>().unwrap()).swap_remove(0);
+    assert_eq!(found.verdict, Verdict::OtherQueue("default".into()));
+    let line = found.to_string();
+    assert!(found.is_safe() && line.contains("unless --only or --queues leaves it out"), "{line}");
 }
 
 /// An alias on the wrong one makes the check content, and the tasks run another job.

@@ -133,7 +133,12 @@ impl fmt::Display for LockFinding {
                 )
             }
             Verdict::Gone => {
-                f.write_str(": the job is gone; keep it until none of its tasks waits, then take this line out")
+                write!(
+                    f,
+                    ": the job is gone; if another job is it now, write #[job(alias = \"{}\")] there, else keep it until none of its \
+                     tasks waits, then take this line out",
+                    self.job
+                )
             }
         }
     }
