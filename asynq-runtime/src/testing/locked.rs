@@ -15,6 +15,9 @@ use crate::job::{JobsLock, Registry};
 /// # a_deploy_strands_no_waiting_task();
 /// ```
 ///
+/// The jobs are those of the test's own binary. A job that only tests have, or a feature, is not in the file that the program
+/// wrote: put this assertion into a test binary without such jobs, and lock and test with the same features.
+///
 /// # Panics
 ///
 /// If a shape cannot be read or is not in the file: the message has a line for each such shape that says what to write. Also

@@ -216,11 +216,6 @@ fn readable(shape: &LockedShape, document: &ShapeDocument, job: &JobDescriptor) 
     }
 }
 
-/// Returns whether an upgrade of today's job takes payloads with the number of an earlier shape, whatever is known of that shape.
-fn has_upgrade(shape: &LockedShape, job: &JobDescriptor) -> bool {
-    let Some(number) = shape.number().filter(|number| !job.fingerprint().is(*number)) else { return false };
-    // A payload without arguments reaches the upgrade, which cannot read it.
-    let payload = [&[1_u8][..], &number.to_le_bytes()].concat();
 /// Returns the advice about a value of the shape `before` that the job of today's shape refuses for this reason.
 fn advice(reason: String, before: &ShapeDocument, today: &ShapeDocument) -> Verdict {
     // Where several arguments become one, or one becomes several, the reason tells nothing of a rename.
@@ -238,6 +233,11 @@ fn advice(reason: String, before: &ShapeDocument, today: &ShapeDocument) -> Verd
     if earlier.is_empty() { Verdict::NeedsDefault(field) } else { Verdict::NeedsAlias { field, earlier } }
 }
 
+/// Returns whether an upgrade of today's job takes payloads with the number of an earlier shape, whatever is known of that shape.
+fn has_upgrade(shape: &LockedShape, job: &JobDescriptor) -> bool {
+    let Some(number) = shape.number().filter(|number| !job.fingerprint().is(*number)) else { return false };
+    // A payload without arguments reaches the upgrade, which cannot read it.
+    let payload = [&[1_u8][..], &number.to_le_bytes()].concat();
     !matches!(job.reads(&payload, None), Err(PayloadError::UnknownFingerprint { .. }))
 }
 
