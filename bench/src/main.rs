@@ -52,7 +52,7 @@ fn command() -> Command {
         .subcommand(options(Command::new(LIMIT).about(LIMIT_ABOUT)))
         .subcommand(
             Command::new(ALL)
-                .about("All of it against the goals, several times in turns; writes RESULTS.md and its plots")
+                .about("All of it against the goals, several times in turns; writes RESULTS.md and its plot")
                 .arg(size("runs", "How often").default_value("5"))
                 .arg(out())
                 .arg(quick()),

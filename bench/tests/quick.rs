@@ -21,10 +21,8 @@ fn a_quick_run_measures_every_row_of_the_page() {
     // Only Linux tells the most memory that a process had.
     let mut missing = page.lines().filter(|line| line.contains("| not on this system |"));
     assert!(missing.all(|line| cfg!(not(target_os = "linux")) && line.contains(", RSS")), "{page}");
-    for plot in ["queues", "waiting", "concurrency", "payload"] {
-        let plot = std::fs::read_to_string(folder.path().join(plot).with_extension("svg")).unwrap();
-        assert!(plot.contains("<polyline"), "{plot}");
-    }
+    let plot = std::fs::read_to_string(folder.path().join("queues.svg")).unwrap();
+    assert!(plot.contains("<polyline"), "{plot}");
 }
 
 #[test]

@@ -72,7 +72,6 @@ const SETS: &[u64] = &[5, 100, 1_000];
 const ROWS: &[Row] = &[
     Row { name: "one enqueue beside 4 idle workers", size: "queues", broker: "redis", sizes: TO_10_000, per: "enqueue", measure: |stage, n| Box::pin(wake::beside(stage, 4, n)) },
     Row { name: "one enqueue beside idle workers of 10 queues", size: "workers", broker: "redis", sizes: &[1, 2, 4, 8, 12], per: "enqueue", measure: |stage, n| Box::pin(wake::beside(stage, n, 10)) },
-    Row { name: "one enqueue beside idle workers of 500 queues", size: "workers", broker: "redis", sizes: &[1, 3, 6], per: "enqueue", measure: |stage, n| Box::pin(wake::beside(stage, n, 500)) },
     Row { name: "an idle worker", size: "queues", broker: "redis", sizes: TO_10_000, per: "second", measure: |stage, n| Box::pin(wake::idle(stage, n)) },
     Row { name: "a busy worker whose tasks are in one queue", size: "queues", broker: "redis", sizes: TO_1_000, per: "task", measure: |stage, n| Box::pin(wake::busy(stage, n)) },
     Row { name: "an idle worker beside groups that are not ripe", size: "groups", broker: "redis", sizes: TO_20_000, per: "second", measure: |stage, n| Box::pin(groups::unripe(stage, n)) },

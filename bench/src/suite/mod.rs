@@ -31,7 +31,7 @@ pub(crate) struct Extent {
     pub(crate) runs: usize,
     /// A fraction of the tasks, to see that everything works; the figures mean little.
     pub(crate) quick: bool,
-    /// The folder of the page and its plots.
+    /// The folder of the page and its plot.
     pub(crate) folder: PathBuf,
 }
 

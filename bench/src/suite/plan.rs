@@ -65,7 +65,6 @@ pub(super) fn plan(extent: &Extent) -> Vec<Planned> {
     add("redis enqueue crowded", "scheduled-million", BESIDE, 64, &beside("enqueue-concurrent", crowd));
     add("redis enqueue-bulk 1000", "enqueue-bulk", 100_000, 1, &|order| order.batch = Some(1_000));
     add("redis limit-enqueue-bulk", "limit-enqueue-bulk", 100_000, 100, &plain);
-    add("redis enqueue-bulk 100", "enqueue-bulk", 100_000, 1, &|order| order.batch = Some(100));
 
     add("sqlite enqueue", "enqueue", 10_000, 1, &plain);
     add("sqlite limit-enqueue", "limit-enqueue", 10_000, 100, &plain);
@@ -75,7 +74,6 @@ pub(super) fn plan(extent: &Extent) -> Vec<Planned> {
     add("sqlite enqueue crowded", "scheduled-million", BESIDE, 64, &beside("enqueue-concurrent", crowd));
     add("sqlite enqueue-bulk 1000", "enqueue-bulk", 100_000, 1, &|order| order.batch = Some(1_000));
     add("sqlite limit-enqueue-bulk", "limit-enqueue-bulk", 100_000, 100, &plain);
-    add("sqlite enqueue-bulk 100", "enqueue-bulk", 100_000, 1, &|order| order.batch = Some(100));
     for concurrency in [10, 100] {
         add(&format!("sqlite drain {concurrency}"), "drain", 100_000, concurrency, &plain);
         add(&format!("sqlite limit-drain {concurrency}"), "limit-drain", 100_000, concurrency, &plain);

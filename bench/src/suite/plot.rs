@@ -1,4 +1,4 @@
-//! A plot: microseconds per task, by something that grows.
+//! A plot: microseconds per task, by queues.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ const SIZE: (u32, u32) = (640, 400);
 /// # Errors
 ///
 /// The file cannot be written.
-pub(super) fn draw(path: &Path, axis: &str, lines: &[(&str, Vec<(f64, f64)>)]) -> Result<(), BoxError> {
+pub(super) fn draw(path: &Path, lines: &[(&str, Vec<(f64, f64)>)]) -> Result<(), BoxError> {
     let points = || lines.iter().flat_map(|(_, points)| points);
     let span = |of: fn(&(f64, f64)) -> f64| {
         let least = points().map(of).reduce(f64::min).unwrap_or(1.0);
@@ -23,14 +23,14 @@ pub(super) fn draw(path: &Path, axis: &str, lines: &[(&str, Vec<(f64, f64)>)]) -
     let root = SVGBackend::new(path, SIZE).into_drawing_area();
     root.fill(&WHITE)?;
     let mut chart = ChartBuilder::on(&root)
-        .caption(format!("drain: microseconds per task, by {axis}"), ("sans-serif", 16))
+        .caption("drain: microseconds per task, by queues", ("sans-serif", 16))
         .margin(12)
         .x_label_area_size(40)
         .y_label_area_size(56)
         .build_cartesian_2d((x.start..x.end * 1.2).log_scale(), (y.start / 2.0..y.end * 2.0).log_scale())?;
     let whole = |figure: &f64| format!("{figure:.0}");
     let mut mesh = chart.configure_mesh();
-    mesh.x_desc(axis).x_label_formatter(&whole).y_desc("µs per task").y_label_formatter(&whole).draw()?;
+    mesh.x_desc("queues").x_label_formatter(&whole).y_desc("µs per task").y_label_formatter(&whole).draw()?;
     for ((name, points), colour) in lines.iter().zip([RED, BLUE]) {
         chart
             .draw_series(LineSeries::new(points.iter().copied(), colour.stroke_width(2)).point_size(3))?

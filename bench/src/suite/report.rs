@@ -5,7 +5,7 @@ use std::{fmt::Write as _, time::Duration};
 use super::{
     Extent, Found,
     goals::{self, Judged},
-    growth::{self, AXES, BROKERS, LIMIT},
+    growth::{self, BROKERS, LIMIT, QUEUES},
     plan::Planned,
 };
 use crate::{
@@ -46,32 +46,26 @@ pub(super) fn page(
 
     page += "\n## How cost grows\n\nDrain at concurrency 100, from the build of the worker, which connects it; its limit connects within its time, too. \
              µs: time per task; CPU: of worker and broker per task.\n";
-    for axis in AXES {
-        let runs = match axis.times.min(extent.runs) {
-            1 => "One run each.".to_owned(),
-            n => format!("Medians of {n} runs."),
-        };
-        page += &format!("\n### {}\n\n![{}]({}.svg)\n\n{runs}\n\n", axis.title, axis.title, axis.name);
-        let head = [axis.title, "tasks", "Redis µs", "Redis CPU µs", "its limit µs", "SQLite µs", "SQLite CPU µs"];
-        page += &table(
-            &head,
-            axis.steps(extent).map(|(value, _)| {
-                let median = |name, figure: Figure| {
-                    let runs = found.get(&growth::key(name, axis, value))?;
-                    figure.median(runs).map(|median| median.figure)
-                };
-                let time = |name| formatted(median(name, Figure::Time));
-                let cpu = |name| {
-                    let broker = median(name, Figure::BrokerCpu).unwrap_or(0.0);
-                    formatted(median(name, Figure::OwnCpu).map(|own| own + broker))
-                };
-                let [redis, sqlite] = BROKERS;
-                let tasks = found.get(&growth::key(redis, axis, value)).and_then(|runs| runs.first());
-                let tasks = tasks.map(|run| run.order.n.to_string()).unwrap_or_default();
-                [value.to_string(), tasks, time(redis), cpu(redis), time(LIMIT), time(sqlite), cpu(sqlite)]
-            }),
-        );
-    }
+    page += &format!("\n![queues](queues.svg)\n\nMedians of {} runs.\n\n", growth::ROUNDS.min(extent.runs));
+    let head = ["queues", "tasks", "Redis µs", "Redis CPU µs", "its limit µs", "SQLite µs", "SQLite CPU µs"];
+    page += &table(
+        &head,
+        QUEUES.into_iter().map(|queues| {
+            let median = |name, figure: Figure| {
+                let runs = found.get(&growth::key(name, queues))?;
+                figure.median(runs).map(|median| median.figure)
+            };
+            let time = |name| formatted(median(name, Figure::Time));
+            let cpu = |name| {
+                let broker = median(name, Figure::BrokerCpu).unwrap_or(0.0);
+                formatted(median(name, Figure::OwnCpu).map(|own| own + broker))
+            };
+            let [redis, sqlite] = BROKERS;
+            let tasks = found.get(&growth::key(redis, queues)).and_then(|runs| runs.first());
+            let tasks = tasks.map(|run| run.order.n.to_string()).unwrap_or_default();
+            [queues.to_string(), tasks, time(redis), cpu(redis), time(LIMIT), time(sqlite), cpu(sqlite)]
+        }),
+    );
 
     page += "\n## Every run\n\n`broker us`, `commands` and `own us` are per task: CPU of Redis, its commands, and CPU of the measured process.\n\n";
     page +=
