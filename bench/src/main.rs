@@ -1,6 +1,5 @@
 //! Measures asynq-rs on this machine: `scripts/bench drain`, `scripts/bench limit --concurrency 10 --json`.
 
-mod codec;
 mod cost;
 mod limit;
 mod measured;
@@ -35,8 +34,6 @@ use self::{
 const ALL: &str = "all";
 /// The subcommand that compares ours with other libraries.
 const PEERS: &str = "peers";
-/// The subcommand that measures the codec of arguments.
-const CODEC: &str = "codec";
 /// The subcommand that measures one call while something grows.
 const COST: &str = "cost";
 /// The subcommand that measures every limit.
@@ -59,11 +56,6 @@ fn command() -> Command {
         )
         .subcommand(peers_command())
         .subcommand(cost_command())
-        .subcommand(
-            Command::new(CODEC)
-                .about("Arguments through the codec and back, beside plain postcard without shapes")
-                .arg(quick()),
-        )
 }
 
 /// Returns the options of [`PEERS`].
@@ -177,7 +169,6 @@ async fn run(matches: &ArgMatches) -> Result<(), BoxError> {
     match matches.subcommand() {
         Some((ALL, matches)) => unless_stopped(suite::all(&extent(matches)?)).await,
         Some((PEERS, matches)) => unless_stopped(peers::compare(&comparison(matches)?)).await,
-        Some((CODEC, matches)) => unless_stopped(codec::compare(matches.get_flag("quick"))).await,
         Some((COST, matches)) => unless_stopped(cost::grow(&growth(matches)?)).await,
         Some((LIMIT, matches)) => print(limit::ALL, matches).await,
         Some((name, matches)) => print(&[workload::named(name)?], matches).await,

@@ -103,20 +103,6 @@ fn go_asynq_is_measured_in_turns_with_ours_and_every_task_of_it_is_counted() {
     assert!(page.contains("| drain, concurrency 10, tasks/s |") && !page.contains(": failed"), "{page}");
 }
 
-#[test]
-fn arguments_are_measured_beside_plain_postcard() {
-    let output = Command::new(env!("CARGO_BIN_EXE_asynq-bench")).args(["codec", "--quick"]).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let table = String::from_utf8(output.stdout).unwrap();
-    for arguments in ["two_fields", "seven_fields", "hundred_texts"] {
-        let line = table.lines().find(|line| line.starts_with(arguments)).unwrap_or_else(|| panic!("{table}"));
-        let numbers: Vec<f64> =
-            line.split_whitespace().skip(1).map(|number| number.trim_end_matches('%').parse().unwrap()).collect();
-        // On a busy machine either side may be measured as many times slower, and their ratio be rounded to nothing.
-        assert!(numbers.len() == 5 && numbers[..3].iter().all(|number| *number > 0.0), "{table}");
-    }
-}
-
 /// Tables of `asynq-bench cost` whose commands are counted, and that do not depend on time.
 const BOUNDED: [&str; 4] =
     ["a page of 100 groups", "a page of grouped tasks", "the last page of waiting tasks", "a look for ripe groups"];
