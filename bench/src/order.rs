@@ -82,11 +82,6 @@ impl Order {
         self.among.unwrap_or(self.n).max(self.n)
     }
 
-    /// Returns the number of tasks per script of the limit of bulk calls, and of values per round trip of that of GET.
-    pub(crate) fn group(&self) -> usize {
-        if self.concurrency <= 10 { 16 } else { 64 }
-    }
-
     /// Returns a text that tells this run from others of its workload.
     pub(crate) fn label(&self) -> String {
         let mut label = self.workload.clone();

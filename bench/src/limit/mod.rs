@@ -185,7 +185,7 @@ impl Workload for Limit {
 }
 
 impl Limit {
-    /// Returns the number of tasks per script or commit.
+    /// Returns the number of tasks per script or commit, and of values per round trip of GET.
     fn group(&self, order: &Order) -> usize {
         match self.work {
             // Two groups are under way, on both connections or in a commit that is made and one that goes to the disk. Together they
@@ -194,7 +194,8 @@ impl Limit {
                 (order.concurrency / Alternating::CONNECTIONS).clamp(1, GROUP)
             }
             Work::EnqueueBulk if !order.on_redis() => COMMIT,
-            _ => order.group(),
+            _ if order.concurrency <= 10 => 16,
+            _ => GROUP,
         }
     }
 
@@ -243,7 +244,7 @@ impl Limit {
                     redis.settle()?;
                 }
             }
-            Work::Get => redis.get(order.n, order.group())?,
+            Work::Get => redis.get(order.n, self.group(order))?,
             Work::EnqueueConcurrent => alternating.enqueue(tasks, self.group(order), self.group(order))?,
             // One caller awaits each call of a thousand tasks.
             Work::EnqueueBulk => alternating.enqueue(tasks, self.group(order), BULK / Alternating::CONNECTIONS)?,
