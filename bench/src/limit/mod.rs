@@ -239,9 +239,9 @@ impl Limit {
                     tokio::time::sleep(workload::EVERY).await;
                     let began = Instant::now();
                     redis.enqueue(task)?;
-                    redis.fetch(1)?;
+                    redis.settle_and_fetch(1)?;
                     note(calls, began)?;
-                    redis.settle()?;
+                    redis.settle_and_fetch(0)?;
                 }
             }
             Work::Get => redis.get(order.n, self.group(order))?,

@@ -147,23 +147,13 @@ impl Script {
         self.redis.send()
     }
 
-    /// Takes up to `n` tasks.
+    /// Settles the tasks that were taken and takes up to `n` more.
     ///
     /// # Errors
     ///
     /// Redis refused it.
-    pub(super) fn fetch(&mut self, n: usize) -> io::Result<()> {
+    pub(super) fn settle_and_fetch(&mut self, n: usize) -> io::Result<()> {
         self.send_cycle(n)?;
-        self.receive()
-    }
-
-    /// Settles the tasks that were taken.
-    ///
-    /// # Errors
-    ///
-    /// Redis refused it.
-    pub(super) fn settle(&mut self) -> io::Result<()> {
-        self.send_cycle(0)?;
         self.receive()
     }
 
