@@ -35,24 +35,19 @@ impl Role {
         }
     }
 
-    /// Returns the arguments of such a process.
+    /// Returns the command of a process of this role; the process ends with its handle.
     ///
     /// # Errors
     ///
-    /// The order cannot be written as JSON.
-    pub(crate) fn arguments(self, order: &Order) -> Result<[String; 3], BoxError> {
-        Ok([self.name().to_owned(), serde_json::to_string(order)?, order.url.clone()])
-    }
-
-    /// Starts a process of this role; it ends with its handle.
-    ///
-    /// # Errors
-    ///
-    /// The process cannot be started.
-    pub(crate) fn start(self, order: &Order) -> Result<Child, BoxError> {
+    /// The path of this program is not known, or the order cannot be written as JSON.
+    pub(crate) fn command(self, order: &Order) -> Result<Command, BoxError> {
         let mut command = Command::new(std::env::current_exe()?);
-        command.args(self.arguments(order)?).stdin(Stdio::null()).stdout(Stdio::piped()).kill_on_drop(true);
-        Ok(command.spawn()?)
+        command.args([self.name(), &serde_json::to_string(order)?, &order.url]);
+        if self == Self::Measure {
+            command.stdout(Stdio::piped());
+        }
+        command.stdin(Stdio::null()).kill_on_drop(true);
+        Ok(command)
     }
 }
 
@@ -155,7 +150,7 @@ impl Runner {
 pub(crate) async fn measured(order: &Order, client: &Client) -> Result<Measured, BoxError> {
     let workload = workload::named(&order.workload)?;
     workload.prepare(order, client).await?;
-    let mut measured = answer(Role::Measure.start(order)?).await?;
+    let mut measured = answer(Role::Measure.command(order)?.spawn()?).await?;
     // The URL does not travel.
     measured.order.url.clone_from(&order.url);
     workload.verify(&measured, client).await?;

@@ -1,11 +1,11 @@
 //! Start latency on an idle system: from the enqueue call to the first line of the job.
 
-use std::{process::Stdio, time::Duration};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use asynq_runtime::prelude::*;
 use hdrhistogram::Histogram;
-use tokio::{process::Command, sync::mpsc};
+use tokio::sync::mpsc;
 
 use super::Workload;
 use crate::{
@@ -55,9 +55,8 @@ impl Workload for Latency {
             if order.from == Some(Source::Same) {
                 return one_by_one(order, By::Client(running.client())).await;
             }
-            let mut other = Command::new(std::env::current_exe()?);
-            other.args(run::Role::Produce.arguments(order)?).stdin(Stdio::null()).kill_on_drop(true);
-            if other.status().await?.success() { Ok(()) } else { Err("the producing process failed".into()) }
+            let ended = run::Role::Produce.command(order)?.status().await?;
+            if ended.success() { Ok(()) } else { Err("the producing process failed".into()) }
         };
         let listener = async {
             let mut micros = Histogram::<u64>::new(3)?;

@@ -35,9 +35,9 @@ impl Workload for Processes {
         let seconds = order.seconds.unwrap_or(SECONDS);
         let workload = "enqueue-concurrent".to_owned();
         let each = Order { workload, n: ENDLESS, seconds: Some(seconds), ..order.clone() };
-        let mut started: Vec<_> = (0..PROCESSES).map(|_| run::Role::Measure.start(&each)).collect::<Result<_, _>>()?;
+        let started = (0..PROCESSES).map(|_| Ok(run::Role::Measure.command(&each)?.spawn()?));
         let mut found = Vec::new();
-        for process in started.drain(..) {
+        for process in started.collect::<Result<Vec<_>, BoxError>>()? {
             found.push(run::answer(process).await?);
         }
         let tasks = || found.iter().map(|found| found.order.n);

@@ -5,7 +5,7 @@ use std::{io::Read as _, process::Stdio};
 use async_trait::async_trait;
 use asynq_runtime::prelude::*;
 use hdrhistogram::Histogram;
-use tokio::{process::Command, task::spawn_blocking, time::interval};
+use tokio::{task::spawn_blocking, time::interval};
 
 use super::{EVERY, Workload, latency::WARM_UP};
 use crate::{
@@ -43,9 +43,7 @@ impl Workload for Wait {
             running.shutdown().await?;
             micros
         } else {
-            let mut other = Command::new(std::env::current_exe()?);
-            other.args(run::Role::Work.arguments(order)?).stdin(Stdio::piped()).kill_on_drop(true);
-            let mut other = other.spawn()?;
+            let mut other = run::Role::Work.command(order)?.stdin(Stdio::piped()).spawn()?;
             let micros = one_by_one(order, &Client::connect(&order.url).await?).await?;
             drop(other.stdin.take());
             if !other.wait().await?.success() {
