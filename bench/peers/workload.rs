@@ -1,15 +1,13 @@
 //! The parts that the programs of the libraries in Rust share: the order, the answer, and the tasks.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::{Duration, Instant, SystemTime},
-};
+#[path = "../src/seen.rs"]
+mod seen;
+
+use std::time::{Duration, Instant, SystemTime};
 
 use serde::{Deserialize, Serialize};
-use tokio::sync::Notify;
+
+pub(crate) use self::seen::Seen;
 
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 
@@ -18,8 +16,6 @@ pub const PRODUCERS: u64 = 64;
 /// The time between two tasks of the latency workload, and how many of them are not measured.
 pub const BETWEEN: Duration = Duration::from_millis(137);
 pub const WARM_UP: u64 = 10;
-/// A workload without progress for this long has failed.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The order of asynq-bench.
 #[derive(Debug, Clone, Deserialize)]
@@ -53,6 +49,11 @@ pub struct Answer {
 impl Answer {
     pub fn cannot(why: &'static str) -> Self {
         Self { cannot: why, ..Self::default() }
+    }
+
+    /// Adds the runs of the order's tasks, of which more may have run.
+    pub(crate) fn with(self, order: &Order, seen: &Seen) -> Self {
+        Self { ran: order.n - seen.missing(), again: seen.again(), ..self }
     }
 }
 
@@ -104,57 +105,6 @@ impl Note {
 
 fn now() -> u64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_nanos() as u64
-}
-
-/// The set of tasks that have run.
-#[derive(Debug, Clone)]
-pub struct Seen(Arc<Inner>);
-
-#[derive(Debug)]
-struct Inner {
-    n: u64,
-    bits: Vec<AtomicU64>,
-    ran: AtomicU64,
-    again: AtomicU64,
-    all: Notify,
-}
-
-impl Seen {
-    /// Waits for `n` different tasks out of `among`.
-    pub fn new(n: u64, among: u64) -> Self {
-        let bits = (0..among.max(n) / 64 + 1).map(|_| AtomicU64::new(0)).collect();
-        Self(Arc::new(Inner { n, bits, ran: AtomicU64::new(0), again: AtomicU64::new(0), all: Notify::new() }))
-    }
-
-    pub fn mark(&self, number: u64) {
-        let bit = 1 << (number % 64);
-        if self.0.bits[(number / 64) as usize].fetch_or(bit, Ordering::Relaxed) & bit != 0 {
-            self.0.again.fetch_add(1, Ordering::Relaxed);
-        } else if self.0.ran.fetch_add(1, Ordering::AcqRel) + 1 == self.0.n {
-            self.0.all.notify_one();
-        }
-    }
-
-    pub async fn all(&self) -> Result<(), Failure> {
-        loop {
-            let before = self.ran();
-            if before >= self.0.n {
-                return Ok(());
-            }
-            if tokio::time::timeout(PATIENCE, self.0.all.notified()).await.is_err() && self.ran() == before {
-                return Err(format!("{} of {} tasks have run", before, self.0.n).into());
-            }
-        }
-    }
-
-    fn ran(&self) -> u64 {
-        self.0.ran.load(Ordering::Acquire)
-    }
-
-    /// Adds the runs to `answer`, without tasks that ran beyond `n`.
-    pub fn complete(&self, answer: Answer) -> Answer {
-        Answer { ran: self.ran().min(self.0.n), again: self.0.again.load(Ordering::Relaxed), ..answer }
-    }
 }
 
 /// Measures time and CPU from its start on.

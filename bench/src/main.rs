@@ -11,6 +11,7 @@ mod peers;
 mod queue;
 mod run;
 mod run_broker;
+mod seen;
 mod signals;
 mod suite;
 mod task;

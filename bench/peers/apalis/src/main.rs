@@ -59,7 +59,7 @@ async fn play(
         return Ok(Answer { waiting: stored(storage, redis).await?, ..Answer::default() });
     }
     let (started, mut starts) = mpsc::unbounded_channel();
-    let seen = Seen::new(order.n + WARM_UP * u64::from(order.workload == "latency"), order.among);
+    let seen = Seen::first(order.n + WARM_UP * u64::from(order.workload == "latency"), order.among);
     let handler = Handler { seen: seen.clone(), started, stamps: order.workload == "latency" };
     match order.workload.as_str() {
         "enqueue" | "enqueue-concurrent" => {
@@ -89,7 +89,7 @@ async fn play(
             // The worker of each other library connects within its time.
             let worker = self::storage(apalis_redis::connect(url).await?);
             beside(order, &worker, handler, drained).await?;
-            Ok(seen.complete(clock.stop()))
+            Ok(clock.stop().with(order, &seen))
         }
         "end-to-end" => {
             let clock = Clock::start();
@@ -100,7 +100,7 @@ async fn play(
                 Ok(micros)
             };
             let micros = beside(order, storage, handler, produced).await?;
-            Ok(Answer { micros, ..seen.complete(clock.stop()) })
+            Ok(Answer { micros, ..clock.stop().with(order, &seen) })
         }
         "latency" => {
             let produced = async {

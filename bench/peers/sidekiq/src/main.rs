@@ -60,18 +60,18 @@ async fn play(role: &str, order: &Order, redis: &RedisPool) -> Result<Answer, Fa
             Ok(Answer { micros, waiting: waiting(order, redis).await?, ..answer })
         }
         "drain" => {
-            let (clock, seen) = (Clock::start(), Seen::new(order.n, order.among));
+            let (clock, seen) = (Clock::start(), Seen::first(order.n, order.among));
             serve(order, redis, NOTE, NoteWorker(seen.clone()));
             seen.all().await?;
-            Ok(seen.complete(clock.stop()))
+            Ok(clock.stop().with(order, &seen))
         }
         "end-to-end" => {
-            let seen = Seen::new(order.n, order.n);
+            let seen = Seen::first(order.n, order.n);
             serve(order, redis, NOTE, NoteWorker(seen.clone()));
             let clock = Clock::start();
             let micros = enqueue(order, redis, order.n, PRODUCERS).await?;
             seen.all().await?;
-            Ok(Answer { micros, ..seen.complete(clock.stop()) })
+            Ok(Answer { micros, ..clock.stop().with(order, &seen) })
         }
         "latency" => {
             let (sender, mut started) = mpsc::unbounded_channel();
@@ -90,7 +90,7 @@ async fn play(role: &str, order: &Order, redis: &RedisPool) -> Result<Answer, Fa
             Ok(Answer { ran: micros.len() as u64, micros, ..Answer::default() })
         }
         "idle" => {
-            serve(order, redis, NOTE, NoteWorker(Seen::new(0, 0)));
+            serve(order, redis, NOTE, NoteWorker(Seen::first(0, 0)));
             std::future::pending().await
         }
         _ => Ok(Answer::cannot("rusty-sidekiq has no call for it")),
