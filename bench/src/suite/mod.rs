@@ -15,7 +15,6 @@ use std::{
 };
 
 use asynq_runtime::prelude::BoxError;
-use indicatif::{ProgressBar, ProgressStyle};
 
 use self::plan::Planned;
 pub(crate) use self::{
@@ -59,17 +58,17 @@ pub(crate) async fn all(extent: &Extent) -> Result<(), BoxError> {
     let once_more = |round: usize| plan.iter().filter(move |planned| round < planned.times);
     let rounds = (0..extent.runs).flat_map(once_more);
 
-    let progress = Progress::new(rounds.clone().count());
+    let count = rounds.clone().count();
     let (mut runner, mut found, mut failures) = (Runner::default(), Found::new(), Vec::new());
-    for planned in rounds {
-        progress.show(planned);
-        match runner.once(&planned.order).await {
+    for (done, planned) in rounds.enumerate() {
+        let order = &planned.order;
+        eprintln!("{}/{count} {} on {}, concurrency {}", done + 1, order.label(), order.broker, order.concurrency);
+        match runner.once(order).await {
             Ok(measured) => found.entry(planned.key.clone()).or_default().push(measured),
             Err(error) => failures.push(error.to_string()),
         }
     }
     runner.end().await?;
-    progress.bar.finish_and_clear();
 
     fs::create_dir_all(&extent.folder)?;
     growth::draw(&found, &extent.folder)?;
@@ -85,31 +84,6 @@ pub(crate) async fn all(extent: &Extent) -> Result<(), BoxError> {
     fs::write(&path, &page)?;
     println!("{page}\n{}", path.display());
     if failures.is_empty() { Ok(()) } else { Err(format!("{} runs failed", failures.len()).into()) }
-}
-
-/// Shows which run is being measured.
-struct Progress {
-    bar: ProgressBar,
-}
-
-impl Progress {
-    fn new(runs: usize) -> Self {
-        let bar = ProgressBar::new(runs as u64);
-        if let Ok(style) = ProgressStyle::with_template("{wide_bar} {pos}/{len} {elapsed} {msg}") {
-            bar.set_style(style);
-        }
-        Self { bar }
-    }
-
-    fn show(&self, planned: &Planned) {
-        let (order, at) = (&planned.order, self.bar.position() + 1);
-        let label = format!("{} on {}, concurrency {}", order.label(), order.broker, order.concurrency);
-        if self.bar.is_hidden() {
-            eprintln!("{at}/{} {label}", self.bar.length().unwrap_or(0));
-        }
-        self.bar.set_message(label);
-        self.bar.inc(1);
-    }
 }
 
 /// Returns the folder where the page is kept.
