@@ -4,7 +4,6 @@ mod goals;
 mod growth;
 mod machine;
 mod plan;
-mod plot;
 mod report;
 
 use std::{
@@ -16,7 +15,6 @@ use std::{
 
 use asynq_runtime::prelude::BoxError;
 
-use self::plan::Planned;
 pub(crate) use self::{
     machine::{facts, load},
     report::line,
@@ -54,7 +52,7 @@ pub(crate) type Found = BTreeMap<String, Vec<Measured>>;
 /// The page cannot be written, or a run failed; the page then names the failure.
 pub(crate) async fn all(extent: &Extent) -> Result<(), BoxError> {
     let (began, facts) = (Instant::now(), facts());
-    let plan: Vec<Planned> = plan::plan(extent).into_iter().chain(growth::plan(extent)).collect();
+    let plan = plan::plan(extent);
     let once_more = |round: usize| plan.iter().filter(move |planned| round < planned.times);
     let rounds = (0..extent.runs).flat_map(once_more);
 
@@ -71,7 +69,7 @@ pub(crate) async fn all(extent: &Extent) -> Result<(), BoxError> {
     runner.end().await?;
 
     fs::create_dir_all(&extent.folder)?;
-    growth::draw(&found, &extent.folder)?;
+    growth::draw(&found, &extent.folder.join("queues.svg"))?;
     let mut page = report::page(extent, &facts, &plan, &found, &failures, began.elapsed());
     let path = extent.folder.join("RESULTS.md");
     // The sections of other commands stay.

@@ -1,6 +1,9 @@
 //! The runs of the page, in the order of one round: runs that are compared stand side by side.
 
-use super::Extent;
+use super::{
+    Extent,
+    growth::{self, LIMIT, QUEUES},
+};
 use crate::{
     order::{Order, Source},
     workload::{CYCLE, blocking_jobs},
@@ -98,9 +101,20 @@ pub(super) fn plan(extent: &Extent) -> Vec<Planned> {
             (order.n, order.seconds) = (blocking_jobs() as u64, seconds(COMPUTE));
         });
     }
-    // These take as long as all others, and differ little from run to run.
-    for planned in plan.iter_mut().filter(|planned| ["idle", "blocking"].contains(&planned.order.workload.as_str())) {
-        planned.times = 1;
+    for queues in QUEUES {
+        // There are never more queues than tasks.
+        let spread = |order: &mut Order| order.queues = Some(queues.min(order.n));
+        for (name, workload) in [("redis", "drain"), ("sqlite", "drain"), (LIMIT, "limit-drain")] {
+            add(&growth::key(name, queues), workload, 100_000, 100, &spread);
+        }
+    }
+    for planned in &mut plan {
+        match planned.order.workload.as_str() {
+            // These take as long as all others, and differ little from run to run.
+            "idle" | "blocking" => planned.times = 1,
+            _ if planned.order.queues.is_some() => planned.times = growth::ROUNDS,
+            _ => {}
+        }
     }
     plan
 }
