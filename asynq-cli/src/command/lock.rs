@@ -6,10 +6,7 @@ use asynq_runtime::{Inspector, broker::LockInfo};
 use clap::{Args, Subcommand, builder::RangedU64ValueParser};
 use serde_json::{Value, json};
 
-use super::{
-    progress,
-    several::{Several, once},
-};
+use super::several::{Several, once};
 use crate::{
     error::CliError,
     session::Session,
@@ -69,17 +66,15 @@ impl Lock {
 impl Ls {
     async fn run(self, session: &mut Session) -> Result<(), CliError> {
         let inspector = session.inspector().await?;
-        let is_wanted = |lock: &LockInfo| !self.stuck || lock.state.is_none();
-        let mut found = find(&inspector, &self.queue, self.limit.saturating_add(1), is_wanted).await?;
-        let has_more = found.len() > self.limit;
-        found.truncate(self.limit);
+        let is_wanted = |_: &String, lock: &LockInfo| !self.stuck || lock.state.is_none();
+        let found = find(&inspector, &self.queue, self.limit.saturating_add(1), is_wanted).await?;
+        let shown = || found.iter().take(self.limit);
         let (now, stuck) = (session.client().await?.broker().now(), if self.stuck { "stuck " } else { "" });
-        let value: Vec<Value> = found
-            .iter()
-            .map(|lock| {
+        let value: Vec<Value> = shown()
+            .map(|(name, lock)| {
                 let state = lock.state.map(|state| state.as_str());
                 let holder = lock.holder.as_str();
-                json!({ "lock": name(&self.queue, lock), "holder": holder, "state": state, "until": lock.until.map(time) })
+                json!({ "lock": name, "holder": holder, "state": state, "until": lock.until.map(time) })
             })
             .collect();
         if found.is_empty() && !session.is_json() {
@@ -88,17 +83,17 @@ impl Ls {
         }
         session.answer(&value, |style| {
             let mut table = Table::new(style, &["LOCK", "HOLDER", "STATE", "ENDS"]);
-            for lock in &found {
+            for (name, lock) in shown() {
                 let state = match lock.state {
                     Some(state) => Cell::from(state.as_str().to_owned()),
                     None => Cell::from("gone".to_owned()).bad(),
                 };
                 let ends = lock.until.map_or_else(|| "never".to_owned(), |at| until(now, at));
-                table.row([name(&self.queue, lock).into(), lock.holder.as_str().to_owned().into(), state, ends.into()]);
+                table.row([name.into(), lock.holder.as_str().into(), state, ends.into()]);
             }
             table.into_text()
         })?;
-        if has_more {
+        if found.len() > self.limit {
             session.note(&format!("only the first {}; --limit shows more", self.limit));
         }
         Ok(())
@@ -108,12 +103,12 @@ impl Ls {
 impl Rm {
     async fn run(self, session: &mut Session) -> Result<(), CliError> {
         let inspector = session.inspector().await?;
-        let is_meant = |lock: &LockInfo| {
-            if self.stuck { lock.state.is_none() } else { self.locks.contains(&name(&self.queue, lock)) }
+        let is_meant = |name: &String, lock: &LockInfo| {
+            if self.stuck { lock.state.is_none() } else { self.locks.contains(name) }
         };
         let found = find(&inspector, &self.queue, usize::MAX, is_meant).await?;
         let mut answers = Several::changing("lock");
-        let is_missing = |meant: &&String| found.iter().all(|lock| name(&self.queue, lock) != **meant);
+        let is_missing = |meant: &&String| !found.contains_key(*meant);
         for missing in once(&self.locks).into_iter().filter(is_missing) {
             let error = CliError::NotFound(format!("no lock {missing:?} is held in queue {}", self.queue));
             answers.add(session, missing, Err(error)).await?;
@@ -121,43 +116,32 @@ impl Rm {
         if !found.is_empty()
             && let Err(error) = session.confirm(&question(&self.queue, &found))
         {
-            answers.refuse(session, found.iter().map(|lock| name(&self.queue, lock)), &error)?;
+            answers.refuse(session, found.keys().map(String::as_str), &error)?;
             return Err(error);
-        }
-        // A command on one lock ends at the signal.
-        let mut stop = (found.len() > 1).then(|| session.stop());
-        for (n, lock) in found.iter().enumerate() {
-            if let Some(stop) = &mut stop
-                && progress::is_over(stop).await
-            {
-                return answers.stopped(session, n, found.len());
-            }
-            let freed = inspector.release_lock(&self.queue, &lock.key, &lock.holder, self.stuck).await;
-            let done = match freed {
-                Ok(true) => {
-                    let line = format!("lock {} is free\n", clean(&name(&self.queue, lock)));
-                    Ok((json!({ "queue": self.queue, "holder": lock.holder.as_str() }), line))
-                }
-                Ok(false) => Err(CliError::NotFound(format!(
-                    "lock {:?} is held by another task by now, or by none",
-                    name(&self.queue, lock)
-                ))),
-                Err(error) => Err(error.into()),
-            };
-            answers.add(session, &name(&self.queue, lock), done).await?;
         }
         if found.is_empty() && self.stuck && !session.is_json() {
             session.note(&format!("no stuck unique locks in queue {}", self.queue));
         }
-        answers.end(session)
+        answers
+            .each(session, found.keys(), async |name| {
+                let LockInfo { key, holder, .. } = &found[name];
+                if !inspector.release_lock(&self.queue, key, holder, self.stuck).await? {
+                    return Err(CliError::NotFound(format!(
+                        "lock {name:?} is held by another task by now, or by none"
+                    )));
+                }
+                let fields = json!({ "queue": self.queue, "holder": holder.as_str() });
+                Ok((fields, format!("lock {} is free\n", clean(name))))
+            })
+            .await
     }
 }
 
-fn question(queue: &str, locks: &[LockInfo]) -> String {
-    let live = locks.iter().filter(|lock| lock.state.is_some()).count();
-    let subject = match locks {
-        [one] => format!("lock {}", clean(&name(queue, one))),
-        many => format!("{} locks", many.len()),
+fn question(queue: &str, locks: &BTreeMap<String, LockInfo>) -> String {
+    let live = locks.values().filter(|lock| lock.state.is_some()).count();
+    let subject = match locks.first_key_value() {
+        Some((one, _)) if locks.len() == 1 => format!("lock {}", clean(one)),
+        _ => format!("{} locks", locks.len()),
     };
     match live {
         0 => format!("Free {subject} of queue {queue}?"),
@@ -167,22 +151,22 @@ fn question(queue: &str, locks: &[LockInfo]) -> String {
     }
 }
 
-/// Returns at most `most` locks that are `wanted`, by their keys, read slice by slice.
+/// Returns locks that are `wanted` by their names, read slice by slice until there are at least `enough`.
 async fn find(
     inspector: &Inspector,
     queue: &str,
-    most: usize,
-    wanted: impl Fn(&LockInfo) -> bool,
-) -> Result<Vec<LockInfo>, CliError> {
+    enough: usize,
+    wanted: impl Fn(&String, &LockInfo) -> bool,
+) -> Result<BTreeMap<String, LockInfo>, CliError> {
     // Redis may return a key twice while others come and go.
     let (mut found, mut after) = (BTreeMap::new(), None::<String>);
     loop {
         let page = inspector.locks(queue, after.as_deref()).await?;
-        let locks = page.locks.into_iter().filter(|lock| wanted(lock));
-        found.extend(locks.map(|lock| (lock.key.clone(), lock)));
+        let locks = page.locks.into_iter().map(|lock| (name(queue, &lock), lock));
+        found.extend(locks.filter(|(name, lock)| wanted(name, lock)));
         after = page.next;
-        if after.is_none() || found.len() >= most {
-            return Ok(found.into_values().take(most).collect());
+        if after.is_none() || found.len() >= enough {
+            return Ok(found);
         }
     }
 }

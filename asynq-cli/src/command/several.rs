@@ -129,7 +129,7 @@ impl Several {
     }
 
     /// Writes the JSON array, and returns the error of a command that the user stopped after it had tried `tried` of `of` names.
-    pub(super) fn stopped(self, session: &mut Session, tried: usize, of: usize) -> Result<(), CliError> {
+    fn stopped(self, session: &mut Session, tried: usize, of: usize) -> Result<(), CliError> {
         self.write_json(session)?;
         Err(CliError::Stopped(format!("stopped: {tried} of {of} were tried, the others are as they were")))
     }
