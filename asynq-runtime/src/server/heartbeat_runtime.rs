@@ -36,38 +36,9 @@ impl HeartbeatRuntime {
         self.thread.clone()
     }
 
-    /// Returns the runtime of the thread, for tasks that end by themselves.
-    pub(crate) fn runtime(&self) -> &tokio::runtime::Handle {
-        self.tasks.runtime()
-    }
-
-    /// Spawns `future` on the thread. It runs until the `HeartbeatRuntime` is dropped.
-    pub(crate) fn spawn_on(&self, future: impl Future<Output = ()> + Send + 'static) {
-        self.tasks.spawn(future);
-    }
-
-    /// Runs a component on the heartbeat runtime until `until`, or until the `HeartbeatRuntime` is dropped. A component that
-    /// panics is started again.
-    pub(crate) fn tend<F, R>(&self, name: &'static str, context: &Arc<ServerContext>, until: &CancellationToken, run: F)
-    where
-        F: Fn(Arc<ServerContext>) -> R + Send + 'static,
-        R: Future<Output = ()> + Send + 'static,
-    {
-        self.tasks.spawn(tended(name, Arc::clone(context), until.clone(), run));
-    }
-
-    /// Like [`tend`](Self::tend), but on the jobs' runtime, for a component that need not go on while a job blocks it.
-    pub(crate) fn tend_beside_jobs<F, R>(
-        &self,
-        name: &'static str,
-        context: &Arc<ServerContext>,
-        until: &CancellationToken,
-        run: F,
-    ) where
-        F: Fn(Arc<ServerContext>) -> R + Send + 'static,
-        R: Future<Output = ()> + Send + 'static,
-    {
-        self.tasks.on(context.jobs.clone()).spawn(tended(name, Arc::clone(context), until.clone(), run));
+    /// Returns the tasks on the thread. They run until the `HeartbeatRuntime` is dropped.
+    pub(crate) fn tasks(&self) -> &Tasks {
+        &self.tasks
     }
 
     /// Runs `future` on the thread and returns its output. Dropping the returned future drops `future`.
@@ -80,7 +51,7 @@ impl HeartbeatRuntime {
         future: impl Future<Output = T> + Send + 'static,
     ) -> Result<T, ServerError> {
         let (mut sender, receiver) = oneshot::channel();
-        self.spawn_on(async move {
+        self.tasks.spawn(async move {
             let outcome = tokio::select! {
                 outcome = future => outcome,
                 () = sender.closed() => return,
@@ -92,23 +63,31 @@ impl HeartbeatRuntime {
     }
 }
 
-/// Runs a component until `until`, and starts it again when it panics.
-async fn tended<F, R>(name: &'static str, context: Arc<ServerContext>, until: CancellationToken, run: F)
-where
+/// Runs a component as one of `tasks` until `until`, and starts it again when it panics.
+pub(crate) fn tend<F, R>(
+    tasks: &Tasks,
+    name: &'static str,
+    context: &Arc<ServerContext>,
+    until: &CancellationToken,
+    run: F,
+) where
     F: Fn(Arc<ServerContext>) -> R + Send + 'static,
     R: Future<Output = ()> + Send + 'static,
 {
-    loop {
-        let ended = tokio::select! {
-            // `until` comes first: another step of the component would only find that the broker has closed meanwhile.
-            biased;
-            () = until.cancelled() => return,
-            ended = panics::Caught::new(run(Arc::clone(&context))) => ended,
-        };
-        let Err(panic) = ended else { return };
-        log!(error, component = name, "a component panicked and is started again: {panic}");
-        tokio::time::sleep(AFTER_PANIC).await;
-    }
+    let (context, until) = (Arc::clone(context), until.clone());
+    tasks.spawn(async move {
+        loop {
+            let ended = tokio::select! {
+                // `until` comes first: another step of the component would only find that the broker has closed meanwhile.
+                biased;
+                () = until.cancelled() => return,
+                ended = panics::Caught::new(run(Arc::clone(&context))) => ended,
+            };
+            let Err(panic) = ended else { return };
+            log!(error, component = name, "a component panicked and is started again: {panic}");
+            tokio::time::sleep(AFTER_PANIC).await;
+        }
+    });
 }
 
 impl Drop for HeartbeatRuntime {
@@ -127,7 +106,7 @@ mod tests {
     async fn the_heartbeat_runtime_works_while_every_thread_of_the_jobs_is_blocked() {
         let heartbeat_runtime = HeartbeatRuntime::spawn().unwrap();
         let (sender, receiver) = std::sync::mpsc::channel();
-        heartbeat_runtime.spawn_on(async move {
+        heartbeat_runtime.tasks().spawn(async move {
             for tick in 0..3 {
                 tokio::time::sleep(std::time::Duration::from_millis(1)).await;
                 sender.send(tick).unwrap();
@@ -144,7 +123,7 @@ mod tests {
     async fn dropping_the_owner_ends_its_tasks() {
         let heartbeat_runtime = HeartbeatRuntime::spawn().unwrap();
         let (sender, receiver) = oneshot::channel::<()>();
-        heartbeat_runtime.spawn_on(async move {
+        heartbeat_runtime.tasks().spawn(async move {
             std::future::pending::<()>().await;
             drop(sender);
         });

@@ -87,7 +87,7 @@ use self::{
     active_runs::ActiveRuns,
     config::{Config, longest_call},
     fetcher::{EndGuard, Fetcher},
-    heartbeat_runtime::HeartbeatRuntime,
+    heartbeat_runtime::{HeartbeatRuntime, tend},
     hooks::LifecycleHooks,
     layer_stack::Layers,
     outbox::Outbox,
@@ -268,37 +268,35 @@ impl Server {
         });
         os_signals::count_tasks_of(&context);
         warnings::gos_archive(&context).await;
-        let (heartbeat_runtime, never, closing) =
-            (&self.heartbeat_runtime, CancellationToken::new(), context.closing.clone());
-        heartbeat_runtime.tend("heartbeat", &context, &context.leaving, heartbeat::run);
-        heartbeat_runtime.tend("lease", &context, &never, lease::run);
-        heartbeat_runtime.tend("settler", &context, &never, settler::run);
-        heartbeat_runtime.tend("queue patterns", &context, &closing, queue_patterns::run);
-        heartbeat_runtime.tend("health check", &context, &closing, health::run);
-        heartbeat_runtime.tend("subscriber", &context, &never, subscriber::run);
-        heartbeat_runtime.tend("recoverer", &context, &closing, recoverer::run);
-        heartbeat_runtime.tend("forwarder", &context, &closing, forwarder::run);
+        let (never, closing) = (CancellationToken::new(), context.closing.clone());
+        let beats = self.heartbeat_runtime.tasks();
+        // For components that need not go on while a job blocks its runtime.
+        let beside_jobs = beats.on(context.jobs.clone());
+        tend(beats, "heartbeat", &context, &context.leaving, heartbeat::run);
+        tend(beats, "lease", &context, &never, lease::run);
+        tend(beats, "settler", &context, &never, settler::run);
+        tend(beats, "queue patterns", &context, &closing, queue_patterns::run);
+        tend(beats, "health check", &context, &closing, health::run);
+        tend(beats, "subscriber", &context, &never, subscriber::run);
+        tend(beats, "recoverer", &context, &closing, recoverer::run);
+        tend(beats, "forwarder", &context, &closing, forwarder::run);
         // `tend` keeps the closure, and with it the guard, when the fetcher panics.
         let guard = EndGuard(Arc::clone(&context));
         let fetch = move |context| {
             let _ = &guard;
             Fetcher::run(context)
         };
-        if context.broker.dequeues_beside_jobs() {
-            heartbeat_runtime.tend_beside_jobs("fetcher", &context, &never, fetch);
-        } else {
-            heartbeat_runtime.tend("fetcher", &context, &never, fetch);
-        }
-        heartbeat_runtime.tend("janitor", &context, &closing, janitor::run);
-        heartbeat_runtime.tend_beside_jobs("warnings", &context, &closing, warnings::left_groups);
+        let fetchers = if context.broker.dequeues_beside_jobs() { &beside_jobs } else { beats };
+        tend(fetchers, "fetcher", &context, &never, fetch);
+        tend(beats, "janitor", &context, &closing, janitor::run);
+        tend(&beside_jobs, "warnings", &context, &closing, warnings::left_groups);
         if context.aggregations.is_empty() {
             context.aggregated_last.cancel();
         } else {
-            heartbeat_runtime.tend("aggregator", &context, &never, aggregator::run);
+            tend(beats, "aggregator", &context, &never, aggregator::run);
         }
 
-        let services =
-            Services::start(services, service_context, heartbeat_runtime.runtime(), context.services_ended.clone());
+        let services = Services::start(services, service_context, beats.runtime(), context.services_ended.clone());
         Ok(Running {
             context,
             services,
