@@ -145,22 +145,29 @@ impl Semaphore {
         let id = ctx.id().clone();
         let broker = Arc::clone(ctx.client()?.broker());
         let Some(until) = ctx.deadline() else { return Err(SemaphoreError::NoDeadline { id }) };
-        let own = ctx.extension_or_default::<AttemptTokens>().of(&self.scope);
-        let origin = Origin {
-            scope: Arc::clone(&self.scope),
-            broker: Arc::clone(&broker),
-            own: Arc::clone(&own),
-            runtime: Handle::try_current().ok(),
+        let tokens = ctx.extension_or_default::<AttemptTokens>();
+        let make = || {
+            let scope = Arc::clone(&self.scope);
+            Arc::new(OwnToken {
+                scope,
+                id,
+                until,
+                broker,
+                holders: AtomicUsize::default(),
+                is_kept: Default::default(),
+            })
         };
+        let own = Arc::clone(tokens.by_scope.lock().entry(Arc::clone(&self.scope)).or_insert_with(make));
         let mut is_kept = own.is_kept.lock().await;
         // The release of a token that was dropped may not have begun, and would count that token or take the new one.
         if *is_kept && own.holders.load(SeqCst) == 0 {
-            origin.release(&id, until, &mut is_kept).await?;
+            own.release(&mut is_kept).await?;
         }
         let was_kept = mem::replace(&mut *is_kept, true);
         // Made before the answer, because the call may have taken a token although its caller leaves or its answer is lost.
-        let mut token = Token::new(origin, id, until);
-        let answer = broker.acquire_token(&self.scope, self.max, &token.id, until, was_kept).await;
+        own.holders.fetch_add(1, SeqCst);
+        let mut token = Token { own: Some(Arc::clone(&own)), until, runtime: Handle::try_current().ok() };
+        let answer = own.broker.acquire_token(&own.scope, self.max, &own.id, until, was_kept).await;
         if !answer.as_ref().map_or_else(BrokerError::is_ambiguous, |given| *given) {
             *is_kept = was_kept;
             token.forget();
@@ -179,21 +186,19 @@ impl Semaphore {
     }
 }
 
-/// The tokens of one attempt, by scope.
-#[derive(Debug, Default)]
+/// The tokens of one attempt.
+#[derive(Default)]
 struct AttemptTokens {
-    tokens: Mutex<HashMap<Arc<str>, Arc<OwnToken>>>,
-}
-
-impl AttemptTokens {
-    fn of(&self, scope: &Arc<str>) -> Arc<OwnToken> {
-        Arc::clone(self.tokens.lock().entry(Arc::clone(scope)).or_default())
-    }
+    by_scope: Mutex<HashMap<Arc<str>, Arc<OwnToken>>>,
 }
 
 /// The one token of a scope that an attempt can have.
-#[derive(Debug, Default)]
 struct OwnToken {
+    scope: Arc<str>,
+    id: TaskId,
+    until: DateTime<Utc>,
+    /// The broker that keeps the token.
+    broker: Arc<dyn Broker>,
     /// How many values of [`Token`] stand for it, also while the broker is asked for it.
     holders: AtomicUsize,
     /// Whether the broker may keep it. The lock is held during each call, so that a late release cannot take the token of a later
@@ -201,21 +206,10 @@ struct OwnToken {
     is_kept: tokio::sync::Mutex<bool>,
 }
 
-/// Where a token comes from.
-#[derive(Clone)]
-struct Origin {
-    scope: Arc<str>,
-    /// The broker that keeps the token.
-    broker: Arc<dyn Broker>,
-    own: Arc<OwnToken>,
-    /// Where a token is released that is dropped on a thread without a runtime.
-    runtime: Option<Handle>,
-}
-
-impl Origin {
+impl OwnToken {
     /// Releases the token of the attempt; returns whether the attempt had it.
-    async fn release(&self, id: &TaskId, until: DateTime<Utc>, is_kept: &mut bool) -> Result<bool, BrokerError> {
-        let had_one = self.broker.release_token(&self.scope, id, until).await?;
+    async fn release(&self, is_kept: &mut bool) -> Result<bool, BrokerError> {
+        let had_one = self.broker.release_token(&self.scope, &self.id, self.until).await?;
         *is_kept = false;
         Ok(had_one)
     }
@@ -230,22 +224,18 @@ impl Origin {
 #[must_use = "a token that is dropped goes back at once"]
 pub struct Token {
     /// `None` once the token was released.
-    origin: Option<Origin>,
-    id: TaskId,
+    own: Option<Arc<OwnToken>>,
     until: DateTime<Utc>,
+    /// Where a token is released that is dropped on a thread without a runtime.
+    runtime: Option<Handle>,
 }
 
 impl Token {
-    fn new(origin: Origin, id: TaskId, until: DateTime<Utc>) -> Self {
-        origin.own.holders.fetch_add(1, SeqCst);
-        Self { origin: Some(origin), id, until }
-    }
-
     /// Takes this value off the holders of the token, without a release.
-    fn forget(&mut self) -> Option<Origin> {
-        let origin = self.origin.take()?;
-        origin.own.holders.fetch_sub(1, SeqCst);
-        Some(origin)
+    fn forget(&mut self) -> Option<Arc<OwnToken>> {
+        let own = self.own.take()?;
+        own.holders.fetch_sub(1, SeqCst);
+        Some(own)
     }
 
     /// Returns when the token is free again by itself: the attempt's deadline.
@@ -260,37 +250,33 @@ impl Token {
     ///
     /// [`SemaphoreError::Gone`], or the broker failed: then the release is tried once more, as for a token that is dropped.
     pub async fn release(mut self) -> Result<(), SemaphoreError> {
-        let Some(origin) = self.origin.clone() else { return Ok(()) };
-        let mut is_kept = origin.own.is_kept.lock().await;
-        let has_another = origin.own.holders.load(SeqCst) > 1;
-        let had_one = has_another || origin.release(&self.id, self.until, &mut is_kept).await?;
+        let Some(own) = self.own.clone() else { return Ok(()) };
+        let mut is_kept = own.is_kept.lock().await;
+        let has_another = own.holders.load(SeqCst) > 1;
+        let had_one = has_another || own.release(&mut is_kept).await?;
         self.forget();
-        if had_one {
-            Ok(())
-        } else {
-            Err(SemaphoreError::Gone { scope: origin.scope.to_string(), id: self.id.clone() })
-        }
+        if had_one { Ok(()) } else { Err(SemaphoreError::Gone { scope: own.scope.to_string(), id: own.id.clone() }) }
     }
 }
 
 impl Drop for Token {
     fn drop(&mut self) {
-        let Some(origin) = self.forget() else { return };
-        let Some(runtime) = Handle::try_current().ok().or_else(|| origin.runtime.clone()) else { return };
-        let (id, until) = (self.id.clone(), self.until);
+        let Some(own) = self.forget() else { return };
+        let Some(runtime) = Handle::try_current().ok().or_else(|| self.runtime.take()) else { return };
         // A task of its own: the token, its semaphore and its job may be gone before the broker answers.
         runtime.spawn(async move {
-            let mut is_kept = origin.own.is_kept.lock().await;
+            let mut is_kept = own.is_kept.lock().await;
             // A later acquire of the attempt has released it, or has it now.
-            if !*is_kept || origin.own.holders.load(SeqCst) > 0 {
+            if !*is_kept || own.holders.load(SeqCst) > 0 {
                 return;
             }
-            if let Err(error) = origin.release(&id, until, &mut is_kept).await {
-                let scope = &origin.scope;
+            if let Err(error) = own.release(&mut is_kept).await {
+                let OwnToken { scope, id, .. } = &*own;
                 log!(warn, %id, %scope, %error, "a token was not released; it ends with its attempt's deadline");
             }
         });
     }
 }
 
-partial_debug!(Token { id, until, .. });
+partial_debug!(OwnToken { scope, id, until, .. });
+partial_debug!(Token { own, .. });
