@@ -36,17 +36,6 @@ pub(super) fn check(evidence: &Evidence) -> Vec<Finding> {
     findings
 }
 
-pub(super) fn of(
-    node: &Node,
-    severity: Severity,
-    check: &'static str,
-    found: String,
-    means: &'static str,
-    repair: impl Into<String>,
-) -> Finding {
-    Finding { severity, check, subject: node.address.clone(), found, means, repair: repair.into() }
-}
-
 /// Returns the flag with which `redis-cli` encrypts, where the node asks for it.
 pub(super) fn tls(node: &Node) -> &'static str {
     if node.address.starts_with("rediss") { " --tls" } else { "" }
@@ -83,8 +72,8 @@ fn set(node: &Node, setting: &str, value: &str) -> String {
 fn info(node: &Node, all: &[Node], findings: &mut Vec<Finding>) {
     if is_away(node, all) {
         let place = node.endpoint.as_deref().unwrap_or("one of them");
-        findings.push(of(
-            node,
+        findings.push(Finding::new(
+            &node.address,
             Severity::Error,
             "unreadable",
             format!("a node of the cluster does not answer: {place}"),
@@ -95,8 +84,8 @@ fn info(node: &Node, all: &[Node], findings: &mut Vec<Finding>) {
     }
     // Only CLUSTER INFO has this section. A file always has facts.
     if node.facts.iter().all(|fact| fact.section == "cluster info") {
-        findings.push(of(
-            node,
+        findings.push(Finding::new(
+            &node.address,
             Severity::Error,
             "unreadable",
             "this Redis does not answer INFO".to_owned(),
@@ -108,8 +97,8 @@ fn info(node: &Node, all: &[Node], findings: &mut Vec<Finding>) {
 
 fn memory(node: &Node, evidence: &Evidence, findings: &mut Vec<Finding>) {
     match node.fact("maxmemory_policy").unwrap_or_default() {
-        "" if node.fact("redis_version").is_some() && !evidence.allows_eviction => findings.push(of(
-            node,
+        "" if node.fact("redis_version").is_some() && !evidence.allows_eviction => findings.push(Finding::new(
+            &node.address,
             Severity::Warning,
             "eviction",
             "this Redis does not tell its maxmemory-policy".to_owned(),
@@ -118,8 +107,8 @@ fn memory(node: &Node, evidence: &Evidence, findings: &mut Vec<Finding>) {
         )),
         // A file has no such fact, and an INFO that is refused is a finding of its own.
         "" | "noeviction" => {}
-        policy => findings.push(of(
-            node,
+        policy => findings.push(Finding::new(
+            &node.address,
             Severity::Error,
             "eviction",
             format!("maxmemory-policy is {policy}"),
@@ -130,8 +119,8 @@ fn memory(node: &Node, evidence: &Evidence, findings: &mut Vec<Finding>) {
     if let (Some(used), Some(most @ 1..)) = (node.number("used_memory"), node.number("maxmemory")) {
         let percent = used.saturating_mul(100) / most;
         if percent >= 80 {
-            findings.push(of(
-                node,
+            findings.push(Finding::new(
+                &node.address,
                 if percent >= 95 { Severity::Error } else { Severity::Warning },
                 "memory",
                 format!("{percent} % of maxmemory are used"),
@@ -144,8 +133,8 @@ fn memory(node: &Node, evidence: &Evidence, findings: &mut Vec<Finding>) {
 
 fn persistence(node: &Node, findings: &mut Vec<Finding>) {
     if node.fact("aof_enabled") == Some("0") {
-        findings.push(of(
-            node,
+        findings.push(Finding::new(
+            &node.address,
             Severity::Warning,
             "persistence",
             "there is no append-only file".to_owned(),
@@ -166,8 +155,8 @@ fn persistence(node: &Node, findings: &mut Vec<Finding>) {
     };
     for (fact, found) in writes {
         if node.fact(fact).is_some_and(|status| status != "ok") {
-            findings.push(of(
-                node,
+            findings.push(Finding::new(
+                &node.address,
                 Severity::Error,
                 "persistence",
                 found.to_owned(),
@@ -177,8 +166,8 @@ fn persistence(node: &Node, findings: &mut Vec<Finding>) {
         }
     }
     if node.fact("role") == Some("slave") {
-        findings.push(of(
-            node,
+        findings.push(Finding::new(
+            &node.address,
             Severity::Error,
             "replica",
             "this Redis is a replica".to_owned(),
@@ -193,8 +182,8 @@ fn persistence(node: &Node, findings: &mut Vec<Finding>) {
     if node.refuses_writes == Some(WriteRefusal::TooFewReplicas) {
         let good = node.number("min_slaves_good_slaves").unwrap_or_default();
         let are = if good == 1 { "replica is" } else { "replicas are" };
-        findings.push(of(
-            node,
+        findings.push(Finding::new(
+            &node.address,
             Severity::Error,
             "no-writes",
             format!("it takes no writes: min-replicas-to-write is not met, {good} {are} in step"),
@@ -211,8 +200,8 @@ fn persistence(node: &Node, findings: &mut Vec<Finding>) {
 fn clock(node: &Node, findings: &mut Vec<Finding>) {
     let off = TimeDelta::from_std(node.precision).unwrap_or(TimeDelta::MAX);
     if node.ahead.abs() > MOST_SKEW + off {
-        findings.push(of(
-            node,
+        findings.push(Finding::new(
+            &node.address,
             Severity::Warning,
             "clock",
             format!("its clock is {} this host's", off_by(node.ahead)),
@@ -260,8 +249,8 @@ fn slow_calls(node: &Node, evidence: &Evidence, findings: &mut Vec<Finding>) {
         .filter(|call| call.took.as_millis() >= SLOW_MS && call.at > evidence.now - RECENT)
         .collect();
     let Some(worst) = slow.iter().max_by_key(|call| call.took) else { return };
-    findings.push(of(
-        node,
+    findings.push(Finding::new(
+        &node.address,
         Severity::Warning,
         "slow-calls",
         format!("{} slow calls in a day, the worst took {} ms: {}", slow.len(), worst.took.as_millis(), worst.command),
@@ -277,8 +266,8 @@ fn disk(node: &Node, findings: &mut Vec<Finding>) {
     // Ten reserves would be more than a small disk has.
     let little = reserve.saturating_mul(10).min(node.number("disk_bytes").unwrap_or_default() / 10);
     if room < reserve.max(little) {
-        findings.push(of(
-            node,
+        findings.push(Finding::new(
+            &node.address,
             if room < reserve { Severity::Error } else { Severity::Warning },
             "disk",
             format!("{} MiB are free on its disk and in the file; the last {} MiB take no new task", room >> 20, reserve >> 20),
@@ -290,8 +279,8 @@ fn disk(node: &Node, findings: &mut Vec<Finding>) {
 
 fn file(node: &Node, findings: &mut Vec<Finding>) {
     if node.refuses_writes == Some(WriteRefusal::Locked) {
-        findings.push(of(
-            node,
+        findings.push(Finding::new(
+            &node.address,
             Severity::Error,
             "no-writes",
             format!("it takes no writes: {}", node.fact("write_error").unwrap_or("the write lock is held")),
@@ -306,8 +295,8 @@ fn file(node: &Node, findings: &mut Vec<Finding>) {
     match node.fact("quick_check") {
         None | Some("ok") => {}
         Some(unknown) if unknown.starts_with("unknown") => {}
-        Some(damage) => findings.push(of(
-            node,
+        Some(damage) => findings.push(Finding::new(
+            &node.address,
             Severity::Error,
             "damaged-file",
             damage.to_owned(),
@@ -320,8 +309,8 @@ fn file(node: &Node, findings: &mut Vec<Finding>) {
     if let Some(bytes) = node.number("wal_bytes")
         && bytes > LARGE_LOG
     {
-        findings.push(of(
-            node,
+        findings.push(Finding::new(
+            &node.address,
             Severity::Warning,
             "large-log",
             format!("its write-ahead log has {} MiB", bytes >> 20),

@@ -5,7 +5,7 @@ use asynq_runtime::broker::Node;
 
 use super::{
     Evidence, Finding, Severity,
-    broker::{host_and_port, of, tls},
+    broker::{host_and_port, tls},
 };
 
 /// The slots of a cluster.
@@ -28,8 +28,8 @@ fn slots(node: &Node) -> Option<Finding> {
             Some((host, port)) => shell::quote(&format!("{host}:{port}")),
             None => "HOST:PORT".to_owned(),
         };
-        of(
-            node,
+        Finding::new(
+            &node.address,
             Severity::Error,
             "cluster",
             match missing {

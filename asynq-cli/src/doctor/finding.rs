@@ -21,6 +21,19 @@ pub(crate) struct Finding {
     pub(crate) repair: String,
 }
 
+impl Finding {
+    pub(super) fn new(
+        subject: &str,
+        severity: Severity,
+        check: &'static str,
+        found: String,
+        means: &'static str,
+        repair: impl Into<String>,
+    ) -> Self {
+        Self { severity, check, subject: subject.to_owned(), found, means, repair: repair.into() }
+    }
+}
+
 /// How bad a finding is; the worst comes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]

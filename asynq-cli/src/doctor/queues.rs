@@ -31,17 +31,6 @@ pub(super) fn check(evidence: &Evidence) -> Vec<Finding> {
     findings
 }
 
-fn of(
-    queue: &QueueEvidence,
-    severity: Severity,
-    check: &'static str,
-    found: String,
-    means: &'static str,
-    repair: String,
-) -> Finding {
-    Finding { severity, check, subject: queue.stats.name.to_string(), found, means, repair }
-}
-
 /// The servers of a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Consumers {
@@ -104,8 +93,8 @@ fn consumers(queue: &QueueEvidence, consumers: Consumers, findings: &mut Vec<Fin
                 serving(&stats.name)
             )
         };
-        findings.push(of(
-            queue,
+        findings.push(Finding::new(
+            queue.stats.name.as_str(),
             Severity::Error,
             "no-consumer",
             match consumers {
@@ -120,13 +109,13 @@ fn consumers(queue: &QueueEvidence, consumers: Consumers, findings: &mut Vec<Fin
             },
         ));
     } else if is_served && !stats.paused && stats.latency.as_secs() >= LONG_WAIT {
-        findings.push(of(
-            queue,
+        findings.push(Finding::new(
+            queue.stats.name.as_str(),
             Severity::Warning,
             "long-wait",
             format!("a task that could run waits for {} s; {} are pending", stats.latency.as_secs(), stats.pending),
             "tasks come faster than they are run, or greater queues go before this one",
-            "start more workers, raise --concurrency, or give the queue a greater weight".to_owned(),
+            "start more workers, raise --concurrency, or give the queue a greater weight",
         ));
     }
 }
@@ -134,8 +123,8 @@ fn consumers(queue: &QueueEvidence, consumers: Consumers, findings: &mut Vec<Fin
 fn paused(queue: &QueueEvidence, findings: &mut Vec<Finding>) {
     let stats = &queue.stats;
     if stats.paused && stats.latency.as_secs() >= LONG_WAIT {
-        findings.push(of(
-            queue,
+        findings.push(Finding::new(
+            queue.stats.name.as_str(),
             Severity::Warning,
             "paused",
             format!(
@@ -153,8 +142,8 @@ fn groups(queue: &QueueEvidence, now: DateTime<Utc>, findings: &mut Vec<Finding>
     let Some(oldest) = &queue.oldest_group else { return };
     let Some(since) = oldest.oldest.filter(|&since| now - since >= LONG_IN_GROUP) else { return };
     let (name, group) = (shell::quote(queue.stats.name.as_str()), shell::quote(oldest.group.as_str()));
-    findings.push(of(
-        queue,
+    findings.push(Finding::new(
+        queue.stats.name.as_str(),
         Severity::Warning,
         "group-waits",
         format!("a task has been in group {group} since {}", since.to_rfc3339_opts(SecondsFormat::Secs, true)),
@@ -197,8 +186,8 @@ fn unknown_tasks(queue: &QueueEvidence, findings: &mut Vec<Finding>) {
                  archived, asynq task run --queue={name} ID …"
             ),
         };
-        findings.push(of(
-            queue,
+        findings.push(Finding::new(
+            queue.stats.name.as_str(),
             Severity::Error,
             check,
             format!("{description}: {waiting} wait for one that does, {archived} are archived"),
@@ -212,8 +201,8 @@ fn archive(queue: &QueueEvidence, limit: u64, findings: &mut Vec<Finding>) {
     let archived = queue.stats.archived;
     if archived > 0 && archived.saturating_mul(10) >= limit.saturating_mul(9) {
         let name = shell::quote(queue.stats.name.as_str());
-        findings.push(of(
-            queue,
+        findings.push(Finding::new(
+            queue.stats.name.as_str(),
             Severity::Warning,
             "full-archive",
             format!("{archived} archived tasks; {limit} are kept unless a worker says otherwise"),

@@ -8,7 +8,7 @@ use asynq_runtime::{
     broker::{Oddity, OddityKind},
 };
 
-use super::{is_refused, of, serving};
+use super::{is_refused, serving};
 use crate::doctor::{Finding, Severity, evidence::QueueEvidence};
 
 /// A worker requeues tasks of jobs that it does not have, and archives them after a day.
@@ -121,7 +121,8 @@ pub(super) fn finding(queue: &QueueEvidence, oddity: &Oddity) -> Finding {
     };
     let shown: Vec<&str> = examples.iter().take(SHOWN).map(String::as_str).collect();
     let more = if *count > shown.len() as u64 { ", …" } else { "" };
-    of(queue, severity, check, format!("{count} {description}: {}{more}", shown.join(", ")), means, repair)
+    let found = format!("{count} {description}: {}{more}", shown.join(", "));
+    Finding::new(queue.stats.name.as_str(), severity, check, found, means, repair)
 }
 
 /// Returns the repair of tasks that are not where their state says. It goes by the state of each example, because a task that is over
