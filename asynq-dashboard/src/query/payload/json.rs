@@ -1,14 +1,32 @@
 //! Reads JSON by its characters: how deep it is, and laid out with every number, key and order as it was written.
 
+/// Tells the characters of JSON's texts from those between them.
+#[derive(Default)]
+struct Texts {
+    is_inside: bool,
+    is_escaped: bool,
+}
+
+impl Texts {
+    /// Returns whether the next character belongs to a text. Its quotation marks do.
+    fn has(&mut self, c: char) -> bool {
+        let was_inside = self.is_inside;
+        match c {
+            _ if self.is_escaped => self.is_escaped = false,
+            '\\' if was_inside => self.is_escaped = true,
+            '"' => self.is_inside = !was_inside,
+            _ => {}
+        }
+        was_inside || self.is_inside
+    }
+}
+
 /// Returns the deepest nesting of arrays and objects, without parsing their elements.
 pub(crate) fn depth_of(bytes: &[u8]) -> usize {
-    let (mut depth, mut deepest, mut in_text, mut escaped) = (0_usize, 0, false, false);
+    let (mut depth, mut deepest, mut texts) = (0_usize, 0, Texts::default());
     for &byte in bytes {
         match byte {
-            _ if escaped => escaped = false,
-            b'\\' if in_text => escaped = true,
-            b'"' => in_text = !in_text,
-            _ if in_text => {}
+            _ if texts.has(char::from(byte)) => {}
             b'[' | b'{' => {
                 depth += 1;
                 deepest = deepest.max(depth);
@@ -24,7 +42,7 @@ pub(crate) fn depth_of(bytes: &[u8]) -> usize {
 /// text.
 pub(super) fn indented(text: &str, limit: usize) -> String {
     let mut laid_out = String::with_capacity(limit.min(text.len() * 2));
-    let (mut depth, mut in_text, mut escaped) = (0_usize, false, false);
+    let (mut depth, mut texts) = (0_usize, Texts::default());
     let mut chars = text.chars().peekable();
     let line = |out: &mut String, depth: usize| {
         out.push('\n');
@@ -33,17 +51,8 @@ pub(super) fn indented(text: &str, limit: usize) -> String {
     while laid_out.len() <= limit
         && let Some(c) = chars.next()
     {
-        if in_text {
-            laid_out.push(c);
-            match c {
-                _ if escaped => escaped = false,
-                '\\' => escaped = true,
-                '"' => in_text = false,
-                _ => {}
-            }
-            continue;
-        }
         match c {
+            c if texts.has(c) => laid_out.push(c),
             c if c.is_ascii_whitespace() => {}
             '{' | '[' => {
                 laid_out.push(c);
@@ -66,10 +75,6 @@ pub(super) fn indented(text: &str, limit: usize) -> String {
                 line(&mut laid_out, depth);
             }
             ':' => laid_out.push_str(": "),
-            '"' => {
-                in_text = true;
-                laid_out.push(c);
-            }
             c => laid_out.push(c),
         }
     }
@@ -78,17 +83,8 @@ pub(super) fn indented(text: &str, limit: usize) -> String {
 
 /// Returns JSON, or a part of it, without the white space between its elements.
 pub(crate) fn compact(text: &str) -> String {
-    let (mut in_text, mut escaped) = (false, false);
-    let is_kept = |c: &char| {
-        match c {
-            _ if escaped => escaped = false,
-            '\\' if in_text => escaped = true,
-            '"' => in_text = !in_text,
-            _ => {}
-        }
-        in_text || !c.is_ascii_whitespace()
-    };
-    text.chars().filter(is_kept).collect()
+    let mut texts = Texts::default();
+    text.chars().filter(|&c| texts.has(c) || !c.is_ascii_whitespace()).collect()
 }
 
 #[cfg(test)]
