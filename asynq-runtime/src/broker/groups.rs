@@ -128,6 +128,11 @@ impl GroupRules {
     pub(crate) fn enough(&self) -> Option<usize> {
         self.max_size.map(|size| size.clamp(1, TaskSet::MOST))
     }
+
+    /// Returns the shortest time in which a group becomes ripe by time alone.
+    pub(crate) fn ripens(&self) -> Duration {
+        self.max_delay.map_or(self.grace, |delay| delay.min(self.grace))
+    }
 }
 
 /// A group at one moment.

@@ -17,7 +17,7 @@ use super::{
     server_context::ServerContext,
 };
 use crate::{
-    broker::{BrokerError, GroupRules, Refused, SetError, SetOutcome, TaskSet},
+    broker::{BrokerError, Refused, SetError, SetOutcome, TaskSet},
     metrics,
     panics::Caught,
     task::{GroupName, QueueName},
@@ -73,7 +73,7 @@ pub(crate) async fn run(context: Arc<ServerContext>) {
     let mut aggregator =
         Aggregator { sets: JoinSet::new(), backed_off: BackedOff::default(), context: Arc::clone(&context) };
     let mut retry_backoff = RetryBackoff::new("aggregator", LATEST);
-    let ripens = time_that_ripens(&context.aggregations.rules);
+    let ripens = context.aggregations.rules.ripens();
     let between = (ripens / 10).clamp(SOONEST, LATEST);
     while !context.closing.is_cancelled() {
         let mut passed = Passed::default();
@@ -93,11 +93,6 @@ pub(crate) async fn run(context: Arc<ServerContext>) {
     }
     while aggregator.ended().await {}
     context.aggregated_last.cancel();
-}
-
-/// Returns the shortest time in which a group becomes ripe by time alone.
-fn time_that_ripens(rules: &GroupRules) -> Duration {
-    rules.max_delay.map_or(rules.grace, |delay| delay.min(rules.grace))
 }
 
 /// Returns the mean pause after a walk that took so long, on one of so many servers whose groups ripen in this time.
@@ -388,6 +383,7 @@ async fn finish(context: &Arc<ServerContext>, set: &TaskSet, mut outcome: SetOut
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::broker::GroupRules;
 
     #[test]
     fn few_full_groups_have_several_rounds_none_of_which_is_the_walks() {
@@ -434,7 +430,7 @@ mod tests {
         let secs = Duration::from_secs;
         for (grace, max_delay, ripens) in [(600, None, 600), (600, Some(30), 30), (60, Some(3_600), 60)] {
             let rules = GroupRules { grace: secs(grace), max_delay: max_delay.map(secs), max_size: None };
-            assert_eq!(time_that_ripens(&rules), secs(ripens), "{rules:?}");
+            assert_eq!(rules.ripens(), secs(ripens), "{rules:?}");
         }
     }
 }

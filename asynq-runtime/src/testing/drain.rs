@@ -107,8 +107,7 @@ impl Worker {
     /// Returns after which time the group of this task is looked at again, a tenth of the time in which it may become ripe; `None` if
     /// the worker aggregates no such task.
     pub(super) fn next_look(&self, task: &TaskInfo) -> Option<Duration> {
-        let rules = &self.aggregations.rules;
-        let ripens = rules.max_delay.map_or(rules.grace, |delay| delay.min(rules.grace));
+        let ripens = self.aggregations.rules.ripens();
         let takes = self.aggregations.takes(task.group.as_deref()?, &task.r#type);
         takes.then(|| (ripens / 10).clamp(SHORTEST_LOOK, LONGEST_LOOK))
     }
