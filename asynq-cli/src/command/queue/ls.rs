@@ -2,7 +2,7 @@
 
 use asynq_runtime::inspector::{QueueReading, Statistics, UnreadableQueue};
 use clap::Args;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::super::{redis::slot_table, stats::unreadable};
 use crate::{
@@ -30,19 +30,13 @@ impl Ls {
             return session.write(&text);
         }
         let inspector = session.inspector().await?;
-        let (mut queues, mut unread, mut value) = (Vec::new(), Vec::new(), Vec::new());
-        for QueueReading { name, stats, .. } in inspector.each_queue().await? {
-            match stats {
-                Ok(stats) => {
-                    value.push(Statistics::queue_to_json(&stats));
-                    queues.push(stats);
-                }
-                Err(error) => {
-                    value.push(json!({ "queue": name.as_str(), "error": error.to_string() }));
-                    unread.push(UnreadableQueue::new(name, error.to_string()));
-                }
-            }
-        }
+        let readings = inspector.each_queue().await?;
+        let to_json = |QueueReading { name, stats, .. }: &QueueReading| match stats {
+            Ok(stats) => Statistics::queue_to_json(stats),
+            Err(error) => json!({ "queue": name.as_str(), "error": error.to_string() }),
+        };
+        let value: Vec<Value> = readings.iter().map(to_json).collect();
+        let (queues, unread) = UnreadableQueue::part(readings);
         let names: Vec<_> = queues.iter().map(|queue| queue.name.clone()).collect();
         // Only a cluster has slots, and only people see them here.
         let slots = if session.is_json() { Vec::new() } else { inspector.slots(&names).await.unwrap_or_default() };
