@@ -20,7 +20,7 @@ use asynq_runtime::{
 use asynq_tests::{
     Persistence, RedisServer, SlowNetwork, WallClock, eventually,
     jobs::{Parcel, Poison, Record},
-    journal::History,
+    journal::{Event, History, tasks_with},
     patient,
     unruly::Ticks,
 };
@@ -240,7 +240,7 @@ impl World {
     /// Waits until `n` tasks have begun and have written their start.
     pub async fn started(&self, n: usize) {
         let goal = format!("{n} tasks have started");
-        eventually(&goal, async || (self.history().starts().len() >= n).then_some(())).await;
+        eventually(&goal, async || (tasks_with(Event::Start, &self.journal()) >= n).then_some(())).await;
     }
 
     /// Waits until the only worker has this status.

@@ -1,7 +1,7 @@
 //! A journal of the runs of jobs, written by their processes and read by the test: one line per event, appended whole.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     fs::{self, File, OpenOptions},
     io::{self, Write as _},
     path::Path,
@@ -130,6 +130,12 @@ pub fn written(path: &Path) -> String {
     let mut text = fs::read_to_string(path).unwrap_or_default();
     text.truncate(text.rfind('\n').map_or(0, |last| last + 1));
     text
+}
+
+/// The number of tasks with this event. A probe asks again and again, and the rest of each line takes much longer to read.
+pub fn tasks_with(event: Event, path: &Path) -> usize {
+    let (text, begin) = (written(path), format!("{event:?} "));
+    text.lines().filter_map(|line| line.strip_prefix(&begin)?.split(' ').next()).collect::<HashSet<_>>().len()
 }
 
 /// Nanoseconds of the monotonic clock, which all processes of this machine share and which cannot be stepped.

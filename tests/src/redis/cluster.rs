@@ -122,12 +122,12 @@ impl RedisCluster {
     ///
     /// The error that Redis answers.
     pub fn try_command<T: FromRedisValue>(&self, node: usize, words: &[&str]) -> ::redis::RedisResult<T> {
-        ::redis::cmd(words[0]).arg(&words[1..]).query(&mut self.nodes[node].server.connection())
+        try_answer(&mut self.nodes[node].server.connection(), words)
     }
 
     /// Runs a command on one node and panics if it fails.
     pub fn command<T: FromRedisValue>(&self, node: usize, words: &[&str]) -> T {
-        self.try_command(node, words).unwrap_or_else(|error| panic!("{words:?}: {error}"))
+        answer(&mut self.nodes[node].server.connection(), words)
     }
 
     fn info(&self, node: usize, section: &str) -> String {
@@ -180,14 +180,16 @@ impl RedisCluster {
         self.command::<()>(from, &["CLUSTER", "SETSLOT", &text, "MIGRATING", &id(to)]);
         let port = self.nodes[to].port.to_string();
         let timeout = PATIENCE.as_millis().to_string();
+        // There are hundreds of portions, and a connection costs more than a portion.
+        let (mut source, portion) = (self.nodes[from].server.connection(), portion.to_string());
         eventually("the slot is empty", || {
-            let keys: Vec<String> = self.command(from, &["CLUSTER", "GETKEYSINSLOT", &text, &portion.to_string()]);
+            let keys: Vec<String> = answer(&mut source, &["CLUSTER", "GETKEYSINSLOT", &text, &portion]);
             if keys.is_empty() {
                 return Some(());
             }
             let mut words = vec!["MIGRATE", "127.0.0.1", &port, "", "0", &timeout, "REPLACE", "KEYS"];
             words.extend(keys.iter().map(String::as_str));
-            self.command::<Value>(from, &words);
+            answer::<Value>(&mut source, &words);
             None
         });
         for node in [to, from].into_iter().chain((0..3).filter(|node| *node != to && *node != from)) {
@@ -218,6 +220,14 @@ impl RedisCluster {
     pub fn restart(&mut self, node: usize) {
         self.nodes[node].server.restart();
     }
+}
+
+fn try_answer<T: FromRedisValue>(connection: &mut Connection, words: &[&str]) -> ::redis::RedisResult<T> {
+    ::redis::cmd(words[0]).arg(&words[1..]).query(connection)
+}
+
+fn answer<T: FromRedisValue>(connection: &mut Connection, words: &[&str]) -> T {
+    try_answer(connection, words).unwrap_or_else(|error| panic!("{words:?}: {error}"))
 }
 
 fn start_node(node_timeout: Duration) -> Option<Node> {
