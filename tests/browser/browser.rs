@@ -55,6 +55,7 @@ static IDLE: Mutex<Vec<Browser>> = Mutex::new(Vec::new());
 pub(crate) struct Browser {
     client: Client,
     driver: Driver,
+    logs_network: bool,
 }
 
 impl Browser {
@@ -64,11 +65,16 @@ impl Browser {
         let idle = IDLE.lock().unwrap().pop();
         match idle {
             Some(browser) => browser,
-            None => Self::start_new().await,
+            None => Self::start_new(false).await,
         }
     }
 
-    async fn start_new() -> Self {
+    /// Starts a browser for [`network`](Self::network) that no other test gets: the log would cost each a twelfth of its time.
+    pub(crate) async fn with_network_log() -> Self {
+        Self::start_new(true).await
+    }
+
+    async fn start_new(logs_network: bool) -> Self {
         let (driver, port) = Driver::start();
         let arguments = [
             "--headless=new",
@@ -84,22 +90,33 @@ impl Browser {
             // The tab of the next test needs no new process, and no script of a page runs for so long that compiling it again pays.
             "--renderer-process-limit=1",
             "--js-flags=--no-opt --no-sparkplug --max-lazy",
+            // A request to another host fails, also where the environment names a proxy, and is a complaint.
+            "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+            "--no-proxy-server",
         ];
         let mut capabilities = json!({
-            "goog:chromeOptions": { "args": arguments, "perfLoggingPrefs": { "enableNetwork": true, "enablePage": false } },
-            "goog:loggingPrefs": { "browser": "ALL", "performance": "ALL" },
+            "goog:chromeOptions": { "args": arguments },
+            "goog:loggingPrefs": { "browser": "ALL" },
         });
+        if logs_network {
+            capabilities["goog:chromeOptions"]["perfLoggingPrefs"] =
+                json!({ "enableNetwork": true, "enablePage": false });
+            capabilities["goog:loggingPrefs"]["performance"] = json!("ALL");
+        }
         if let Some(shell) = headless_shell() {
             capabilities["goog:chromeOptions"]["binary"] = json!(shell);
         }
         let Value::Object(capabilities) = capabilities else { unreachable!("it is an object") };
         let mut builder = ClientBuilder::new(HttpConnector::new());
         let client = builder.capabilities(capabilities).connect(&format!("http://127.0.0.1:{port}")).await;
-        Self { client: client.expect("a browser session"), driver }
+        Self { client: client.expect("a browser session"), driver, logs_network }
     }
 
     /// Returns the browser to the pool without any state of this test; emulated settings end with the tab.
     pub(crate) async fn close(self) {
+        if self.logs_network {
+            return;
+        }
         let old = self.client.windows().await.unwrap();
         let tab = self.client.new_window(true).await.unwrap();
         for window in old {
@@ -111,7 +128,6 @@ impl Browser {
         self.chromium("Network.clearBrowserCache", json!({})).await;
         self.chromium("Storage.clearDataForOrigin", json!({ "origin": "*", "storageTypes": "all" })).await;
         self.log("browser").await;
-        self.log("performance").await;
         IDLE.lock().unwrap().push(self);
     }
 
@@ -258,13 +274,13 @@ impl Browser {
         log.as_array().cloned().unwrap_or_default()
     }
 
-    /// The complaints of the pages since the last call, above all refused content.
+    /// The complaints of the pages since the last call, above all refused content and requests to other hosts.
     pub(crate) async fn complaints(&self) -> Vec<String> {
         let message = |entry: &Value| entry["message"].as_str().unwrap_or_default().to_owned();
         self.log("browser").await.iter().map(message).collect()
     }
 
-    /// The network's events since the last call.
+    /// The network's events since the last call, of a browser [`with_network_log`](Self::with_network_log).
     pub(crate) async fn network(&self) -> Vec<Value> {
         let parse = |entry: Value| serde_json::from_str::<Value>(entry["message"].as_str()?).ok();
         self.log("performance").await.into_iter().filter_map(parse).map(|event| event["message"].clone()).collect()
@@ -376,12 +392,24 @@ impl WebDriverCompatibleCommand for Extra {
 #[test]
 fn a_browser_leaves_no_files_also_after_a_signal_to_its_whole_group() {
     crate::wait(async {
-        let browser = Browser::start_new().await;
+        let browser = Browser::start_new(false).await;
         let profile = browser.driver.profile.clone();
         assert!(profile.exists());
         let watcher = browser.driver.watcher.id().to_string();
         assert!(Command::new("kill").args(["-INT", &watcher]).status().unwrap().success());
         drop(browser);
         assert!(!profile.exists(), "{} is left over", profile.display());
+    });
+}
+
+#[test]
+fn a_request_to_another_host_is_a_complaint() {
+    crate::wait(async {
+        let browser = Browser::start().await;
+        browser.open("data:text/html,<img src=http://other.example/x>").await;
+        let complaints = browser.complaints().await;
+        let is_told = matches!(&complaints[..], [one] if one.contains("net::ERR_NAME_NOT_RESOLVED"));
+        assert!(is_told, "{complaints:?}");
+        browser.close().await;
     });
 }

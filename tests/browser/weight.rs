@@ -5,7 +5,7 @@ use std::{collections::HashMap, time::Duration};
 use asynq_tests::{Build as _, Fixture, SqliteStore, Store, eventually, task};
 use serde_json::{Value, json};
 
-use crate::{shop, wait, world::World};
+use crate::{browser::Browser, shop, wait, world::World};
 
 /// The most bytes of a page with everything that it needs, nothing of it cached.
 const HEAVIEST: u64 = 100_000;
@@ -48,7 +48,8 @@ fn weighed(events: &[Value]) -> Option<(u64, Vec<u64>)> {
 fn every_page_weighs_less_than_100_kb() {
     wait(async {
         let fixture = SqliteStore::shop_with_more().await;
-        let world = World::of(fixture, Vec::new()).await;
+        let mut world = World::of(fixture, Vec::new()).await;
+        std::mem::replace(&mut world.browser, Browser::with_network_log().await).close().await;
         world.browser.chromium("Network.enable", json!({})).await;
         world.browser.chromium("Network.setCacheDisabled", json!({ "cacheDisabled": true })).await;
         let task = format!("/queues/mail/tasks/{}", shop::uuid("mail", 0));

@@ -81,7 +81,6 @@ impl<S: Store> World<S> {
     pub(crate) async fn end(self) {
         let complaints = self.browser.complaints().await;
         assert!(complaints.is_empty(), "{complaints:#?}");
-        self.requested_only_ours().await;
         self.leave().await;
     }
 
@@ -92,17 +91,5 @@ impl<S: Store> World<S> {
         if let Some(background) = self.background {
             background.abort();
         }
-    }
-
-    /// Asserts that every request since the last call went to the dashboard.
-    pub(crate) async fn requested_only_ours(&self) {
-        let events = self.browser.network().await;
-        let urls = events.iter().filter(|event| event["method"] == "Network.requestWillBeSent");
-        let urls: Vec<_> = urls.filter_map(|event| event["params"]["request"]["url"].as_str()).collect();
-        assert!(!urls.is_empty(), "the log has requests");
-        // The first tab of a browser has addresses of its own.
-        let ours = [self.url.as_str(), "data:", "chrome://"];
-        let foreign: Vec<_> = urls.iter().filter(|url| !ours.iter().any(|ours| url.starts_with(ours))).collect();
-        assert!(foreign.is_empty(), "{foreign:?}");
     }
 }
