@@ -168,8 +168,10 @@ fn checked(seen: &Value, path: &str) -> (String, String) {
     (text(2), text(3))
 }
 
-/// Looks at pages that the window does not show. The scripts would treat them like the shown ones, and take most of the time.
-async fn parsed<S: Store>(world: &World<S>, paths: &[String]) {
+/// Looks at pages that the window does not show, and returns their titles and texts. The scripts would treat them like the shown
+/// ones, and take most of the time.
+async fn parsed<S: Store>(world: &World<S>, paths: &[String]) -> Vec<(String, String)> {
+    let mut pages = Vec::new();
     // A script may run for half a minute.
     for paths in paths.chunks(10) {
         let script = format!(
@@ -182,10 +184,9 @@ async fn parsed<S: Store>(world: &World<S>, paths: &[String]) {
             json!(paths)
         );
         let seen = world.browser.js(&script).await;
-        for (n, path) in paths.iter().enumerate() {
-            checked(&seen[n], path);
-        }
+        pages.extend(paths.iter().enumerate().map(|(n, path)| checked(&seen[n], path)));
     }
+    pages
 }
 
 /// On one broker: the HTML is the same on every broker, and the brokers' own cases test the stored text.
@@ -211,10 +212,12 @@ fn hostile_text_is_only_text() {
         let mut unshown = Vec::new();
         for (n, text) in texts.iter().enumerate() {
             let text = segment(text);
-            paths.push(format!("/queues/default/tasks/{text}"));
-            let others = [format!("/queues/{text}?q={text}"), format!("/periodic/default/{text}")];
             let list = if n % 4 == 0 { &mut paths } else { &mut unshown };
-            list.extend(others);
+            list.extend([
+                format!("/queues/default/tasks/{text}"),
+                format!("/queues/{text}?q={text}"),
+                format!("/periodic/default/{text}"),
+            ]);
         }
         let first = segment(&texts[0]);
         paths.extend([
@@ -222,22 +225,27 @@ fn hostile_text_is_only_text() {
             format!("/queues/default/tasks/{first}3"),
             format!("/search?q={first}"),
         ]);
+        // The page of a task shows its text unchanged.
+        let shows_text = |path: &str, (title, main): (String, String)| {
+            let of = texts.iter().find(|text| path == format!("/queues/default/tasks/{}", segment(text)));
+            if let Some(text) = of.filter(|text| text.chars().count() < 100 && text.chars().all(|c| !c.is_control())) {
+                assert_eq!(title, *text);
+                assert!(main.matches(text.as_str()).count() >= 5, "{text}: {main}");
+            }
+        };
         for (n, path) in paths.iter().enumerate() {
             // Both ways in which a page comes into the window: as a new document, and into the existing one.
-            let (title, main) = if n < 14 || n % 10 == 0 {
+            let page = if n < 14 || n % 10 == 0 {
                 world.open(path).await;
                 clean(&world, path).await
             } else {
                 checked(&world.browser.turn_to(path, LOOK).await, path)
             };
-            // The page shows the text unchanged.
-            let of = texts.iter().find(|text| *path == format!("/queues/default/tasks/{}", segment(text)));
-            if let Some(text) = of.filter(|text| text.chars().count() < 100 && text.chars().all(|c| !c.is_control())) {
-                assert_eq!(title, *text);
-                assert!(main.matches(text.as_str()).count() >= 5, "{text}: {main}");
-            }
+            shows_text(path, page);
         }
-        parsed(&world, &unshown).await;
+        for (path, page) in unshown.iter().zip(parsed(&world, &unshown).await) {
+            shows_text(path, page);
+        }
         // A question and the message after it are safe, too.
         let text = "<img src=x onerror=window.ran=1>";
         world.open(&format!("/queues/default/tasks/{}", segment(text))).await;
