@@ -90,7 +90,7 @@ impl Budget {
     /// The budget from the environment; else a few seconds on the stores with implementations of their own.
     fn of<S: Store>() -> Self {
         let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().expect(name));
-        let few = if matches!(S::NAME, "redis" | "sqlite") { 4 } else { 1 };
+        let few = if matches!(S::NAME, "redis" | "sqlite") { 2 } else { 1 };
         let minutes = number("MODEL_MINUTES");
         let seed = number("MODEL_SEED");
         let (sequences, time) = match (seed, minutes, number("MODEL_SEQUENCES")) {
