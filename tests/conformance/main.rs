@@ -54,14 +54,13 @@ cases! {
     // Keys and slots matter to every script, so a cluster runs all cases.
     redis_cluster: ClusterFixture;
 
-    // `consume` and `settle` use the connections that `produce` and `wait_and_take` use; `bad_input` sends what is large and closes.
-    redis_sentinel: SentinelFixture only [
-        await_end, bad_input, diagnose, presence, produce, races, served, served_blocked, wait_and_take, wake,
-    ]: "scripts and keys are those of `redis`; these files use every kind of connection, in batches and at once";
+    // `consume`, `settle` and `races` use the connections that `produce` and `wait_and_take` use; `bad_input` sends what is large and
+    // closes; the connection for cancel requests is used by `topologies`.
+    redis_sentinel: SentinelFixture only [await_end, bad_input, diagnose, produce, served, wait_and_take, wake]:
+        "scripts and keys are those of `redis`; these files use every kind of connection, in batches";
 
-    redis_tls: TlsFixture only [
-        await_end, bad_input, diagnose, presence, produce, races, served, served_blocked, wait_and_take, wake,
-    ]: "scripts and keys are those of `redis`; these files use every kind of connection, in batches and at once";
+    redis_tls: TlsFixture only [await_end, bad_input, produce, served, wait_and_take, wake]:
+        "scripts and keys are those of `redis`; these files use every kind of connection, in batches";
 
     sqlite: SqliteFixture;
 

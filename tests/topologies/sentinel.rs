@@ -3,10 +3,10 @@
 use std::time::{Duration, Instant};
 
 use asynq_runtime::broker::{
-    Broker as _, BrokerErrorKind, Consume as _, Produce as _, Quarantined, Refused,
+    Broker as _, BrokerErrorKind, Consume as _, Presence as _, Produce as _, Quarantined, Refused,
     redis::{RedisBroker, RedisOptions},
 };
-use asynq_tests::{Persistence, RedisServer, SentinelServers, default_queue, eventually, soon, task};
+use asynq_tests::{Persistence, RedisServer, SentinelServers, default_queue, eventually, soon, task, task_id};
 
 use crate::topologies::{connect, connections, until_it_works};
 
@@ -76,6 +76,9 @@ async fn a_broker_finds_the_new_master_and_wakes_there() {
     );
     woken.unwrap();
     placed.into_iter().for_each(|placed| assert!(placed.is_ok()));
+    let mut cancellations = broker.cancellations().await.unwrap();
+    broker.cancel(&task_id("t1")).await.unwrap();
+    assert_eq!(soon(cancellations.next()).await.unwrap().as_str(), "t1");
 }
 
 /// For some ten seconds after a planned failover the master before it still says that it is one.

@@ -1,10 +1,10 @@
 //! TLS: a server that cannot prove its name gets no data, and no connection falls back to plain text.
 
 use asynq_runtime::broker::{
-    Broker as _, BrokerErrorKind, Produce as _,
+    Broker as _, BrokerErrorKind, Presence as _, Produce as _,
     redis::{RedisBroker, RedisOptions},
 };
-use asynq_tests::{Authority, TlsServer, task};
+use asynq_tests::{Authority, TlsServer, soon, task, task_id};
 
 use crate::topologies::connect;
 
@@ -22,6 +22,9 @@ async fn own_authority_and_client_certificate_let_us_in() {
     let server = TlsServer::start(&Authority::ours().server);
     let broker = connect(&server.url(&WHOLE)).await.unwrap();
     broker.enqueue(vec![task("t1")]).await.remove(0).unwrap();
+    let mut cancellations = broker.cancellations().await.unwrap();
+    broker.cancel(&task_id("t1")).await.unwrap();
+    assert_eq!(soon(cancellations.next()).await.unwrap().as_str(), "t1");
     assert!(broker.location().starts_with("rediss://127.0.0.1:"), "{}", broker.location());
     let by_name = server.url(&WHOLE).replace("127.0.0.1", "localhost");
     connect(&by_name).await.unwrap().ping().await.unwrap();
