@@ -1,6 +1,7 @@
-//! Operations through the typed API: the inspector, results, statistics and semaphores, on every broker.
+//! Operations through the typed API: the inspector, results, statistics and semaphores.
 //!
-//! Files are named after their subjects, cases are sentences; each is compiled once per broker, as in `conformance`.
+//! Files are named after their subjects, cases are sentences. They run on SQLite; those whose answers depend on the broker beyond the
+//! contracts that `conformance` tests run on Redis, too.
 #![allow(clippy::duplicate_mod, clippy::unwrap_used)] // duplicate on purpose: same cases, another broker
 
 #[path = "."]
@@ -10,8 +11,6 @@ mod redis {
     mod bulk;
     mod diagnosis;
     mod edit;
-    mod listing;
-    mod queues;
     mod removal;
     mod result;
     mod semaphore;
