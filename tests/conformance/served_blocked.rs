@@ -1,88 +1,46 @@
 //! A server whose jobs block the threads of their runtime: tasks that were fetched and cannot start are not lost.
 
-use std::{
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicBool, Ordering},
-        mpsc,
-    },
-    time::Duration,
-};
+use std::sync::mpsc;
 
 use asynq_runtime::{
     RawTask, Registry, Server,
     broker::{Action, Settled},
     prelude::*,
-    server::Running,
     task::TaskState,
 };
-use asynq_tests::{Seeded as _, default_queue, eventually, soon, task};
-use tokio::runtime::{Builder, Runtime};
+use asynq_tests::{BlockedWorker, Seeded as _, default_queue, eventually, soon, task};
+use tokio::runtime::Builder;
 
 use super::Fixture;
 
-/// More tasks than a few fetches take: beside jobs the next fetch is always on its way when the first job blocks the thread.
-const ALL: usize = 900;
-
-const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(50);
-
-struct Blocked {
-    running: Running,
-    jobs: Runtime,
-    /// Unblocks the job.
-    gate: mpsc::Sender<()>,
-    ran: Arc<Mutex<Vec<String>>>,
-}
+const ALL: usize = BlockedWorker::ALL;
 
 fn names() -> Vec<String> {
-    (0..ALL).map(|n| format!("t{n:03}")).collect()
+    BlockedWorker::names()
 }
 
 async fn pending(t: &Fixture) -> Vec<String> {
     t.snapshot().await.ids(TaskState::Pending).into_iter().map(str::to_owned).collect()
 }
 
-/// Starts a server whose only thread is blocked by the first job that the runtime polls: all other tasks that it fetched cannot start,
-/// and the answer to a pending fetch cannot be read.
-async fn blocked(t: &Fixture) -> Blocked {
+/// Starts a server that the first job blocks, while a fetch is on its way.
+async fn blocked(t: &Fixture) -> BlockedWorker {
     let placed = t.broker().enqueue(names().iter().map(|name| task(name)).collect()).await;
     assert!(placed.iter().all(Result::is_ok));
-    let (gate, opens) = mpsc::channel::<()>();
-    let (starts, mut started) = tokio::sync::mpsc::unbounded_channel();
-    let (opens, ran) = (Arc::new(Mutex::new(opens)), Arc::<Mutex<Vec<String>>>::default());
-    let (log, is_first) = (Arc::clone(&ran), Arc::new(AtomicBool::new(true)));
-    let jobs = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-    let server = Server::builder("nothing://is-connected")
-        .broker(t.shared())
-        .registry(Registry::from_descriptors([]).unwrap())
-        .concurrency(ALL)
-        .shutdown_timeout(SHUTDOWN_TIMEOUT)
-        .handle("email:", move |task: RawTask| {
-            let (opens, log, starts) = (Arc::clone(&opens), Arc::clone(&log), starts.clone());
-            let is_first = Arc::clone(&is_first);
-            async move {
-                if is_first.swap(false, Ordering::Relaxed) {
-                    starts.send(())?;
-                    let _ = opens.lock().unwrap().recv();
-                }
-                log.lock().unwrap().push(task.context().id().to_string());
-                JobResult::Ok(())
-            }
-        });
-    let running = jobs.spawn(server.build().await.unwrap().start()).await.unwrap().unwrap();
-    soon(started.recv()).await.unwrap();
+    let mut worker = BlockedWorker::start(t.shared()).await;
+    worker.is_blocked().await;
     // The number does not change any more, where the thread of the jobs is that of the fetcher.
-    let left = if t.broker().dequeues_beside_jobs() { ALL - running.running() } else { 1 };
+    let left = if t.broker().dequeues_beside_jobs() { ALL - worker.running.running() } else { 1 };
     assert!(left > 0, "all fetches were answered before a job began");
     eventually("a fetch is held up", async || (pending(t).await.len() < left).then_some(())).await;
-    Blocked { running, jobs, gate, ran }
+    worker
 }
 
 /// A fetcher beside the jobs is blocked with them; elsewhere it has fetched all tasks, and the heartbeat runtime extends them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn tasks_that_a_blocked_worker_did_not_fetch_are_requeued_before_their_lease_is_over() {
     let t = Fixture::real_time().await;
-    let Blocked { running, jobs, gate, ran } = blocked(&t).await;
+    let BlockedWorker { running, jobs, gate, ran, .. } = blocked(&t).await;
     let is_beside_jobs = t.broker().dequeues_beside_jobs();
     let started = if is_beside_jobs { running.running() } else { ALL };
     if is_beside_jobs {
@@ -99,7 +57,7 @@ async fn tasks_that_a_blocked_worker_did_not_fetch_are_requeued_before_their_lea
     let done: Vec<_> = runs.iter().map(|run| run.ends_with(Action::Done)).collect();
     let settled = t.broker().settle(&done).await;
     assert!(settled.iter().all(|settled| matches!(settled, Ok(Settled::Ok))), "{settled:?}");
-    gate.send(()).unwrap();
+    drop(gate);
     eventually("all tasks are done", async || {
         (t.broker().queue_stats(&default_queue()).await.unwrap().size == 0).then_some(())
     })
@@ -119,11 +77,11 @@ mod timing {
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
     async fn a_blocked_worker_that_leaves_requeues_the_tasks_it_did_not_start() {
         let t = Fixture::real_time().await;
-        let Blocked { running, jobs, gate, ran } = blocked(&t).await;
+        let BlockedWorker { running, jobs, gate, ran, .. } = blocked(&t).await;
         soon(running.shutdown()).await.unwrap();
         assert_eq!(pending(&t).await, names(), "in their order");
         assert_eq!(*ran.lock().unwrap(), [] as [String; 0]);
-        gate.send(()).unwrap();
+        drop(gate);
         jobs.shutdown_background();
     }
 
@@ -135,7 +93,7 @@ mod timing {
         let server = Server::builder("nothing://is-connected")
             .broker(t.shared())
             .registry(Registry::from_descriptors([]).unwrap())
-            .shutdown_timeout(SHUTDOWN_TIMEOUT)
+            .shutdown_timeout(BlockedWorker::SHUTDOWN_TIMEOUT)
             .handle("email:", |_: RawTask| async { JobResult::Ok(()) });
         let running = jobs.spawn(server.build().await.unwrap().start()).await.unwrap().unwrap();
         soon(running.signals().idle.reached(1)).await;

@@ -4,6 +4,7 @@
 //! ([`Store::GAPS`]), and a case with such a need is skipped with the reason.
 #![allow(clippy::unwrap_used, clippy::missing_panics_doc, clippy::missing_errors_doc)] // a fixture that fails is a failed test
 
+mod blocked_worker;
 mod fixture;
 mod go;
 pub mod jobs;
@@ -21,6 +22,7 @@ pub mod unruly;
 mod wall_clock;
 
 pub use self::{
+    blocked_worker::BlockedWorker,
     fixture::{Fixture, Need, PINNED, Store, join, polled},
     go::GoPeer,
     redis::{

@@ -2,21 +2,19 @@
 
 use std::{
     pin::pin,
-    sync::{Arc, Mutex, mpsc},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use asynq_runtime::{
-    RawTask, Registry, Server as Worker,
     broker::{
         Action, Broker, BrokerErrorKind, Consume, Inspect, Maintain, Quarantined, Settle, Settled, Wanted,
         redis::RedisBroker,
     },
-    prelude::JobResult,
-    server::Running,
     task::QueueName,
 };
 use asynq_test_support::{eventually, eventually_blocking, soon};
+use asynq_tests::BlockedWorker;
 use redis::aio::MultiplexedConnection;
 use tokio::runtime::Runtime;
 
@@ -308,62 +306,18 @@ async fn a_wait_ends_with_its_connection_and_with_that_of_the_broker() {
     eventually("the connection of the wait is closed", is_closed).await;
 }
 
-/// A worker whose only thread a job has blocked, while a fetch is on its way.
-struct Blocked {
-    broker: RedisBroker,
-    running: Running,
-    jobs: Runtime,
-    /// Ends every job when it is dropped.
-    gate: mpsc::Sender<()>,
-    ran: Arc<Mutex<Vec<String>>>,
-    _server: Server,
-}
-
 /// A third of the lease may pass before the heartbeat runtime extends it, and a busy machine may be late for that by several
 /// seconds.
 const LEASE: Duration = Duration::from_secs(12);
 
-/// The shutdown timeout of the worker whose thread is blocked.
-const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(50);
-
-/// More tasks than a few fetches take, so that the next fetch is always on its way.
-const ALL: usize = 900;
-
-fn names() -> Vec<String> {
-    (0..ALL).map(|n| format!("t{n:03}")).collect()
-}
-
-/// Lets the first job that starts block the thread. No other job runs from then on, whichever job blocks.
-async fn blocked() -> Blocked {
+/// Starts a worker that is blocked while a fetch is on its way on a connection of its own; returns the producer, too.
+async fn blocked() -> (Server, RedisBroker, BlockedWorker) {
     let server = Server::start(&[]);
     let mut redis = server.foreign().await;
     let broker = server.broker().await;
-    let (gate, opens) = mpsc::channel::<()>();
-    let (starts, mut started) = tokio::sync::mpsc::unbounded_channel();
-    let (opens, ran) = (Arc::new(Mutex::new(opens)), Arc::<Mutex<Vec<String>>>::default());
-    let log = Arc::clone(&ran);
-    let jobs = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let mut options = patient();
     options.lease = LEASE;
-    let builder = Worker::builder("")
-        .broker(Arc::new(server.broker_with(options).await))
-        .registry(Registry::default())
-        .concurrency(ALL)
-        .shutdown_timeout(SHUTDOWN_TIMEOUT)
-        .handle("email", move |task: RawTask| {
-            let (opens, log, starts) = (Arc::clone(&opens), Arc::clone(&log), starts.clone());
-            async move {
-                let id = task.context().id().to_string();
-                if !id.starts_with("warm") {
-                    let _ = starts.send(());
-                    let _ = opens.lock().unwrap().recv();
-                }
-                log.lock().unwrap().push(id);
-                JobResult::Ok(())
-            }
-        });
-    let worker = builder.build().await.unwrap();
-    let running = jobs.spawn(worker.start()).await.unwrap().unwrap();
+    let mut worker = BlockedWorker::start(Arc::new(server.broker_with(options).await)).await;
     // The fetches go another way until there is a connection for them. The producer has one, too.
     let mut n = 0;
     eventually("worker and producer have connections", async || {
@@ -372,7 +326,7 @@ async fn blocked() -> Blocked {
             n += 1;
             put(&broker, &[&format!("warm{n}")]).await;
         }
-        soon(running.signals().settled.reached(n)).await;
+        soon(worker.running.signals().settled.reached(n)).await;
         let mut ready = 0;
         for id in caller_driven_ids(&mut redis).await {
             ready += usize::from(last_command(&mut redis, id).await == "evalsha");
@@ -380,28 +334,29 @@ async fn blocked() -> Blocked {
         (ready == 2).then_some(())
     })
     .await;
-    ran.lock().unwrap().clear();
+    worker.ran.lock().unwrap().clear();
     // No task is fetched while the queue is paused, so no fetch finds fewer tasks than it asks for.
     assert!(broker.pause(&queue()).await.unwrap());
-    let names = names();
+    let names = BlockedWorker::names();
     put(&broker, &names.iter().map(String::as_str).collect::<Vec<_>>()).await;
     assert!(broker.resume(&queue()).await.unwrap());
-    soon(started.recv()).await.unwrap();
-    Blocked { broker, running, jobs, gate, ran, _server: server }
+    worker.is_blocked().await;
+    (server, broker, worker)
 }
 
 /// If the only thread for jobs is blocked, the tasks of a fetch that it has not read go to others before a lease is over.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn tasks_that_a_blocked_worker_did_not_start_are_requeued_in_time() {
-    let Blocked { broker, running, jobs, gate, ran, _server } = blocked().await;
+    let (_server, broker, BlockedWorker { running, jobs, gate, ran, .. }) = blocked().await;
+    let (all, names) = (BlockedWorker::ALL, BlockedWorker::names());
     // The second turn from here on begins when the fetch has been under way for long enough.
     let extended = running.signals().extended.count();
     soon(running.signals().extended.reached(extended + 2)).await;
     let others = member("other");
-    let runs = take(&broker, &others, ALL).await;
-    let started = ALL - runs.len();
+    let runs = take(&broker, &others, all).await;
+    let started = all - runs.len();
     assert!(started > 0, "the worker has those that it started");
-    assert_eq!(ids(&runs), names()[started..]);
+    assert_eq!(ids(&runs), names[started..]);
     assert!(runs.iter().all(|run| run.crashes == 0), "no worker died");
     // The tasks are settled together, because their leases are not extended.
     let done: Vec<_> = runs.iter().map(|run| settlement(run, Action::Done)).collect();
@@ -415,24 +370,8 @@ async fn tasks_that_a_blocked_worker_did_not_start_are_requeued_in_time() {
     eventually("the queue is empty", is_empty).await;
     let mut ran = std::mem::take(&mut *ran.lock().unwrap());
     ran.sort();
-    assert_eq!(ran, names()[..started], "each once, and no requeued task");
+    assert_eq!(ran, names[..started], "each once, and no requeued task");
     assert_eq!(running.signals().lost.count(), 0);
     soon(running.shutdown()).await.unwrap();
     jobs.shutdown_background();
-}
-
-/// A worker reports to the broker within a second of its shutdown timeout, as documented.
-mod timing {
-    use super::*;
-
-    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-    async fn a_blocked_worker_that_leaves_requeues_all_that_it_has() {
-        let Blocked { broker, running, jobs, gate, ran, _server } = blocked().await;
-        soon(running.shutdown()).await.unwrap();
-        assert_eq!(*ran.lock().unwrap(), [""; 0], "no job has ended");
-        assert_eq!(active(&broker).await, 0);
-        assert_eq!(ids(&take(&broker, &member("other"), ALL).await), names());
-        drop(gate);
-        jobs.shutdown_background();
-    }
 }
