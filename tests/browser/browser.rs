@@ -408,8 +408,7 @@ fn a_request_to_another_host_is_a_complaint() {
         let browser = Browser::start().await;
         browser.open("data:text/html,<img src=http://other.example/x>").await;
         let complaints = browser.complaints().await;
-        let is_told = matches!(&complaints[..], [one] if one.contains("net::ERR_NAME_NOT_RESOLVED"));
-        assert!(is_told, "{complaints:?}");
+        assert!(complaints.iter().any(|message| message.contains("net::ERR_NAME_NOT_RESOLVED")), "{complaints:?}");
         browser.close().await;
     });
 }
