@@ -203,21 +203,21 @@ async fn work(url: &str, client: &Client, post: PostOffice, total: usize) -> Res
     let running = server.start().await?;
     let ended = tokio::select! {
         () = all_settled(client, theirs, total) => Ended::Settled,
-        _ = ctrl_c() => Ended::Interrupted,
-        _ = terminate.recv() => Ended::Interrupted,
+        _ = ctrl_c() => stopping("jobs that run are finished, tasks that wait are kept"),
+        _ = terminate.recv() => stopping("jobs that run are finished, tasks that wait are kept"),
         // The broker is broken for good: `shutdown` returns the reason.
-        () = running.failed() => Ended::Interrupted,
+        () = running.failed() => stopping("the worker cannot go on"),
     };
-    if ended == Ended::Interrupted {
-        eprintln!(
-            "\nStopping: jobs that run are finished, tasks that wait are kept. Press Ctrl-C again to leave at once."
-        );
-    }
     tokio::select! {
         stopped = running.shutdown() => stopped?,
         _ = ctrl_c() => {}
     }
     Ok(ended)
+}
+
+fn stopping(how: &str) -> Ended {
+    eprintln!("\nStopping: {how}. Press Ctrl-C again to leave at once.");
+    Ended::Interrupted
 }
 
 /// Shows the progress, and returns when every task is sent or archived.

@@ -198,6 +198,10 @@ changes! {
         before [] (to: String = ann(), n: Option<u32> = Some(1))
         after [] (recipient: String = ann())
         forward None, rollback None;
+    "one argument becomes two of its type" either_renamed either_renamed_json
+        before [] (to: String = ann())
+        after [] (from: String = ann(), recipient: String = ann())
+        forward None, rollback None;
     "the only argument is renamed" rename_only rename_only_json
         before [] (to: String = ann())
         after [] (recipient: String = ann())

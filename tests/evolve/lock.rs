@@ -74,6 +74,9 @@ fn each_verdict_names_its_remedy() {
             assert_eq!(verdict, expected, "{line}");
         }
     }
+    let (_, line, verdict) = find("one argument becomes two of its type", "postcard");
+    let expected = Verdict::NeedsAlias { field: "from` or `recipient".into(), earlier: vec!["to".into()] };
+    assert_eq!(verdict, expected, "{line}");
 }
 
 /// Either alias makes the check content, and one of them swaps the values.

@@ -223,8 +223,9 @@ fn advice(reason: String, before: &ShapeDocument, today: &ShapeDocument) -> Verd
     if let (Some(field), false) = (&today.argument, earlier.is_empty()) {
         return Verdict::NeedsAlias { field: field.clone(), earlier };
     }
-    if let (Some(earlier), [field]) = (&before.argument, today.like_only_argument(before).as_slice()) {
-        return Verdict::NeedsAlias { field: (*field).to_owned(), earlier: vec![earlier.clone()] };
+    let fields = today.like_only_argument(before);
+    if let (Some(earlier), false) = (&before.argument, fields.is_empty()) {
+        return Verdict::NeedsAlias { field: fields.join("` or `"), earlier: vec![earlier.clone()] };
     }
     let Some(field) = reason.contains("missing").then(|| quoted(&reason)).flatten() else {
         return Verdict::NeedsUpgrade(reason);
