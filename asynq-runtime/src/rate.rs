@@ -279,4 +279,4 @@ impl Drop for Token {
 }
 
 partial_debug!(OwnToken { scope, id, until, .. });
-partial_debug!(Token { own, .. });
+partial_debug!(Token { until, .. });

@@ -1,5 +1,5 @@
-//! Every button has its effect. On SQLite: the effects of the requests behind the buttons are tested on each broker in
-//! `tests/dashboard`, without a browser.
+//! Every button has its effect. On SQLite: the requests behind the buttons call the inspector, whose effects are tested on each broker
+//! in `tests/conformance`.
 
 use std::time::Duration;
 

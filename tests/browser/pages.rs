@@ -1,5 +1,5 @@
-//! Every page shows the stored data. On Redis: each page is asked for on both brokers without a browser, in `tests/dashboard`;
-//! the broker's own page, which differs, is tested on both here.
+//! Every page shows the stored data. On Redis, because `tests/dashboard` asks for each page on SQLite without a browser; the broker's
+//! own page, which differs, is tested on both here.
 
 use asynq_tests::{Fixture, RedisStore, SqliteStore, Store, task};
 use serde_json::json;

@@ -269,34 +269,35 @@ impl Server {
         os_signals::count_tasks_of(&context);
         warnings::gos_archive(&context).await;
         let (never, closing) = (CancellationToken::new(), context.closing.clone());
-        let beats = self.heartbeat_runtime.tasks();
+        let on_heartbeat = self.heartbeat_runtime.tasks();
         // For components that need not go on while a job blocks its runtime.
-        let beside_jobs = beats.on(context.jobs.clone());
-        tend(beats, "heartbeat", &context, &context.leaving, heartbeat::run);
-        tend(beats, "lease", &context, &never, lease::run);
-        tend(beats, "settler", &context, &never, settler::run);
-        tend(beats, "queue patterns", &context, &closing, queue_patterns::run);
-        tend(beats, "health check", &context, &closing, health::run);
-        tend(beats, "subscriber", &context, &never, subscriber::run);
-        tend(beats, "recoverer", &context, &closing, recoverer::run);
-        tend(beats, "forwarder", &context, &closing, forwarder::run);
+        let beside_jobs = on_heartbeat.on(context.jobs.clone());
+        tend(on_heartbeat, "heartbeat", &context, &context.leaving, heartbeat::run);
+        tend(on_heartbeat, "lease", &context, &never, lease::run);
+        tend(on_heartbeat, "settler", &context, &never, settler::run);
+        tend(on_heartbeat, "queue patterns", &context, &closing, queue_patterns::run);
+        tend(on_heartbeat, "health check", &context, &closing, health::run);
+        tend(on_heartbeat, "subscriber", &context, &never, subscriber::run);
+        tend(on_heartbeat, "recoverer", &context, &closing, recoverer::run);
+        tend(on_heartbeat, "forwarder", &context, &closing, forwarder::run);
         // `tend` keeps the closure, and with it the guard, when the fetcher panics.
         let guard = EndGuard(Arc::clone(&context));
         let fetch = move |context| {
             let _ = &guard;
             Fetcher::run(context)
         };
-        let fetchers = if context.broker.dequeues_beside_jobs() { &beside_jobs } else { beats };
+        let fetchers = if context.broker.dequeues_beside_jobs() { &beside_jobs } else { on_heartbeat };
         tend(fetchers, "fetcher", &context, &never, fetch);
-        tend(beats, "janitor", &context, &closing, janitor::run);
+        tend(on_heartbeat, "janitor", &context, &closing, janitor::run);
         tend(&beside_jobs, "warnings", &context, &closing, warnings::left_groups);
         if context.aggregations.is_empty() {
             context.aggregated_last.cancel();
         } else {
-            tend(beats, "aggregator", &context, &never, aggregator::run);
+            tend(on_heartbeat, "aggregator", &context, &never, aggregator::run);
         }
 
-        let services = Services::start(services, service_context, beats.runtime(), context.services_ended.clone());
+        let services =
+            Services::start(services, service_context, on_heartbeat.runtime(), context.services_ended.clone());
         Ok(Running {
             context,
             services,

@@ -47,7 +47,8 @@ pub(crate) fn suites(folder: &Path) -> Result<Vec<Suite>, String> {
     let this = env::current_exe().expect("the path of this program");
     // Cargo splits a runner at spaces, so the folder is passed by a variable.
     let folder = fs::canonicalize(folder).expect("the folder is there");
-    // Not `--quiet`, which cargo would pass on to the binaries. The runtime's own tests are those of asynq-unit-tests.
+    // Not `--quiet`, which cargo would pass on to the binaries. The runtime's own tests are compiled in asynq-unit-tests; asynq-tests asks for
+    // its default features, so that nothing is built anew where it is not left out.
     let output = cargo()
         .args(["test", "--workspace", "--exclude", "asynq-runtime", "--locked", "--tests"])
         .env(&runner, &this)
