@@ -1,4 +1,4 @@
-//! The clocks of the hosts on which servers run, as the list of servers shows them.
+//! The beats of servers, and the clocks of the hosts on which servers run, as the list of servers shows them.
 
 use std::{
     io::{Read as _, Write as _},
@@ -210,6 +210,22 @@ async fn a_beat_sends_the_queues_of_a_server_only_when_they_changed() {
     })
     .await;
     assert_eq!(seen, info);
+}
+
+#[tokio::test]
+async fn a_server_of_few_queues_sends_them_with_each_beat() {
+    let server = Server::start(&[]);
+    let mut redis = server.foreign().await;
+    let broker = server.broker().await;
+    let queues = (0..3).map(|n| QueueWeight { queue: Some(format!("tenant:{n}")), weight: Some(1) }).collect();
+    let info = ServerInfo { queues, status: "active".into(), ..named("here") };
+    let member = broker.join(&member("here").name, &info).await.unwrap();
+    for _ in 0..3 {
+        broker.beat(&member, &info, &[]).await.unwrap();
+    }
+    let calls = calls_by_command(&mut redis).await;
+    assert_eq!(calls.of("getrange"), 0, "{calls:?}");
+    assert_eq!(read_info(&mut redis).await, info);
 }
 
 #[tokio::test]
