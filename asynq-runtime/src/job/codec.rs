@@ -10,7 +10,7 @@ mod kinds;
 mod read_back;
 mod reason;
 
-use std::sync::Arc;
+use std::{ops::RangeInclusive, sync::Arc};
 
 use bytes::Bytes;
 use serde::{Serialize, de::DeserializeOwned};
@@ -24,6 +24,8 @@ use super::{Codec, Job, PayloadError, bounded, fingerprint::Fingerprint, shape::
 const POSTCARD: u8 = 0x01;
 /// First byte of a postcard result.
 const RESULT: u8 = 0x02;
+/// First bytes of payloads of later versions of this crate. Neither JSON nor protobuf, as Go programs enqueue them, begins with one.
+const LATER: RangeInclusive<u8> = 0x03..=0x07;
 const PREFIX: usize = 5;
 
 /// Arguments or a result that cannot be encoded.
@@ -146,6 +148,12 @@ fn take_whole<T: DeserializeOwned>(bytes: &[u8], reads: &Reads) -> Result<T, Unr
 }
 
 fn decode_json<J: Job>(payload: &[u8]) -> Result<J, PayloadError> {
+    if let Some(first) = payload.first()
+        && LATER.contains(first)
+    {
+        let reason = format!("its first byte {first:#04x} is kept for later versions of asynq-runtime");
+        return Err(PayloadError::Unfit { job: J::NAME, reason });
+    }
     let undecodable = |reason: String| PayloadError::Undecodable { job: J::NAME, reason };
     // A postcard job has JSON payloads only if it was JSON before, or if its tasks come from another language.
     if J::CODEC == Codec::Postcard && !is_json(payload) {

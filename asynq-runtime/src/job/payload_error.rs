@@ -20,7 +20,8 @@ pub enum PayloadError {
         shape: String,
     },
     /// Arguments that another version of the job may write: JSON that lacks a field or has a value of another type, or a value
-    /// that its type does not take, or that is beyond the bounds of what is read, which earlier versions of this crate did not have.
+    /// that its type does not take, or that is beyond the bounds of what is read, which earlier versions of this crate did not have; or
+    /// a payload that begins with a byte of 3 to 7, which is kept for later versions of this crate.
     #[error(
         "the arguments of `{job}` do not fit: {reason}; run a version that takes them, or give them a default, an alias or \
          an upgrade (docs/changing-a-job.md)"

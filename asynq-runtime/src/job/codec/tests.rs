@@ -129,6 +129,30 @@ fn arguments_of_another_version_and_bytes_that_are_not_arguments_have_different_
     unfit(decode_arguments::<Mail>(br#"{"to":"ann"}"#).unwrap_err(), "looks like JSON; write `codec = \"json\"`");
 }
 
+/// A roll-back, or a worker that is updated last, must not give up what a later version has enqueued.
+#[test]
+fn a_payload_whose_first_byte_is_kept_for_later_versions_is_of_another_version() {
+    for first in 0x03..=0x07 {
+        let payload = [first, 0, 0, 0, 0, b'a'];
+        for error in [
+            decode_arguments::<Mail>(&payload).unwrap_err(),
+            decode_arguments::<JsonMail>(&payload).unwrap_err(),
+            crate::job::resolve_arguments::<Mail>(&payload, None).unwrap_err(),
+            crate::job::resolve_arguments::<JsonMail>(&payload, None).unwrap_err(),
+        ] {
+            assert!(matches!(error, PayloadError::Unfit { .. }), "{error}");
+            assert!(error.to_string().contains(&format!("its first byte 0x0{first}")), "{error}");
+        }
+        assert!(decode_arguments::<Mail>(&payload[..1]).unwrap_err().is_of_another_version());
+    }
+    // Protobuf begins with 8 at least, JSON with white space, of which 9 is the least, or with a value.
+    for first in [0x00, 0x02, 0x08, b'\t', b'\n', b'\r', b' '] {
+        let payload = [first, 0, 0, 0, 0, b'a'];
+        assert!(!decode_arguments::<Mail>(&payload).unwrap_err().is_of_another_version(), "{first}");
+        assert!(!decode_arguments::<JsonMail>(&payload).unwrap_err().is_of_another_version(), "{first}");
+    }
+}
+
 jobs! {
     Narrow "priority" { priority: Below<10> } [];
     Widened "priority" { priority: Below<20> } [];
