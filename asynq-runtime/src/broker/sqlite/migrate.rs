@@ -221,7 +221,7 @@ impl Refusal {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
+    use std::collections::{BTreeMap, BTreeSet};
 
     use super::*;
 
@@ -293,13 +293,26 @@ mod tests {
         rows.map(Result::unwrap).collect()
     }
 
+    /// Returns each unique index, behind its table.
+    fn unique_indexes(connection: &Connection) -> BTreeSet<(String, String)> {
+        let sql = "SELECT t.name, i.name FROM sqlite_schema t, pragma_index_list(t.name) i
+                   WHERE t.type = 'table' AND i.[unique]";
+        let mut statement = connection.prepare(sql).unwrap();
+        let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
+        rows.map(Result::unwrap).collect()
+    }
+
     #[test]
     fn the_statements_of_older_programs_find_their_columns_and_need_no_other() {
         let connection = Connection::open_in_memory().unwrap();
-        let mut before = columns(&connection);
+        let (mut before, mut unique_before) = (columns(&connection), unique_indexes(&connection));
         for (version, step) in MIGRATIONS {
             connection.execute_batch(step).unwrap();
-            let after = columns(&connection);
+            let (after, unique) = (columns(&connection), unique_indexes(&connection));
+            for (table, index) in unique.difference(&unique_before) {
+                let is_of_a_new_table = !before.keys().any(|(known, _)| known == table);
+                assert!(is_of_a_new_table, "{version} makes {index} unique, and older programs store equal rows");
+            }
             for column in before.keys() {
                 assert!(after.contains_key(column), "{version} takes {column:?} away, which older programs use");
             }
@@ -308,7 +321,7 @@ mod tests {
                 let is_met = !is_needed || is_of_a_new_table || before.get(column) == Some(&true);
                 assert!(is_met, "{version} needs a value for {column:?}, which older programs do not write");
             }
-            before = after;
+            (before, unique_before) = (after, unique);
         }
     }
 
