@@ -51,7 +51,8 @@ pub struct Extra {
     /// instead of being deleted, so that the program learns the end.
     #[prost(bool, tag = "8")]
     pub awaited: bool,
-    /// How the task ended, if its state does not say it.
+    /// How the task ended, if its state does not say it. An unknown number counts as none, so that older programs take what the state
+    /// says: they would report a new ending of a completed task as a success.
     #[prost(enumeration = "Ending", tag = "9")]
     pub ending: i32,
     /// Unix milliseconds of the first of the enqueues that replaced each other while the task waited, if that bounds the
@@ -252,6 +253,14 @@ mod tests {
     }
 
     #[test]
+    fn an_ending_and_an_event_of_newer_versions_count_as_the_default_and_stay() {
+        let stored = b"\x20\x07\x48\x07";
+        let read = Extra::from_bytes(stored);
+        assert_eq!((read.unique_until(), read.ending()), (UniqueUntil::End, Ending::Plain));
+        assert_eq!(read.to_bytes().unwrap(), stored);
+    }
+
+    #[test]
     fn bytes_that_cannot_be_read_stay_until_the_task_gets_a_fact() {
         // Field 3 is a text here, and field 5 is set.
         let odd = b"\x1a\x01x\x28\x01";
@@ -279,7 +288,11 @@ mod tests {
             replaced_since_ms: Some(8),
             newer: Vec::new(),
         };
-        assert_eq!(Extra::from_bytes(&ours.to_bytes().unwrap()), ours);
+        // Programs of other versions, and scripts, read these numbers.
+        let stored = b"\x08\x01\x12\x06\x08\x05\x10\x02\x18\x01\x18\x06\x20\x02\x28\x01\
+            \x30\x03\x38\x01\x40\x01\x48\x02\x58\x08\x60\x07";
+        assert_eq!(ours.to_bytes().unwrap(), stored);
+        assert_eq!(Extra::from_bytes(stored), ours);
         // Field 13 is a number, field 100 a text; a script has appended field 7 behind them.
         let (number, text, appended) = (b"\x68\x05", b"\xa2\x06\x02eu", b"\x38\x00");
         let stored = [&ours.to_bytes().unwrap()[..], number, text, appended].concat();

@@ -277,7 +277,40 @@ pub struct SchedulerEnqueueEvent {
 
 #[cfg(test)]
 mod tests {
+    use prost::Message as _;
+
     use super::*;
+
+    /// Programs of other versions read these numbers, of which Go's messages have none.
+    #[test]
+    fn the_numbers_of_our_own_fields_never_change() {
+        let task = ListedTask {
+            message: Bytes::from_static(b"m"),
+            extra: Bytes::from_static(b"x"),
+            bound_ms: 3,
+            deadline_moves: true,
+            expiry_moves: false,
+            lock_seconds: 6,
+            delay_ms: 7,
+            at_ms: 8,
+        };
+        let entry = SchedulerEntry { task: Some(task), compat: true, ..SchedulerEntry::default() };
+        let stored = b"\xa2\x06\x10\x0a\x01m\x12\x01x\x18\x03\x20\x01\x30\x06\x38\x07\x40\x08\xa8\x06\x01";
+        assert_eq!(entry.encode_to_vec(), stored);
+        let expires = ListedTask { expiry_moves: true, ..ListedTask::default() };
+        assert_eq!(expires.encode_to_vec(), b"\x28\x01");
+
+        let info = ServerInfo {
+            rust_version: "v".into(),
+            clock_ahead_ms: Some(-5),
+            archives: vec![ArchiveLimit { queue: "q".into(), tasks: 7 }],
+            aggregated_types: vec!["t".into()],
+            aggregated_groups: vec!["g".into()],
+            ..ServerInfo::default()
+        };
+        let stored = b"\xc2\x3e\x01v\xc8\x3e\x09\xd2\x3e\x05\x0a\x01q\x10\x07\xda\x3e\x01t\xe2\x3e\x01g";
+        assert_eq!(info.encode_to_vec(), stored);
+    }
 
     #[test]
     fn never_is_not_an_instant() {
