@@ -1,5 +1,5 @@
--- Writes the description of a server and of its runs, and keeps the server on the lists. The part that seldom changes, above all
--- the queues that it serves, is sent once and then taken from the beat before.
+-- Writes the description of a server and of its runs, and keeps the server on the lists. Where the part that seldom changes, above
+-- all the queues that it serves, is long, it is sent once and then taken from the beat before.
 -- KEYS     1 asynq:servers:{name} · 2 asynq:workers:{name}; then, where these are on the same server, 3 asynq:servers
 --          · 4 asynq:workers
 -- ARGV     1 now · 2 seconds all of it lasts · 3 the part of the ServerInfo that seldom changes ('' as before) · 4 its length
