@@ -13,7 +13,8 @@ use crate::{
     task::{GroupName, QueueName, TaskId, UniqueUntil},
 };
 
-/// A job with its arguments, ready for per-call options. An option of the builder overrides that of the attribute.
+/// A job with its arguments, ready for per-call options. An option of the builder overrides that of the attribute; it can change a declared
+/// option, not take it away.
 ///
 /// ```
 /// # use asynq_runtime::prelude::*;
@@ -60,7 +61,7 @@ macro_rules! option_methods {
             self
         }
 
-        /// Sets the end after which no attempt may run: a moment, or a length of time from the enqueue on. Rounded up to a
+        /// Sets the end after which no attempt may run: a moment, or a length of time from the enqueue on, longer than zero. Rounded up to a
         /// whole second. It must lie behind the time when a delayed task is due; a task whose end has passed is archived in place
         /// of its next attempt.
         pub fn deadline(mut self, deadline: impl IntoUntil) -> Self {
@@ -69,7 +70,7 @@ macro_rules! option_methods {
         }
 
         /// Sets the end after which the task is archived instead of started: a moment, or a length of time from the enqueue
-        /// on. Kept to the millisecond, rounded up. It must lie behind the time when a delayed task is due; a task whose end has
+        /// on, longer than zero. Kept to the millisecond, rounded up. It must lie behind the time when a delayed task is due; a task whose end has
         /// passed is archived in place of its next attempt.
         #[doc(alias("expires_in", "expiry", "expire"))]
         pub fn expires(mut self, expires: impl IntoUntil) -> Self {
@@ -103,8 +104,8 @@ macro_rules! option_methods {
             self
         }
 
-        /// Runs the task `quiet` after the last equal enqueue: as [`or_replace`](Self::or_replace) with `process_in(quiet)`,
-        /// so that each equal enqueue begins the time anew. The lock lasts a day unless `unique` sets its time. A
+        /// Runs the task `quiet`, longer than zero, after the last equal enqueue: as [`or_replace`](Self::or_replace) with
+        /// `process_in(quiet)`, so that each equal enqueue begins the time anew. The lock lasts a day unless `unique` sets its time. A
         /// `process_in` or `process_at` counts more.
         #[doc(alias("debounce_delay"))]
         pub fn debounce(mut self, quiet: impl IntoSpan) -> Self {
@@ -112,7 +113,7 @@ macro_rules! option_methods {
             self
         }
 
-        /// Sets how long at most `debounce` defers the task after the first of those enqueues; needs `debounce`.
+        /// Sets how long at most, longer than zero, `debounce` defers the task after the first of those enqueues; needs `debounce`.
         #[doc(alias("max_wait"))]
         pub fn debounce_max(mut self, most: impl IntoSpan) -> Self {
             self$(.$task)?.set(|p| exact("debounce_max", most).map(|most| p.debounce_max = Some(most)));
@@ -133,7 +134,7 @@ macro_rules! option_methods {
             self
         }
 
-        /// Sets how long the task is kept after success; rounded up to whole seconds.
+        /// Sets how long the task is kept after success; longer than zero, rounded up to whole seconds.
         #[doc(alias("keep", "result_ttl"))]
         pub fn retention(mut self, retention: impl IntoSpan) -> Self {
             self$(.$task)?.set(|p| span("retention", retention).map(|retention| p.retention = Some(retention)));

@@ -130,13 +130,14 @@ impl JobContext {
         &self.0.parts.run.queue
     }
 
-    /// Returns how often the task has failed before this attempt.
+    /// Returns how many retries the task had spent before this attempt: one for each failure, but none for one that archived it.
     pub fn retried(&self) -> u32 {
         u32::try_from(self.0.parts.message.retried).unwrap_or(0)
     }
 
     /// Returns the number of this attempt, counted from 1: one more than [`retried`](Self::retried). An attempt after a
-    /// snooze, a deploy or the death of a worker has the number of the one before, because none of them spends a retry.
+    /// snooze, a deploy or the death of a worker has the number of the one before, because none of them spends a retry; so has the first
+    /// one after a person ran an archived task.
     pub fn attempt(&self) -> u32 {
         self.retried().saturating_add(1)
     }
@@ -151,7 +152,8 @@ impl JobContext {
         self.0.parts.crashes
     }
 
-    /// Returns when this attempt must end.
+    /// Returns when this attempt must end; `None` only in a [detached](Self::detached) context and in the job's own function for archived
+    /// tasks (`on_archive`).
     pub fn deadline(&self) -> Option<DateTime<Utc>> {
         self.0.parts.deadline
     }

@@ -93,8 +93,9 @@ impl EnqueueError {
     }
 
     /// Returns whether the task may be stored although the call failed: the broker did not answer in time, was closed before it
-    /// answered, or refused the repeat of a send that it had not answered. So it is with every error of a layer: the layer may have
-    /// passed the task on before it gave up.
+    /// answered, or refused the repeat of a send that it had not answered; or the task is stored, less safely than asked
+    /// ([`Unconfirmed`](crate::broker::BrokerErrorKind::Unconfirmed)). So it is with every error of a layer: the layer may have passed the
+    /// task on before it gave up.
     pub fn is_ambiguous(&self) -> bool {
         match self {
             Self::Broker(error) => error.is_ambiguous(),

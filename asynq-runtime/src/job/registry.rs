@@ -92,7 +92,8 @@ pub enum RegistryError {
         /// The type that asks for a self-describing format.
         type_name: String,
     },
-    /// An upgrade of a job is not asked for old tasks of today's shape, which run with today's meaning of their arguments.
+    /// An upgrade of a job is not asked for old tasks of today's shape, which run with today's meaning of their arguments. A server warns
+    /// of it; `jobs --check` and `assert_jobs_locked` refuse it.
     #[error(
         "an upgrade of job `{}` ({}) takes arguments of today's shape, and is not asked for tasks of that shape: give what means something else \
          now a type of its own, such as `struct Cents {{ cents: u64 }}`",

@@ -40,8 +40,7 @@ use super::shape::{HIDDEN, of_type};
 /// - a person or program that can read the broker: the payload holds the value itself, as do files and backups of SQLite and Redis;
 /// - tools that do not know the job's type, such as asynqmon and the Go command line, and with JSON `asynq` on its own: they
 ///   show the payload as it is;
-/// - your own `serde_json::to_string(&job)`, which is the wire form, and `Debug` of a [`TaskInfo`](crate::TaskInfo), which
-///   has the payload's bytes;
+/// - your own `serde_json::to_string(&job)`, which is the wire form;
 /// - error texts and log lines of your job that print the [exposed](Self::expose) value;
 /// - memory dumps: the value is not overwritten when it is dropped.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
