@@ -114,8 +114,8 @@ pub trait Inspect {
     /// The errors of [`wait_for_end`](Self::wait_for_end).
     async fn wait_until_idle(&self, queues: &[QueueName], limit: Duration) -> Result<bool, BrokerError>;
 
-    /// Returns the last 10 failed attempts of a task, the newest first. Crashes of a worker are not among them. Of the attempts
-    /// of Go workers only the task's last error is known.
+    /// Returns the last 10 attempts at a task that ended with an error, the newest first; those that count as no failure, and those that
+    /// did not begin, are among them. Crashes of a worker are not, and of the attempts of Go workers only the task's last error is.
     ///
     /// # Errors
     ///
@@ -280,15 +280,16 @@ impl Page {
     }
 }
 
-/// A failed attempt.
+/// An attempt that ended with an error, whether or not it counts as a failure.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Failure {
-    /// The number of the failed attempt of the task, counted from 1. The count goes on when an archived task is run again.
+    /// The number of this one among the attempts at the task that ended with an error, counted from 1; `retried` counts other ones. The
+    /// count goes on when an archived task is run again.
     pub number: u32,
-    /// When the attempt failed, by the broker's clock.
+    /// When the attempt ended, by the broker's clock.
     pub at: DateTime<Utc>,
-    /// The text of the error.
+    /// The text of the error: up to 4 KiB of the newest, and up to 256 bytes of the others.
     pub error: String,
 }
 

@@ -138,7 +138,8 @@ pub enum BulkAction {
     /// counted, but its crashes are forgotten: a task that took workers down gets a new chance. So is an expiry that has passed,
     /// which would archive the task again (Redis moves it to the end of the year 9999, which [`TaskInfo`](crate::TaskInfo) does not
     /// show), how its last run ended, since when no worker knew it, and how many attempts in a row were not a failure. It leaves its
-    /// group for good, so that a retry does not return it to the group. A lock that it has lost is not taken again.
+    /// group for good, so that a retry does not return it to the group. A lock that it has lost is not taken again. A deadline that has
+    /// passed stays: a worker archives the task again without a run.
     Run,
     /// Archives a pending, scheduled, retry, completed or aggregating task as it is. Its unique lock is freed unless the task's
     /// extra facts keep the lock until success.

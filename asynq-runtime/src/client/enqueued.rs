@@ -238,7 +238,8 @@ fn outcome<T>(end: TaskEnd, read: impl FnOnce(TaskInfo) -> Result<T, ResultError
 }
 
 impl<J: Job> JobBuilder<J> {
-    /// Enqueues the job with the options set so far. The future holds all that it needs, so that it can be spawned.
+    /// Enqueues the job with the options set so far. The future holds all that it needs, so that it can be spawned; one that is dropped
+    /// may have stored the task ([`Client::enqueue`]).
     ///
     /// # Errors
     ///

@@ -65,7 +65,7 @@ impl Client {
 
     /// Connects to the broker at `url`, such as `redis://127.0.0.1:6379` or `sqlite://asynq.db`. The forms of URLs and their
     /// parameters are listed at `RedisBroker::connect` and `SqliteBroker::open` in [`broker`](crate::broker). A client outlives the
-    /// runtime that connected it, and works in any other one.
+    /// runtime that connected it, and works in any other one with timers and I/O (`enable_all`); outside of such a runtime its calls panic.
     ///
     /// # Errors
     ///
@@ -115,7 +115,9 @@ impl Client {
         self.broker.ping().await
     }
 
-    /// Enqueues one task: a job, a builder or a raw task. The future holds all that it needs, so that it can be spawned.
+    /// Enqueues one task: a job, a builder or a raw task. The future holds all that it needs, so that it can be spawned. One that is
+    /// dropped before its end may have stored the task: spawn it where the caller may go away, as the handler of a web server does
+    /// with its client, or give the task an id.
     ///
     /// # Errors
     ///
@@ -137,7 +139,8 @@ impl Client {
     /// Enqueues many tasks of one type in few round trips, or one for each through [layers](Self::layer); one outcome per item, in
     /// order. For jobs of several types there is [`enqueue_all`](Self::enqueue_all).
     ///
-    /// All tasks and all outcomes of the call are in memory at once: give it some thousands at a time.
+    /// All tasks and all outcomes of the call are in memory at once: give it some thousands at a time. A future that is dropped may have
+    /// stored a part of them.
     ///
     /// # Errors
     ///
@@ -169,7 +172,8 @@ impl Client {
     /// # }
     /// ```
     ///
-    /// All tasks and all outcomes of the call are in memory at once: give it some thousands at a time.
+    /// All tasks and all outcomes of the call are in memory at once: give it some thousands at a time. A future that is dropped may have
+    /// stored a part of them.
     ///
     /// # Errors
     ///
@@ -266,7 +270,8 @@ fn unanswered() -> EnqueueError {
 
 /// `.enqueue(&client)` on a job's value; in the prelude.
 pub trait Enqueue: Job {
-    /// Enqueues the job with its declared options. The future holds all that it needs, so that it can be spawned.
+    /// Enqueues the job with its declared options. The future holds all that it needs, so that it can be spawned; one that is dropped may
+    /// have stored the task ([`Client::enqueue`]).
     ///
     /// # Errors
     ///

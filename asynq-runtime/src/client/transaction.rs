@@ -12,8 +12,8 @@ use super::{Client, prepare};
 
 /// Enqueues in the caller's own SQLite transaction (feature `sqlite`): see the repository's `docs/transactions.md`.
 impl Client {
-    /// Checks that tasks can be enqueued in transactions of `connection`: it must have the client's own file open.
-    /// [`enqueue_in_tx`](Self::enqueue_in_tx) checks that as well. `attach` finds a mistake when the program starts, and sets the
+    /// Checks that tasks can be enqueued in transactions of `connection`. Call it once when the program starts:
+    /// [`enqueue_in_tx`](Self::enqueue_in_tx) checks again only that the connection has the client's own file open. It sets the
     /// connection's cache to 128 prepared statements; a program that wants more sets its number afterwards.
     ///
     /// # Errors
@@ -27,7 +27,8 @@ impl Client {
     /// existed if it rolls back. Takes the same tasks as [`enqueue`](Self::enqueue). Call [`wake`](Self::wake) after the commit.
     ///
     /// The transaction should begin with `BEGIN IMMEDIATE` and be short: it holds the one write lock of the file. The
-    /// `synchronous` setting of the connection decides how safe its commit is against a power cut.
+    /// `synchronous` setting of the connection decides how safe its commit is against a power cut; with OFF the file itself may be
+    /// damaged, with the tasks of all programs, and only [`attach`](Self::attach) refuses that.
     ///
     /// # Errors
     ///
@@ -72,7 +73,8 @@ impl Client {
     /// # Errors
     ///
     /// The task cannot be enqueued at all, it [replaces](crate::JobBuilder::or_replace) an equal one, the client has
-    /// [layers](Self::layer) ([`EnqueueError::LayersInTransaction`]), or its tasks are not in SQLite.
+    /// [layers](Self::layer) ([`EnqueueError::LayersInTransaction`]), or its tasks are not in SQLite. A client in memory makes rows that no
+    /// other connection can execute.
     pub fn row(&self, task: impl IntoTask) -> Result<EnqueueRow, EnqueueError> {
         self.to_row(task.into_task()).inspect_err(crate::metrics::not_enqueued)
     }

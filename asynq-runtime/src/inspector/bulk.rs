@@ -31,7 +31,8 @@ impl From<GroupName> for Chosen {
 }
 
 impl Inspector {
-    /// Makes all scheduled, retry, archived or aggregating tasks of a queue pending, or all of a group.
+    /// Makes all scheduled, retry, archived or aggregating tasks of a queue pending, or all of a group, each as [`run`](Self::run) does:
+    /// those with a deadline that has passed are archived again without a run.
     ///
     /// ```no_run
     /// # use asynq_runtime::{prelude::*, task::GroupName};

@@ -129,7 +129,7 @@ impl Inspector {
         stats.map_err(|source| InspectError::UnreadableQueue { queue, source })
     }
 
-    /// Returns the counters of the last `days` days (UTC), today first; they are kept for 90 days.
+    /// Returns the counters of the last `days` days (UTC), today first; at most 90, because older counters expire.
     ///
     /// # Errors
     ///

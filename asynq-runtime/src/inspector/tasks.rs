@@ -39,8 +39,8 @@ impl Inspector {
         })
     }
 
-    /// Returns the last 10 failed attempts of a task, the newest first. Crashes of a worker and the attempts of Go workers are
-    /// not among them.
+    /// Returns the last 10 attempts at a task that ended with an error, the newest first; those that count as no failure, and those that
+    /// did not begin, are among them. Crashes of a worker are not, and of the attempts of Go workers only the task's last error is.
     ///
     /// # Errors
     ///
@@ -56,7 +56,8 @@ impl Inspector {
 
     /// Makes a scheduled, retry, archived, completed or aggregating task pending, at the end of its queue. Its attempts stay
     /// counted. A unique lock that was freed when the task ended is not taken again, so an equal task may run beside it, unless
-    /// its own run takes the lock (`unique_extend`).
+    /// its own run takes the lock (`unique_extend`). A deadline that has passed stays, and a worker archives the task again without a
+    /// run: enqueue its arguments anew. [`BulkAction::Run`] says which facts are forgotten.
     ///
     /// # Errors
     ///

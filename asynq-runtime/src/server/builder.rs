@@ -164,7 +164,9 @@ impl ServerBuilder {
 
     /// Sets how many archived tasks a queue keeps at most, and for how long; default asynq's 10,000 and 90 days. In the name
     /// a `*` stands for any text. Tasks beyond the limits are deleted, the oldest first; a warning with their number says that an
-    /// archive was full. Keep to asynq's limits where Go workers archive tasks of the queue: they delete all beyond those, and their
+    /// archive was full. With 0 tasks or an age of zero none is kept: no value means unlimited, so give a large one.
+    ///
+    /// Keep to asynq's limits where Go workers archive tasks of the queue: they delete all beyond those, and their
     /// script fails half way where there are thousands. A server warns of that at its start. Keep to them also where people archive
     /// with asynqmon or another tool of Go's, which takes the ids of the others out of the archive and leaves the tasks behind.
     pub fn archive(mut self, queue: impl AsRef<str>, max_size: usize, max_age: impl IntoSpan) -> Self {

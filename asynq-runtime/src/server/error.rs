@@ -10,7 +10,7 @@ use crate::{
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum ServerError {
-    /// The jobs cannot be served: none, two of one name, or a state is missing.
+    /// The jobs cannot be served; [`RegistryError`] says why.
     #[error(transparent)]
     Registry(#[from] RegistryError),
     /// The broker cannot be used or does not answer.

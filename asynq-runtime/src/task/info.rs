@@ -36,7 +36,7 @@ pub struct TaskInfo {
     pub ending: Ending,
     /// How often the task may be retried.
     pub max_retry: u32,
-    /// How often the task has failed so far.
+    /// How many retries the task has spent: one for each failure, but none for one that archived it.
     pub retried: u32,
     /// How often a worker died while it ran the task, since an attempt last ended by itself. Of a task in a group: how often a set that
     /// begins with the task came back at its deadline, mostly because the worker that aggregated the set died.
@@ -175,5 +175,14 @@ mod tests {
         let archived_at = DateTime::from_timestamp(1_893_553_445, 0);
         let task = TaskInfo { archived_at, ..TaskInfo::from_message(&TaskMessage::default(), TaskState::Archived) };
         assert!(format!("{task:?}").contains(&format!("archived_at: {archived_at:?}")));
+    }
+
+    #[test]
+    fn the_debug_text_of_a_task_has_the_lengths_of_its_payload_and_its_result() {
+        let secret = Bytes::from_static(b"t0k3n");
+        let message = TaskMessage { payload: secret.clone(), ..TaskMessage::default() };
+        let task = TaskInfo { result: Some(secret), ..TaskInfo::from_message(&message, TaskState::Completed) };
+        let text = format!("{task:?}");
+        assert!(text.contains(r#"payload: "5 bytes""#) && !text.contains("t0k3n"), "{text}");
     }
 }

@@ -27,7 +27,7 @@ pub struct TaskMessage {
     /// How often the task may be retried.
     #[prost(int32, tag = "5")]
     pub retry: i32,
-    /// How often the task has failed so far.
+    /// How many retries the task has spent: one for each failure, but none for one that archived it.
     #[prost(int32, tag = "6")]
     pub retried: i32,
     /// Text of the last error; empty if the task never failed.

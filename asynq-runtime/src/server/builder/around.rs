@@ -109,7 +109,8 @@ impl ServerBuilder {
     /// The task keeps its slot meanwhile, so a slow hook slows the server down; it is dropped after 5 s, and when the
     /// shutdown timeout is over: hooks after it are then not called. Hooks of one attempt are called one after the other, in the
     /// order given. One that panics or is dropped is in the log. The hook is also called for an attempt whose outcome comes too late,
-    /// where this worker does not know yet that another one has the task; it is not called for one that was stopped because of that.
+    /// where this worker does not know yet that another one has the task; it is not called for one that was stopped because of that, nor
+    /// for a task that a person archives or cancels without its worker.
     pub fn on_error<F, R>(mut self, hook: F) -> Self
     where
         F: Fn(FailedTask) -> R + Send + Sync + 'static,
@@ -119,7 +120,9 @@ impl ServerBuilder {
         self
     }
 
-    /// Calls `hook` as [`on_error`](Self::on_error) does, but only for tasks that are given up: they are about to be archived.
+    /// Calls `hook` as [`on_error`](Self::on_error) does, but only for tasks that are given up: they are about to be archived. Where the
+    /// worker dies before the broker is told, the hook is called again for the same task by the next one; where two have died so, no hook
+    /// is called, and a line of the log says so.
     pub fn on_archive<F, R>(mut self, hook: F) -> Self
     where
         F: Fn(FailedTask) -> R + Send + Sync + 'static,

@@ -30,9 +30,9 @@ impl ServerBuilder {
     ///
     /// # Errors
     ///
-    /// There are no jobs and no service that stands alone, two jobs have one name, or a state is missing; a name, a weight,
-    /// a limit or a time is not valid; a choice matches no job; or the broker is not reachable. Nothing runs then, and the
-    /// server is not on the broker's list.
+    /// There are no jobs and no service that stands alone, or the jobs cannot be served
+    /// ([`RegistryError`](crate::job::RegistryError)); a name, a weight, a limit or a time is not valid; a choice matches no job; or the
+    /// broker is not reachable. Nothing runs then, and the server is not on the broker's list.
     pub async fn build(mut self) -> Result<Server, ServerError> {
         self.add_linked_services();
         // A program that names queues means to work.
