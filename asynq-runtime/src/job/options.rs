@@ -37,7 +37,8 @@ pub struct JobOptions {
     pub unique_extend: bool,
     /// How long a task is kept after success, with its result; default not at all.
     pub retention: Option<Duration>,
-    /// How often a worker may die while it runs a task before the task is archived; at least 1, default 3.
+    /// At which death of a worker that runs a task the task is archived; at least 1, default 3. With 1 a death archives every such task
+    /// that its worker ran.
     pub max_crashes: Option<u32>,
     /// How long after its timeout or its cancellation a blocking job is given up if its thread has not returned: the job
     /// fails, and the thread is abandoned. Default never.
