@@ -79,8 +79,9 @@ impl Schedule {
         self.client.broker().enqueue_history(entry.as_str(), page).await
     }
 
-    /// Stops an entry from firing until it is resumed, across restarts. Its ticks during the pause are not made up for. Returns
-    /// whether that changed anything: `false` for an entry that is paused already or that no scheduler has planned.
+    /// Stops an entry from firing until it is resumed, across restarts: as long as the broker keeps the entry in this queue, mostly for a
+    /// month after a scheduler has last planned it. Its ticks during the pause are not made up for. Returns whether that changed
+    /// anything: `false` for an entry that is paused already or that no scheduler has planned.
     ///
     /// # Errors
     ///
@@ -98,9 +99,9 @@ impl Schedule {
         self.client.broker().pause_entry(queue, entry, false).await
     }
 
-    /// Deletes the broker's state of an entry: its last tick and its history. A scheduler that still plans the entry plans it as
-    /// a new one: with its next tick, or before that when the scheduler asks for it, which it does for one entry in each third
-    /// of a lease.
+    /// Deletes the broker's state of an entry: its last tick, its pause and its history. A paused entry fires again, and `overlap` does
+    /// not see the task of the last tick. A scheduler that still plans the entry plans it as a new one: with its next tick, or before
+    /// that when the scheduler asks for it, which it does for one entry in each third of a lease.
     ///
     /// # Errors
     ///

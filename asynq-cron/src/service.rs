@@ -99,11 +99,12 @@ impl SchedulerService {
         self
     }
 
-    /// Calls `entries` for further entries at the start and then once per `every`; asynq uses 3 minutes. Less than 1 s counts as
-    /// that, and more than a year as a year. New entries are added, changed ones replaced, and missing ones removed, and forgotten
-    /// half a lease later unless another program lists them: one that goes while no scheduler leads, or less than that before the leader
-    /// stops, is remembered for a month, and goes on with its last tick if it comes back. An error changes nothing: with one for a row
-    /// that cannot be read, no entry is added, changed or removed any more. Return [`Periodic::invalid`] for such a row.
+    /// Calls `entries` for further entries at the start and then once per `every`, in each replica, whether or not it leads; asynq uses
+    /// 3 minutes. Less than 1 s counts as that, and more than a year as a year. New entries are added, changed ones replaced, and
+    /// missing ones removed, and forgotten half a lease later unless another program lists them: one that goes while no scheduler leads,
+    /// or less than that before the leader stops, is remembered for a month, and goes on with its last tick if it comes back. An error
+    /// changes nothing: with one for a row that cannot be read, no entry is added, changed or removed any more. Return
+    /// [`Periodic::invalid`] for such a row.
     ///
     /// Entries with arguments should have a [`key`](Periodic::key). One with a `HashMap` in its arguments needs it: the map writes
     /// its keys in another order each time, so that each call would replace the entry by another one.

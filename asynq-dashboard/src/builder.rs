@@ -32,7 +32,7 @@ use crate::{
 /// let dashboard = Dashboard::new(&client)
 ///     .mount("/jobs")
 ///     .allow_host("example.com")
-///     .bearer_token(std::env::var("JOBS_TOKEN")?)
+///     .password_hash(std::env::var("JOBS_PASSWORD_HASH")?)
 ///     .router()?;
 /// let app: axum::Router = axum::Router::new().merge(dashboard);
 /// # Ok(())
@@ -126,8 +126,9 @@ impl Dashboard {
         self
     }
 
-    /// Lets programs log in with `Authorization: Bearer TOKEN`; the token has at least 16 characters, 8 of them
-    /// different. After 5 wrong tokens their address has to wait, up to 10 seconds for each.
+    /// Lets programs log in with `Authorization: Bearer TOKEN`, which a browser cannot send: people need a password or a trusted
+    /// header. The token has at least 16 characters, 8 of them different. After 5 wrong tokens their address has to wait, up to
+    /// 10 seconds for each.
     pub fn bearer_token(mut self, token: impl Into<String>) -> Self {
         self.token = Some(token.into());
         self
@@ -159,9 +160,10 @@ impl Dashboard {
         self
     }
 
-    /// Serves metrics and health checks alone. They may be bound to any address, and answer to any host name unless
-    /// that address is one of this machine alone, which a web page in a browser could reach under its own name. Metrics
-    /// need the bearer token if there is one.
+    /// Serves `/metrics`, `/stats`, `/healthz` and `/readyz` alone; `/stats` has names of queues, jobs and hosts, and the ids of tasks
+    /// that run. They may be bound to any address, and answer to any host name unless that address is one of this machine alone, which a
+    /// web page in a browser could reach under its own name. The first two need the bearer token if there is one, and no other login
+    /// counts: without a token every client that reaches the port reads them.
     pub fn observed_only(mut self) -> Self {
         self.observed_only = true;
         self

@@ -30,7 +30,7 @@ impl Dashboard {
     /// | `ASYNQ_DASHBOARD_TOKEN`, `…_FILE` | [`bearer_token`](Self::bearer_token), or the file that holds it |
     /// | `ASYNQ_DASHBOARD_TRUSTED_HEADER` | [`trusted_header`](Self::trusted_header) |
     /// | `ASYNQ_DASHBOARD_TRUSTED_PROXIES` | [`trust_proxy`](Self::trust_proxy), several addresses with commas |
-    /// | `ASYNQ_DASHBOARD_READ_ONLY` | `true` or `false` |
+    /// | `ASYNQ_DASHBOARD_READ_ONLY` | `true` or `false`, `yes` or `no`, `1` or `0` |
     /// | `ASYNQ_DASHBOARD_HOSTS` | [`allow_host`](Self::allow_host), several with commas |
     /// | `ASYNQ_DASHBOARD_MOUNT` | [`mount`](Self::mount), where a proxy passes the path on as it is |
     /// | `ASYNQ_DASHBOARD_TITLE` | [`title`](Self::title) |

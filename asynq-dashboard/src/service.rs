@@ -90,7 +90,7 @@ impl DashboardService {
         Self { address, metrics, queue_metrics: None, configure, pages: None, observed: None }
     }
 
-    /// Also serves metrics and health checks alone at this address: this program's own metrics. Default: at `ASYNQ_METRICS`, if that
+    /// Also serves metrics, statistics and health checks alone at this address: this program's own metrics. Default: at `ASYNQ_METRICS`, if that
     /// variable is set; of several services in one program, all but one have to say where.
     pub fn metrics(mut self, address: impl Into<String>) -> Self {
         self.metrics = Some(Address { text: address.into(), setting: "DashboardService::metrics" });
@@ -268,7 +268,7 @@ fn flags() -> Vec<Flag> {
         Flag::value(
             "metrics",
             "ADDR",
-            "Serves metrics and health checks there, such as 127.0.0.1:9090 [env: ASYNQ_METRICS]",
+            "Serves metrics, statistics and health checks there, such as 127.0.0.1:9090 [env: ASYNQ_METRICS]",
         ),
         Flag::switch(
             "metrics-queues",

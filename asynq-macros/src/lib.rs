@@ -23,7 +23,7 @@ use proc_macro::TokenStream;
 ///
 /// The worker supplies `&JobContext`, `State<T>` (or `Shared<T>`, the same type by another name), `Checkpoint<T>` and each
 /// parameter that is marked with `#[from_context]`, whose type implements `FromContext`. Every other parameter is an argument
-/// and is stored; one whose type happens to be called `State` or `Checkpoint` is marked with `#[arg]`. A borrowed argument is
+/// and is stored; one whose type happens to be called `State`, `Shared` or `Checkpoint` is marked with `#[arg]`. A borrowed argument is
 /// stored in its owned form, and a `String` is taken as `impl Into<String>`. One argument is stored as it is, several as an
 /// object with their names. `#[serde(…)]` and doc comments on a parameter move to its field.
 ///
@@ -31,12 +31,12 @@ use proc_macro::TokenStream;
 /// |---|---|---|
 /// | `queue` | the queue of the tasks | `"default"` |
 /// | `retry` | how often a task is tried again after a failure | 25 |
-/// | `timeout` | how long one attempt may take, in whole seconds | as in asynq: 30 minutes, or none where there is a `deadline` |
+/// | `timeout` | how long one attempt may take | as in asynq: 30 minutes, or none where there is a `deadline` |
 /// | `deadline` | how long after the enqueue a task may still run | none |
 /// | `expires` | how long after the enqueue an attempt may begin | never |
 /// | `group` | the group in which a task waits to be aggregated | runs by itself |
 /// | `aggregates` | the job whose tasks become one task of this job; the argument is `Vec` of that job | none |
-/// | `unique` | how long an equal task is refused | not unique |
+/// | `unique` | how long at most, from when it is due, a waiting or running task keeps an equal one out | not unique |
 /// | `debounce` | how long no equal task is enqueued before a task runs: an equal enqueue gives the waiting task new arguments and starts this time again | runs at once |
 /// | `debounce_max` | how long at most a debounced task waits, from the first of those enqueues on | as long as they come |
 /// | `unique_by` | the arguments that make two tasks equal: `"to, campaign"` | all |
@@ -51,12 +51,13 @@ use proc_macro::TokenStream;
 /// | `fingerprint` | the shape of a postcard payload, named by hand | computed from the types of the arguments |
 /// | `on_error` | a function `fn(&E) -> Policy` for the job's own error type | retry |
 /// | `on_archive` | a function `async fn(ArchivedTask<job>)` that the worker calls when a task is given up | none |
-/// | `max_crashes` | how often a task may take a worker down before it is archived | 3 |
+/// | `max_crashes` | at which death of a worker that runs the task it is archived; with 1 a death archives every such task that its worker ran | 3 |
 /// | `kill_after` | for an `fn`: how long after its timeout or a cancel a run is given up if its thread has not returned | never |
 /// | `derive(…)` | traits that the struct derives besides, such as `derive(Debug, Clone, PartialEq)` | nothing |
 /// | `crate` | the path of `asynq-runtime` when it is renamed or re-exported | `::asynq_runtime` |
 ///
-/// Durations are text: `"90s"`, `"3m"`, `"1h30m"`, `"7d"`. Everything is checked while compiling.
+/// Durations are text: `"90s"`, `"3m"`, `"1h30m"`, `"7d"`; those of `timeout`, `deadline`, `unique` and `retention` are whole seconds.
+/// Everything is checked while compiling.
 ///
 /// A semicolon instead of the body, `#[job] async fn resize(path: String) -> JobResult<u64>;`, makes a *contract*: the same
 /// struct with the same functions, for a program that enqueues the job and leaves it to another program to run. Both programs

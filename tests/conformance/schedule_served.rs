@@ -324,8 +324,9 @@ async fn a_schedule_is_paused_resumed_and_forgotten_and_an_entry_runs_now() {
     let entries = schedule.entries().await.unwrap();
     assert_eq!((entries.len(), entries[0].id.as_str()), (1, id.as_str()));
 
+    assert!(schedule.pause(&queue, &id).await.unwrap());
     schedule.forget(&queue, &id).await.unwrap();
-    // The scheduler plans the entry anew, and fires none of its ticks a second time.
+    // The pause is forgotten, too. The scheduler plans the entry anew, and fires none of its ticks a second time.
     until_more(&t, &report, 2).await;
     let ticks = ticks(&t, &report).await;
     assert!(ticks.windows(2).all(|pair| pair[0] < pair[1]), "{ticks:?}");

@@ -103,7 +103,8 @@ async fn other_names_are_allowed_one_by_one() {
 #[tokio::test]
 async fn an_endpoint_for_metrics_has_nothing_else_and_answers_to_every_name_unless_it_is_on_this_machine() {
     let fixture = Fixture::start().await;
-    let served = Served::start(dashboard(&fixture).observed_only()).await;
+    // Beside metrics a password counts for nothing.
+    let served = Served::start(dashboard(&fixture).password_hash(hash()).observed_only()).await;
     for path in ["/", "/api/queues", "/queues/default", "/events", "/login"] {
         assert_eq!(served.get(path).await.status, 404, "{path}");
     }

@@ -20,7 +20,8 @@ use crate::CronError;
 /// `@annually`, `@monthly`, `@weekly`, `@daily`, `@midnight`, `@hourly`), or `@every 30s`, which counts from the Unix epoch, so
 /// that every program has the same times. A zone may stand in front: `TZ=Europe/Berlin `; without one the zone is UTC.
 ///
-/// A day matches if the day of the month *or* the weekday does, as in any cron, unless one of them is a star.
+/// A day matches if the day of the month *or* the weekday does, as in robfig/cron, unless one of them is a plain star (`*` or `?`, not
+/// `*/2`): then both must.
 ///
 /// # Daylight saving
 ///
@@ -161,7 +162,7 @@ impl CronSpec {
     }
 
     /// Returns the first time after `after`; `None` if there is none within 400 years, or within 5 years for a schedule of
-    /// [`parse_compat`](Self::parse_compat).
+    /// [`parse_compat`](Self::parse_compat) that is not an `@every`.
     pub fn next_after(&self, after: DateTime<Utc>) -> Option<DateTime<Utc>> {
         match (self.schedule, self.mode) {
             (Schedule::Fields(fields), Mode::Default) => next::after(&fields, self.zone, after),

@@ -115,10 +115,10 @@ fn command(program: Program, services: &[&ServiceEntry]) -> Command {
         .version(program.version)
         .about("Works on the jobs of this program; without a command it is a worker")
         .arg(
-            flag(&env::URL, "URL", "Where the tasks are, such as sqlite://asynq.db or redis://127.0.0.1:6379")
+            flag(&env::URL, "URL", "Where the tasks are, such as redis://127.0.0.1:6379; default sqlite://asynq.db")
                 .global(true),
         )
-        .arg(flag(&env::LOG_FORMAT, "FORMAT", "How log lines are written: text or json").global(true))
+        .arg(flag(&env::LOG_FORMAT, "FORMAT", "How log lines are written: text or json; default text").global(true))
         .disable_help_subcommand(true)
         .subcommand(worker(Command::new(WORKER).about("Runs jobs until it is told to stop (the default)")))
         .subcommand(
@@ -180,7 +180,8 @@ fn worker_flags(command: Command) -> Command {
         .arg(flag(
             &env::QUEUES,
             "QUEUES",
-            "Queues to serve with weight and most tasks at a time, such as critical=6,default=3/10,tenant:*",
+            "Queues to serve with weight and most tasks at a time, such as critical=6,default=3/10,tenant:*; default `default` and each \
+             queue that a job names",
         ))
         .arg(flag(&env::ONLY, "JOBS", "Runs only these jobs, such as send_email,report:*"))
         .arg(flag(&env::EXCEPT, "JOBS", "Runs all jobs but these"))
@@ -270,6 +271,11 @@ mod tests {
         let help = parsed(&["--help"]).unwrap_err().0.to_string();
         for part in ["--url", "ASYNQ_URL", "ASYNQ_QUEUES", "ASYNQ_CONCURRENCY", "jobs", "enqueue", "stats"] {
             assert!(help.contains(part), "{part} is missing in\n{help}");
+        }
+        // The lines of a help may be wrapped.
+        let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
+        for default in ["default sqlite://asynq.db", "default text", "default `default` and each queue"] {
+            assert!(help.contains(default), "{default} is missing in\n{help}");
         }
     }
 

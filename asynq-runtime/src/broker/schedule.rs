@@ -54,7 +54,7 @@ pub trait Schedules {
     /// The broker failed; the call may be repeated.
     async fn pause_entry(&self, queue: &QueueName, entry: &EntryId, paused: bool) -> Result<bool, BrokerError>;
 
-    /// Deletes the stored state of an entry and its history. An entry that no program plans any more expires by itself.
+    /// Deletes the stored state of an entry, its pause included, and its history. An entry that no program plans any more expires by itself.
     ///
     /// # Errors
     ///

@@ -38,7 +38,8 @@ pub(crate) enum Queue {
     Resume(pause::Names),
     /// Deletes queues with their counters
     ///
-    /// With --json: an array of objects with `queue`, `tasks` (deleted with it) and `error`.
+    /// Asks first, unless --yes is given. A queue with tasks is refused without --force. With --json: an array of objects with
+    /// `queue`, `tasks` (deleted with it) and `error`.
     #[command(name = "rm", aliases = ["remove", "delete"])]
     Rm(rm::Rm),
 }

@@ -31,16 +31,16 @@ pub(crate) struct Enqueue {
     /// How often the task may be retried; default 25
     #[arg(long, value_name = "N")]
     retry: Option<u32>,
-    /// Longest time of one attempt, such as 90s; default 30m
+    /// Longest time of one attempt, such as 90s; default 30m, or none with --deadline
     #[arg(long, value_name = "SPAN", value_parser = span)]
     timeout: Option<Duration>,
     /// No attempt may run after this moment, such as 2030-01-31T09:00:00Z
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     deadline: Option<DateTime<Utc>>,
-    /// Keeps an equal task out for this time
+    /// Keeps an equal task out while this one waits or runs, at most for this time
     #[arg(long, value_name = "SPAN", value_parser = span)]
     unique: Option<Duration>,
-    /// The event that frees the lock of a unique task before its time: start, end or success
+    /// The event that frees the lock of a unique task before its time: start, end (the default) or success
     #[arg(long, value_name = "WHAT", requires = "unique", value_parser = unique_until)]
     unique_until: Option<UniqueUntil>,
     /// Runs the task after this time, such as 10m
