@@ -18,7 +18,12 @@ use serde::{Serialize, de::DeserializeOwned};
 pub(crate) use self::checkpoint::{decode_checkpoint, encode_checkpoint};
 pub(super) use self::read_back::changes_in_json;
 use self::reason::reason;
-use super::{Codec, Job, PayloadError, bounded, fingerprint::Fingerprint, shape::of_type::Reads, upgrade::Earlier};
+use super::{
+    Codec, Job, PayloadError, bounded,
+    fingerprint::Fingerprint,
+    shape::of_type::Reads,
+    upgrade::{Earlier, Upgrade},
+};
 
 /// First byte of a postcard payload.
 const POSTCARD: u8 = 0x01;
@@ -41,28 +46,37 @@ debug_as_text!(CodecError);
 
 /// Encodes the arguments of a job.
 pub(crate) fn encode_arguments<J: Job>(job: &J) -> Result<Bytes, CodecError> {
-    encode_shaped(|| format!("the arguments of `{}`", J::NAME), J::CODEC, Fingerprint::of::<J>, job, "")
+    encode_shaped(&|| format!("the arguments of `{}`", J::NAME), J::CODEC, Fingerprint::of::<J>, job, "")
 }
 
 /// Encodes a value with the fingerprint of its shape, unless it is JSON. `place` ends the advice to write another codec.
 fn encode_shaped<T: Serialize + DeserializeOwned>(
-    what: impl FnOnce() -> String,
+    what: &dyn Fn() -> String,
     codec: Codec,
     fingerprint: fn() -> Arc<Fingerprint>,
     value: &T,
     place: &str,
 ) -> Result<Bytes, CodecError> {
-    if codec == Codec::Json {
-        return encoded(what, codec, read_back::write_readable_json(value));
-    }
-    let fingerprint = fingerprint();
-    let written = match &fingerprint.self_describing {
-        // Postcard would write the value, and no worker could ever read it.
-        Some(kind) => Err(needs_json(kind, place)),
-        None => read_back::write_readable(&header(POSTCARD, fingerprint.value), value, &fingerprint.reads)
-            .map_err(|refusal| refusal.to_string()),
+    let written = match codec {
+        Codec::Json => read_back::write_readable_json(value),
+        Codec::Postcard => {
+            with_fingerprint(&fingerprint(), place, &|prefix, reads| read_back::write_readable(prefix, value, reads))
+        }
     };
     encoded(what, codec, written)
+}
+
+/// Returns what `write` writes behind the header of this fingerprint.
+fn with_fingerprint(
+    fingerprint: &Fingerprint,
+    place: &str,
+    write: &dyn Fn(&[u8], &Reads) -> Result<Vec<u8>, checked::Refusal>,
+) -> Result<Vec<u8>, String> {
+    match &fingerprint.self_describing {
+        // Postcard would write the value, and no worker could ever read it.
+        Some(kind) => Err(needs_json(kind, place)),
+        None => write(&header(POSTCARD, fingerprint.value), &fingerprint.reads).map_err(|refusal| refusal.to_string()),
+    }
 }
 
 fn needs_json(kind: &str, place: &str) -> String {
@@ -103,7 +117,7 @@ fn decode_postcard<J: Job>(found: u32, arguments: &[u8]) -> Result<J, PayloadErr
     let fingerprint = Fingerprint::in_postcard::<J>();
     if !fingerprint.is(found) {
         let earlier = Earlier::postcard(found, arguments);
-        return J::UPGRADES.iter().find_map(|upgrade| upgrade.apply(&earlier)).unwrap_or_else(|| {
+        return Upgrade::first(&earlier).unwrap_or_else(|| {
             Err(PayloadError::UnknownFingerprint {
                 job: J::NAME,
                 expected: fingerprint.value,
@@ -164,8 +178,7 @@ fn decode_json<J: Job>(payload: &[u8]) -> Result<J, PayloadError> {
             return Err(undecodable(reason(&error)));
         }
         let earlier = Earlier::json(payload);
-        let upgraded = J::UPGRADES.iter().find_map(|upgrade| upgrade.apply(&earlier));
-        upgraded.unwrap_or_else(|| {
+        Upgrade::first(&earlier).unwrap_or_else(|| {
             let reason = match J::CODEC {
                 Codec::Json => reason(&error),
                 Codec::Postcard => format!("{JSON_FOUND}: {}", reason(&error)),
@@ -210,7 +223,7 @@ fn not_postcard(payload: &[u8]) -> String {
 pub(crate) fn encode_result<T: Serialize>(job: &str, codec: Codec, value: &T) -> Result<Bytes, CodecError> {
     // A value that refuses to be written has no kinds, and is refused below.
     let kinds = if codec == Codec::Postcard { kinds::of(value).unwrap_or_default() } else { 0 };
-    encode(|| format!("the result of `{job}`"), codec, &header(RESULT, kinds), value)
+    encode(&|| format!("the result of `{job}`"), codec, &header(RESULT, kinds), value)
 }
 
 /// Reads the result of a job. `None` is the stored result of a job that returns `()`.
@@ -250,16 +263,11 @@ fn not_a_result(result: &[u8]) -> String {
 ///
 /// The `Serialize` of a value refuses it.
 pub fn encode_key<J: Job>(fields: &impl Serialize) -> Result<Bytes, CodecError> {
-    encode(|| format!("the unique arguments of `{}`", J::NAME), J::CODEC, &[POSTCARD], fields)
+    encode(&|| format!("the unique arguments of `{}`", J::NAME), J::CODEC, &[POSTCARD], fields)
 }
 
 /// Encodes `value`. Only postcard has the `prefix`, because other languages read the JSON.
-fn encode(
-    what: impl FnOnce() -> String,
-    codec: Codec,
-    prefix: &[u8],
-    value: &impl Serialize,
-) -> Result<Bytes, CodecError> {
+fn encode(what: &dyn Fn() -> String, codec: Codec, prefix: &[u8], value: &impl Serialize) -> Result<Bytes, CodecError> {
     let written = match codec {
         Codec::Postcard => checked::write(prefix, value, None).map(|written| written.bytes).map_err(|e| e.to_string()),
         Codec::Json => serde_json::to_vec(value).map_err(|e| e.to_string()),
@@ -268,7 +276,7 @@ fn encode(
 }
 
 /// Returns what was written, or the error of `what`.
-fn encoded(what: impl FnOnce() -> String, codec: Codec, written: Result<Vec<u8>, String>) -> Result<Bytes, CodecError> {
+fn encoded(what: &dyn Fn() -> String, codec: Codec, written: Result<Vec<u8>, String>) -> Result<Bytes, CodecError> {
     written.map(Bytes::from).map_err(|reason| CodecError { what: what(), codec: codec.as_str(), reason })
 }
 

@@ -57,13 +57,15 @@ impl Fingerprint {
     /// Returns the fingerprint of `J`'s arguments, computed once per job.
     pub fn of<J: Job>() -> Arc<Self> {
         static CACHE: FingerprintCache = OnceLock::new();
-        cached_or(&CACHE, TypeId::of::<J>(), || of_arguments::<J>(J::CODEC))
+        cached_or(&CACHE, TypeId::of::<J>(), &|| of_arguments::<J>(J::CODEC))
     }
 
     /// Returns the fingerprint of a value that is kept in postcard beside a job's arguments, computed once per type.
     pub(crate) fn of_value<T: DeserializeOwned + 'static>() -> Arc<Self> {
         static CACHE: FingerprintCache = OnceLock::new();
-        cached_or(&CACHE, TypeId::of::<T>(), || fingerprint(of_type::shape_of::<T>(false), None, &[&short_name::<T>()]))
+        cached_or(&CACHE, TypeId::of::<T>(), &|| {
+            fingerprint(of_type::shape_of::<T>(false), None, &[&short_name::<T>()])
+        })
     }
 
     /// Returns the fingerprint of `J`'s arguments in postcard, whatever its codec is.
@@ -71,7 +73,7 @@ impl Fingerprint {
         static CACHE: FingerprintCache = OnceLock::new();
         match J::CODEC {
             Codec::Postcard => Self::of::<J>(),
-            Codec::Json => cached_or(&CACHE, TypeId::of::<J>(), || of_arguments::<J>(Codec::Postcard)),
+            Codec::Json => cached_or(&CACHE, TypeId::of::<J>(), &|| of_arguments::<J>(Codec::Postcard)),
         }
     }
 
@@ -87,14 +89,14 @@ impl Fingerprint {
     pub(crate) fn of_earlier<J: Job, T: DeserializeOwned + 'static>() -> Arc<Self> {
         static CACHE: FingerprintCache = OnceLock::new();
         // The name of the job is part of a fingerprint that is known in part.
-        cached_or(&CACHE, TypeId::of::<(J, T)>(), || of_job::<J>(of_type::shape_of::<T>(false), None))
+        cached_or(&CACHE, TypeId::of::<(J, T)>(), &|| of_job::<J>(of_type::shape_of::<T>(false), None))
     }
 }
 
 /// The fingerprints that this process has made, by type.
 type FingerprintCache = OnceLock<RwLock<HashMap<TypeId, Arc<Fingerprint>>>>;
 
-fn cached_or(cache: &FingerprintCache, of: TypeId, make: impl FnOnce() -> Fingerprint) -> Arc<Fingerprint> {
+fn cached_or(cache: &FingerprintCache, of: TypeId, make: &dyn Fn() -> Fingerprint) -> Arc<Fingerprint> {
     let cache = cache.get_or_init(RwLock::default);
     if let Some(cached) = cache.read().get(&of) {
         return Arc::clone(cached);
@@ -111,8 +113,11 @@ fn of_arguments<J: Job>(codec: Codec) -> Fingerprint {
 }
 
 fn of_job<J: Job>(type_shape: of_type::TypeShape, by_hand: Option<&str>) -> Fingerprint {
-    let type_name = short_name::<J>();
-    fingerprint(type_shape, by_hand, &[&[&type_name, J::NAME], J::ALIASES].concat())
+    of_names(type_shape, by_hand, &[&short_name::<J>(), J::NAME], J::ALIASES)
+}
+
+fn of_names(type_shape: of_type::TypeShape, by_hand: Option<&str>, names: &[&str], aliases: &[&str]) -> Fingerprint {
+    fingerprint(type_shape, by_hand, &[names, aliases].concat())
 }
 
 /// Returns the fingerprint of a shape. The first of the `names` is part of the number of a shape that is known in part.

@@ -42,6 +42,11 @@ impl<J: Job> Upgrade<J> {
         Self(read)
     }
 
+    /// Today's job by the first of its upgrades that takes the arguments; `None` if there is none.
+    pub(super) fn first(earlier: &Earlier<'_>) -> Option<Result<J, PayloadError>> {
+        J::UPGRADES.iter().find_map(|upgrade| upgrade.apply(earlier))
+    }
+
     /// Today's job; `None` if the arguments are not of the shape that this upgrade takes.
     pub(super) fn apply(&self, earlier: &Earlier<'_>) -> Option<Result<J, PayloadError>> {
         (self.0)(earlier)

@@ -22,11 +22,20 @@ pub(super) struct Written {
 
 /// Returns `value` behind `prefix`. `reads` says how the type's own `Deserialize` reads, if there is one.
 pub(super) fn write(prefix: &[u8], value: &impl Serialize, reads: Option<&Reads>) -> Result<Written, Refusal> {
+    written(prefix, reads, &|checked| value.serialize(checked))
+}
+
+/// Compiled once, and not for each type of a program.
+fn written(
+    prefix: &[u8],
+    reads: Option<&Reads>,
+    serialize: &dyn Fn(&mut Checked<'_>) -> Result<(), Refusal>,
+) -> Result<Written, Refusal> {
     let mut bytes = Vec::with_capacity(64);
     bytes.extend_from_slice(prefix);
     let postcard = Serializer { output: ExtendFlavor::new(bytes) };
     let mut checked = Checked { postcard, reads, is_known: reads.is_some(), suspect: None };
-    value.serialize(&mut checked)?;
+    serialize(&mut checked)?;
     let Checked { postcard, is_known, suspect, .. } = checked;
     Ok(Written { bytes: postcard::ser_flavors::Flavor::finalize(postcard.output)?, is_known, suspect })
 }

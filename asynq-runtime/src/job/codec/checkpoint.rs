@@ -12,7 +12,7 @@ where
     T: Serialize + DeserializeOwned + 'static,
 {
     let what = || format!("the checkpoint of `{job}`");
-    encode_shaped(what, codec, Fingerprint::of_value::<T>, value, " on the job")
+    encode_shaped(&what, codec, Fingerprint::of_value::<T>, value, " on the job")
 }
 
 /// Reads the bytes of [`encode_checkpoint`]; the error says why they do not fit. The codec of the job may have changed since: JSON does

@@ -21,25 +21,39 @@ pub(super) fn write_readable<T: Serialize + DeserializeOwned>(
     value: &T,
     reads: &Reads,
 ) -> Result<Vec<u8>, Refusal> {
-    let Written { bytes, is_known, suspect } = checked::write(prefix, value, Some(reads))?;
-    let written = &bytes[prefix.len()..];
-    // A type may tidy its values when they are read, so that the kinds alone are compared; but where another type reads the
-    // fields, they may change places, which only the values show. Equal bytes are the cheap proof of equal values; the entries of a
-    // `HashMap` may come in another order.
-    let has_same_values = |read: &T| {
-        checked::write(&[], read, None).is_ok_and(|again| again.bytes == written) || kinds::are_equal(value, read, true)
-    };
-    let is_same = |read: T| kinds::are_equal(value, &read, false) && (is_known || has_same_values(&read));
+    let written = checked::write(prefix, value, Some(reads))?;
+    let is_known = written.is_known;
+    unless_changed(written, prefix.len(), reads, &|bytes| {
+        // A type may tidy its values when they are read, so that the kinds alone are compared; but where another type reads the
+        // fields, they may change places, which only the values show. Equal bytes are the cheap proof of equal values; the entries of a
+        // `HashMap` may come in another order.
+        let has_same_values = |read: &T| {
+            checked::write(&[], read, None).is_ok_and(|again| again.bytes == bytes)
+                || kinds::are_equal(value, read, true)
+        };
+        let read: T = take_whole(bytes, reads)?;
+        Ok(kinds::are_equal(value, &read, false) && (is_known || has_same_values(&read)))
+    })
+}
+
+/// Returns the bytes that were written; `is_same` reads those of the value back.
+fn unless_changed(
+    written: Written,
+    prefix: usize,
+    reads: &Reads,
+    is_same: &dyn Fn(&[u8]) -> Result<bool, Unreadable>,
+) -> Result<Vec<u8>, Refusal> {
+    let Written { bytes, is_known, suspect } = written;
     let is_read_alike = is_known && reads.is_whole;
     if is_read_alike && !reads.needs_bounds {
         return Ok(bytes);
     }
-    let read = match take_whole::<T>(written, reads) {
+    let is_same = match is_same(&bytes[prefix..]) {
         // Its worker would not read it either.
         Err(Unreadable::Endless(why)) => return Err(Refusal::custom(why)),
-        read => read.ok(),
+        read => read.unwrap_or(false),
     };
-    if is_read_alike || read.is_some_and(is_same) {
+    if is_read_alike || is_same {
         return Ok(bytes);
     }
     Err(suspect.unwrap_or_else(Refusal::another_value))
@@ -49,10 +63,18 @@ pub(super) fn write_readable<T: Serialize + DeserializeOwned>(
 /// `Some(None)` and for a float that JSON does not have. Only JSON with `null` in it pays for the reading.
 pub(super) fn write_readable_json<T: Serialize + DeserializeOwned>(value: &T) -> Result<Vec<u8>, String> {
     let json = serde_json::to_string(value).map_err(|e| e.to_string())?;
+    unless_changed_in_json(json, &|json| Ok(has_same_kinds(value, &serde_json::from_slice::<T>(json)?)))
+}
+
+/// Returns the JSON that was written; `is_same` reads it back.
+fn unless_changed_in_json(
+    json: String,
+    is_same: &dyn Fn(&[u8]) -> serde_json::Result<bool>,
+) -> Result<Vec<u8>, String> {
     if json.contains("null") && has_null(&json) {
-        let problem = match serde_json::from_str::<T>(&json) {
-            Ok(read) if has_same_kinds(value, &read) => return Ok(json.into_bytes()),
-            Ok(_) => "it would be read as another value".to_owned(),
+        let problem = match is_same(json.as_bytes()) {
+            Ok(true) => return Ok(json.into_bytes()),
+            Ok(false) => "it would be read as another value".to_owned(),
             Err(error) => format!("it could not be read back ({})", reason(&error)),
         };
         return Err(format!(

@@ -104,12 +104,18 @@ impl<'de> FromValue<'de> {
         }
     }
 
+    /// Visits the fields of a struct, entries whose keys are names, or the one variant of an enum. In a box, so that a type of a program
+    /// is compiled for one iterator and not for three.
+    fn named<V: Visitor<'de>>(fields: Entries<'de>, visitor: V) -> Result<V::Value, Misfit> {
+        visitor.visit_map(MapDeserializer::new(fields))
+    }
+
     fn fields<V: Visitor<'de>>(
         fields: &'de [(Name<'de>, Value<'de>)],
         known: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Misfit> {
-        visitor.visit_map(MapDeserializer::new(fields.iter().map(|(name, value)| (name.among(known), value))))
+        Self::named(named_among(fields, known), visitor)
     }
 
     fn elements<V: Visitor<'de>>(values: &'de [Value<'de>], visitor: V) -> Result<V::Value, Misfit> {
@@ -148,7 +154,7 @@ impl<'de> de::Deserializer<'de> for FromValue<'de> {
             Value::Struct(fields) => Self::fields(fields, &[], visitor),
             Value::Variant(name, content) if **content == Value::Unit => visitor.visit_borrowed_str(name),
             // An enum is externally tagged, as in a self-describing format.
-            Value::Variant(name, content) => visitor.visit_map(MapDeserializer::new(iter::once((&**name, &**content)))),
+            Value::Variant(name, content) => Self::named(Box::new(iter::once((*name, &**content))), visitor),
         }
     }
 
@@ -207,11 +213,9 @@ impl<'de> de::Deserializer<'de> for FromValue<'de> {
         known: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Misfit> {
-        match self.inner() {
-            Value::Struct(fields) => Self::fields(fields, known, visitor),
-            // serde would take the elements by their places, and places say nothing about names.
-            Value::Seq(_) => Err(de::Error::invalid_type(Unexpected::Seq, &visitor)),
-            inner => FromValue(inner).deserialize_any(visitor),
+        match self.inner().as_fields(known) {
+            Some(fields) => Self::named(fields, visitor),
+            None => Err(de::Error::invalid_type(self.inner().unexpected(), &visitor)),
         }
     }
 
@@ -251,6 +255,52 @@ impl<'de> de::Deserializer<'de> for FromValue<'de> {
 
     forward_to_deserialize_any! {
         bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 char str string tuple tuple_struct map identifier
+    }
+}
+
+/// Entries by name.
+type Entries<'de> = Box<dyn Iterator<Item = (&'de str, &'de Value<'de>)> + 'de>;
+
+/// Returns fields under the names that a type with fields of the `known` names has for them.
+fn named_among<'de>(fields: &'de [(Name<'de>, Value<'de>)], known: &'static [&'static str]) -> Entries<'de> {
+    Box::new(fields.iter().map(|(name, value)| (name.among(known), value)))
+}
+
+impl<'de> Value<'de> {
+    /// Returns what a struct with fields of the `known` names takes: fields, entries whose keys are all names, and a variant with its
+    /// content, which is externally tagged as in a self-describing format. Elements have places, which say nothing about names.
+    fn as_fields(&'de self, known: &'static [&'static str]) -> Option<Entries<'de>> {
+        match self {
+            Self::Struct(fields) => Some(named_among(fields, known)),
+            Self::Map(entries) => {
+                let name = |key: &'de Self| match key {
+                    Self::Str(name) => Some(name.as_str()),
+                    Self::Variant(name, content) if **content == Self::Unit => Some(*name),
+                    _ => None,
+                };
+                let named: Option<Vec<_>> = entries.iter().map(|(key, value)| Some((name(key)?, value))).collect();
+                Some(Box::new(named?.into_iter()))
+            }
+            Self::Variant(name, content) if **content != Self::Unit => Some(Box::new(iter::once((*name, &**content)))),
+            _ => None,
+        }
+    }
+
+    /// Returns the kind of the value, in serde's words.
+    fn unexpected(&self) -> Unexpected<'static> {
+        match self {
+            Self::Bool(_) => Unexpected::Bool(false),
+            Self::Int(_) | Self::Large(_) => Unexpected::Unsigned(0),
+            Self::Float(_) => Unexpected::Float(0.0),
+            Self::Char(_) => Unexpected::Char(' '),
+            Self::Str(_) => Unexpected::Str(""),
+            Self::Bytes(_) => Unexpected::Bytes(&[]),
+            Self::Unit => Unexpected::Unit,
+            Self::None | Self::Some(_) => Unexpected::Option,
+            Self::Seq(_) => Unexpected::Seq,
+            Self::Map(_) | Self::Struct(_) => Unexpected::Map,
+            Self::Variant(..) => Unexpected::Enum,
+        }
     }
 }
 

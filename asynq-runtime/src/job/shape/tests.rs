@@ -184,3 +184,17 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_map_is_a_struct_by_names_and_not_by_places() {
+    #[derive(Debug, PartialEq, Deserialize)]
+    struct Letter {
+        to: String,
+    }
+    let map = |key: Value<'static>| Value::Map(vec![(key, Value::Str("ann".to_owned()))]);
+    let read = Letter::deserialize(FromValue(&map(Value::Str("to".to_owned()))));
+    assert_eq!(read, Ok(Letter { to: "ann".to_owned() }));
+    // serde's derived code would take the number for the place of a field.
+    let refused = Letter::deserialize(FromValue(&map(Value::Int(0)))).unwrap_err().to_string();
+    assert_eq!(refused, "invalid type: a struct or a map, expected struct Letter");
+}

@@ -4,25 +4,21 @@
 //! the derived code says that the field is there twice, and by which name it is read; else it asks for the value of the
 //! second. Each pair takes a pass.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
-use serde::de::DeserializeOwned;
-
 use super::{
+    Pass,
     arena::{Named, Slot},
-    at::At,
     export::{ReadName, ReadNames},
     probe::{self, Answer, Probe},
     recorder::Recorder,
 };
 
 /// Returns the names by which the fields of every struct with aliases are read, if they can be found out.
-pub(super) fn read_names<T: DeserializeOwned>(recorder: &mut Recorder) -> ReadNames {
+pub(super) fn read_names(recorder: &mut Recorder, pass_once: Pass<'_>) -> ReadNames {
     let structs = recorder.arena.with_aliases();
-    structs.into_iter().filter_map(|of| Some((of, names::<T>(recorder, of)?))).collect()
+    structs.into_iter().filter_map(|of| Some((of, names(recorder, of, pass_once)?))).collect()
 }
 
-fn names<T: DeserializeOwned>(recorder: &mut Recorder, of: (Named, Option<usize>)) -> Option<Vec<ReadName>> {
+fn names(recorder: &mut Recorder, of: (Named, Option<usize>), pass_once: Pass<'_>) -> Option<Vec<ReadName>> {
     let announced = recorder.arena.names_of(of);
     let slots: Vec<Slot> = announced.iter().map(|&(_, slot)| slot).collect();
     let read = slots.iter().filter(|&&slot| recorder.arena.is_seen(slot)).count();
@@ -35,7 +31,7 @@ fn names<T: DeserializeOwned>(recorder: &mut Recorder, of: (Named, Option<usize>
         probe::take_twice();
         recorder.begin_pass();
         recorder.probe = Some((Probe { of, first: (before, slot), second }, None));
-        let _ = catch_unwind(AssertUnwindSafe(|| T::deserialize(At::root(recorder)).map(drop)));
+        let _ = pass_once(recorder);
         match (recorder.probe.take()?.1?, probe::take_twice()) {
             (Answer::Pending, Some(field)) => {
                 let last = names.last_mut()?;

@@ -102,6 +102,11 @@ impl Arena {
         (0..n).map(|_| self.slot()).collect()
     }
 
+    /// Returns the form of a struct, with a new slot for each field.
+    pub(super) fn structure(&mut self, fields: &'static [&'static str]) -> Form {
+        Form::Struct(fields.iter().map(|&name| (name, self.slot())).collect())
+    }
+
     pub(super) fn shape(&self, slot: Slot) -> &Shape {
         &self.nodes[slot.0].shape
     }
@@ -147,7 +152,7 @@ impl Arena {
     }
 
     /// Returns the type whose visitor is called `key`; a new type is made with `form`.
-    pub(super) fn named(&mut self, key: &'static str, form: impl FnOnce(&mut Self) -> Form) -> Named {
+    pub(super) fn named(&mut self, key: &'static str, form: &dyn Fn(&mut Self) -> Form) -> Named {
         if let Some(&known) = self.by_visitor.get(key) {
             return known;
         }
@@ -195,7 +200,7 @@ impl Arena {
         &mut self,
         named: Named,
         index: usize,
-        form: impl FnOnce(&mut Self) -> Form,
+        form: &dyn Fn(&mut Self) -> Form,
     ) -> Option<Form> {
         if let Some(known) = self.variants(named).get(index).and_then(|variant| variant.form.clone()) {
             return Some(known);
@@ -336,6 +341,15 @@ impl Form {
     pub(super) fn enumeration(names: &'static [&'static str]) -> Self {
         let variant = |&name| Variant { name, form: None, progress: Progress::Unseen, mark: None };
         Self::Enum(names.iter().map(variant).collect())
+    }
+
+    /// Returns the slots of the fields of a struct or a tuple.
+    pub(super) fn slots(&self) -> Option<Vec<Slot>> {
+        match self {
+            Self::Tuple(slots) => Some(slots.clone()),
+            Self::Struct(fields) => Some(fields.iter().map(|&(_, slot)| slot).collect()),
+            _ => None,
+        }
     }
 }
 

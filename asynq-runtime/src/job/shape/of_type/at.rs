@@ -40,7 +40,7 @@ impl<'r> At<'r> {
     }
 }
 
-impl At<'_> {
+impl<'r> At<'r> {
     /// Writes a leaf down, and returns the index of its sample.
     fn leaf(&mut self, leaf: Leaf) -> usize {
         self.recorder.arena.see(self.slot, Shape::Leaf(leaf));
@@ -69,17 +69,26 @@ impl At<'_> {
     /// Visits the inside of a named type; a new type is made with `form`.
     fn named<'de, V: Visitor<'de>>(
         self,
-        form: impl FnOnce(&mut Arena) -> Form,
+        form: &dyn Fn(&mut Arena) -> Form,
         visit: impl FnOnce(&mut Recorder, Named) -> Result<V::Value, Stop>,
     ) -> Result<V::Value, Stop> {
-        let recorder = self.recorder;
-        recorder.requests += 1;
-        let named = recorder.arena.named(type_name::<V>(), form);
-        recorder.arena.see(self.slot, Shape::Named(named));
-        recorder.enter(named)?;
+        let (recorder, named) = self.enter(type_name::<V>(), form)?;
         let result = visit(recorder, named);
         recorder.leave(named);
         result
+    }
+
+    fn enter(
+        self,
+        type_name: &'static str,
+        form: &dyn Fn(&mut Arena) -> Form,
+    ) -> Result<(&'r mut Recorder, Named), Stop> {
+        let recorder = self.recorder;
+        recorder.requests += 1;
+        let named = recorder.arena.named(type_name, form);
+        recorder.arena.see(self.slot, Shape::Named(named));
+        recorder.enter(named)?;
+        Ok((recorder, named))
     }
 
     /// Stops at a request that only a self-describing format could answer.
@@ -172,8 +181,7 @@ impl<'de> de::Deserializer<'de> for At<'_> {
             self.recorder.arena.note_secret(self.slot);
             return visitor.visit_newtype_struct(self);
         }
-        let form = |arena: &mut Arena| Form::Newtype(arena.slot());
-        self.named::<V>(form, |recorder, named| match *recorder.arena.form(named) {
+        self.named::<V>(&|arena| Form::Newtype(arena.slot()), |recorder, named| match *recorder.arena.form(named) {
             Form::Newtype(slot) => visitor.visit_newtype_struct(At { recorder, slot }),
             _ => Err(recorder.stop()),
         })
@@ -205,12 +213,9 @@ impl<'de> de::Deserializer<'de> for At<'_> {
         visitor: V,
     ) -> Result<V::Value, Stop> {
         let form = |arena: &mut Arena| Form::Tuple(arena.slots(len));
-        self.named::<V>(form, |recorder, named| match recorder.arena.form(named) {
-            Form::Tuple(slots) => {
-                let slots = slots.clone();
-                Fields::visit(recorder, slots, (name, None), visitor)
-            }
-            _ => Err(recorder.stop()),
+        self.named::<V>(&form, |recorder, named| match recorder.arena.form(named).slots() {
+            Some(slots) => Fields::visit(recorder, slots, (name, None), visitor),
+            None => Err(recorder.stop()),
         })
     }
 
@@ -220,17 +225,13 @@ impl<'de> de::Deserializer<'de> for At<'_> {
         fields: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Stop> {
-        let form = |arena: &mut Arena| Form::Struct(fields.iter().map(|&name| (name, arena.slot())).collect());
         self.recorder.reads.see_names(name, None, fields);
-        self.named::<V>(form, |recorder, named| match recorder.arena.form(named) {
-            Form::Struct(fields) => {
-                let slots = fields.iter().map(|&(_, slot)| slot).collect();
-                if let Some(probe) = recorder.probe_of((named, None)) {
-                    return visitor.visit_map(ProbeEntries::new(recorder, probe));
-                }
-                Fields::visit(recorder, slots, (name, None), visitor)
+        self.named::<V>(&|arena| arena.structure(fields), |recorder, named| {
+            let Some(slots) = recorder.arena.form(named).slots() else { return Err(recorder.stop()) };
+            match recorder.probe_of((named, None)) {
+                Some(probe) => visitor.visit_map(ProbeEntries::new(recorder, probe)),
+                None => Fields::visit(recorder, slots, (name, None), visitor),
             }
-            _ => Err(recorder.stop()),
         })
     }
 
@@ -240,23 +241,20 @@ impl<'de> de::Deserializer<'de> for At<'_> {
         names: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Stop> {
-        self.named::<V>(
-            |_| Form::enumeration(names),
-            |recorder, named| {
-                recorder.reads.see_enum(name, names);
-                let again = recorder.minimal();
-                let towards = recorder.probed().and_then(|of| recorder.arena.variant_towards(named, of));
-                let Some(index) = towards.or_else(|| recorder.arena.choose_variant(named, again)) else {
-                    return Err(recorder.stop());
-                };
-                recorder.arena.begin_variant(named, index);
-                let result = visitor.visit_enum(OneVariant { recorder: &mut *recorder, named, name, index });
-                if result.is_ok() {
-                    recorder.arena.variant_works(named, index);
-                }
-                recorder.note(Choice::Variant(named, index), result)
-            },
-        )
+        self.named::<V>(&|_| Form::enumeration(names), |recorder, named| {
+            recorder.reads.see_enum(name, names);
+            let again = recorder.minimal();
+            let towards = recorder.probed().and_then(|of| recorder.arena.variant_towards(named, of));
+            let Some(index) = towards.or_else(|| recorder.arena.choose_variant(named, again)) else {
+                return Err(recorder.stop());
+            };
+            recorder.arena.begin_variant(named, index);
+            let result = visitor.visit_enum(OneVariant { recorder: &mut *recorder, named, name, index });
+            if result.is_ok() {
+                recorder.arena.variant_works(named, index);
+            }
+            recorder.note(Choice::Variant(named, index), result)
+        })
     }
 
     fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Stop> {

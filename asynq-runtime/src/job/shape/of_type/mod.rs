@@ -18,11 +18,15 @@ use std::{
     any::type_name,
     cell::Cell,
     panic::{AssertUnwindSafe, catch_unwind},
+    thread,
 };
 
 use serde::de::DeserializeOwned;
 
-use self::{at::At, recorder::Recorder};
+use self::{
+    at::At,
+    recorder::{Recorder, Stop},
+};
 pub(in crate::job) use self::{at::SECRET, reads::Reads, sample::STRINGS};
 use super::ShapeDocument;
 
@@ -62,20 +66,24 @@ const MOST_PANICS: usize = 3;
 
 /// Returns the shape of `T` as a format would read it that is `human_readable` (JSON) or not (postcard).
 pub(in crate::job) fn shape_of<T: DeserializeOwned>(human_readable: bool) -> TypeShape {
+    // A user's `Deserialize` that panics on a sample must not stop an enqueue.
+    let pass: Pass<'_> = &|recorder| catch_unwind(AssertUnwindSafe(|| T::deserialize(At::root(recorder)).map(drop)));
     let before = RECORDING.replace(true);
-    let type_shape = passes::<T>(human_readable);
+    let type_shape = passes(human_readable, pass);
     RECORDING.set(before);
     type_shape
 }
 
-fn passes<T: DeserializeOwned>(human_readable: bool) -> TypeShape {
+/// Lets the recorder deserialize a type once. All else is compiled once for all types, because a program may have hundreds of jobs.
+type Pass<'p> = &'p dyn Fn(&mut Recorder) -> thread::Result<Result<(), Stop>>;
+
+fn passes(human_readable: bool, pass_once: Pass<'_>) -> TypeShape {
     let mut recorder = Recorder::new(human_readable);
     let (mut complete, mut panics) = (true, 0);
     for pass in 1.. {
         let seen = recorder.arena.variants_seen();
         recorder.begin_pass();
-        // A user's `Deserialize` that panics on a sample must not stop an enqueue.
-        let value = catch_unwind(AssertUnwindSafe(|| T::deserialize(At::root(&mut recorder)).map(drop)));
+        let value = pass_once(&mut recorder);
         panics += usize::from(value.is_err());
         if matches!(value, Ok(Ok(()))) {
             if recorder.arena.all_variants_seen() {
@@ -98,7 +106,7 @@ fn passes<T: DeserializeOwned>(human_readable: bool) -> TypeShape {
         }
     }
     let mut reads = std::mem::take(&mut recorder.reads);
-    let names = alias::read_names::<T>(&mut recorder);
+    let names = alias::read_names(&mut recorder, pass_once);
     let document = recorder.arena.to_document(recorder.root(), &names);
     reads.is_whole = complete;
     reads.needs_bounds = !complete || document.is_unbounded();

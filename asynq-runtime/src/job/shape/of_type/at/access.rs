@@ -102,20 +102,16 @@ pub(super) struct OneVariant<'r> {
 }
 
 impl OneVariant<'_> {
-    fn form(&mut self, form: impl FnOnce(&mut Arena) -> Form) -> Result<Form, Stop> {
+    fn form(&mut self, form: &dyn Fn(&mut Arena) -> Form) -> Result<Form, Stop> {
         self.recorder.arena.variant_form(self.named, self.index, form).ok_or(Stop)
     }
 
     fn elements<'de, V: Visitor<'de>>(
         mut self,
-        form: impl FnOnce(&mut Arena) -> Form,
+        form: &dyn Fn(&mut Arena) -> Form,
         visitor: V,
     ) -> Result<V::Value, Stop> {
-        let slots = match self.form(form)? {
-            Form::Tuple(slots) => slots,
-            Form::Struct(fields) => fields.into_iter().map(|(_, slot)| slot).collect(),
-            _ => return Err(Stop),
-        };
+        let slots = self.form(form)?.slots().ok_or(Stop)?;
         let part = (self.name, u32::try_from(self.index).ok());
         if let Some(probe) = self.recorder.probe_of((self.named, Some(self.index))) {
             return visitor.visit_map(ProbeEntries::new(self.recorder, probe));
@@ -163,23 +159,23 @@ impl<'de> de::VariantAccess<'de> for OneVariant<'_> {
 
     fn unit_variant(mut self) -> Result<(), Stop> {
         self.reads(0);
-        self.form(|_| Form::Unit).map(drop)
+        self.form(&|_| Form::Unit).map(drop)
     }
 
     fn newtype_variant_seed<T: DeserializeSeed<'de>>(mut self, seed: T) -> Result<T::Value, Stop> {
         self.reads(1);
-        match self.form(|arena| Form::Newtype(arena.slot()))? {
+        match self.form(&|arena| Form::Newtype(arena.slot()))? {
             Form::Newtype(slot) => seed.deserialize(At { recorder: self.recorder, slot }),
             _ => Err(Stop),
         }
     }
 
     fn tuple_variant<V: Visitor<'de>>(self, len: usize, visitor: V) -> Result<V::Value, Stop> {
-        self.elements(|arena| Form::Tuple(arena.slots(len)), visitor)
+        self.elements(&|arena| Form::Tuple(arena.slots(len)), visitor)
     }
 
     fn struct_variant<V: Visitor<'de>>(self, fields: &'static [&'static str], visitor: V) -> Result<V::Value, Stop> {
         self.recorder.reads.see_names(self.name, u32::try_from(self.index).ok(), fields);
-        self.elements(|arena| Form::Struct(fields.iter().map(|&name| (name, arena.slot())).collect()), visitor)
+        self.elements(&|arena| arena.structure(fields), visitor)
     }
 }
