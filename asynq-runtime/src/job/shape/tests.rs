@@ -187,7 +187,7 @@ proptest! {
 
 #[test]
 fn a_map_is_a_struct_by_names_and_not_by_places() {
-    #[derive(Debug, PartialEq, Deserialize)]
+    #[derive(Debug, PartialEq, serde::Deserialize)]
     struct Letter {
         to: String,
     }
