@@ -60,22 +60,22 @@ fn encode_shaped<T: Serialize + DeserializeOwned>(
     let written = match codec {
         Codec::Json => read_back::write_readable_json(value),
         Codec::Postcard => {
-            with_fingerprint(&fingerprint(), place, &|prefix, reads| read_back::write_readable(prefix, value, reads))
+            let fingerprint = fingerprint();
+            prefix(&fingerprint, place).and_then(|prefix| {
+                let written = read_back::write_readable(&prefix, value, &fingerprint.reads);
+                written.map_err(|refusal| refusal.to_string())
+            })
         }
     };
     encoded(what, codec, written)
 }
 
-/// Returns what `write` writes behind the header of this fingerprint.
-fn with_fingerprint(
-    fingerprint: &Fingerprint,
-    place: &str,
-    write: &dyn Fn(&[u8], &Reads) -> Result<Vec<u8>, checked::Refusal>,
-) -> Result<Vec<u8>, String> {
+/// Returns the first bytes of arguments in postcard.
+fn prefix(fingerprint: &Fingerprint, place: &str) -> Result<[u8; PREFIX], String> {
     match &fingerprint.self_describing {
         // Postcard would write the value, and no worker could ever read it.
         Some(kind) => Err(needs_json(kind, place)),
-        None => write(&header(POSTCARD, fingerprint.value), &fingerprint.reads).map_err(|refusal| refusal.to_string()),
+        None => Ok(header(POSTCARD, fingerprint.value)),
     }
 }
 
