@@ -114,6 +114,7 @@ fn command(program: Program, services: &[&ServiceEntry]) -> Command {
     let root = Command::new(program.name)
         .version(program.version)
         .about("Works on the jobs of this program; without a command it is a worker")
+        .after_help("A default is that of the library: the program may have another.")
         .arg(
             flag(&env::URL, "URL", "Where the tasks are, such as redis://127.0.0.1:6379; default sqlite://asynq.db")
                 .global(true),

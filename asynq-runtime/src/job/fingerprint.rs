@@ -116,6 +116,7 @@ fn of_job<J: Job>(type_shape: of_type::TypeShape, by_hand: Option<&str>) -> Fing
     of_names(type_shape, by_hand, &[&short_name::<J>(), J::NAME], J::ALIASES)
 }
 
+/// Returns the fingerprint of a shape under these names and aliases of its job.
 fn of_names(type_shape: of_type::TypeShape, by_hand: Option<&str>, names: &[&str], aliases: &[&str]) -> Fingerprint {
     fingerprint(type_shape, by_hand, &[names, aliases].concat())
 }

@@ -58,7 +58,7 @@ pub(crate) fn resolve<J: Job>(payload: &[u8], lookup: Option<&ShapeLookup>) -> R
         let argument = today.fit_json(payload, before).and_then(|argument| serde_json::from_value(argument).ok());
         return argument.ok_or(unknown);
     };
-    if today.fingerprint.is(found) {
+    if (today.fingerprint)().is(found) {
         // Today's type refuses a value of today's shape. An upgrade from a part of that shape would run the job with other data, and one
         // from all of it is refused before the deploy.
         return Err(unknown);
@@ -71,8 +71,8 @@ pub(crate) fn resolve<J: Job>(payload: &[u8], lookup: Option<&ShapeLookup>) -> R
         Some(Err(reason)) => Err(reason.clone()),
         Some(Ok(document)) => by_shape(&today, document, arguments),
     };
-    let expected = today.fingerprint.value;
-    read.map_err(|reason| PayloadError::Unresolved { job: J::NAME, expected, found, reason })
+    let expected = || (today.fingerprint)().value;
+    read.map_err(|reason| PayloadError::Unresolved { job: J::NAME, expected: expected(), found, reason })
 }
 
 /// Reads arguments in postcard whose shape is known.
@@ -100,7 +100,8 @@ fn from_value<T: DeserializeOwned>(value: &Value<'_>) -> Result<T, String> {
 struct Today {
     argument: Option<&'static str>,
     aliases: &'static [&'static str],
-    fingerprint: Arc<Fingerprint>,
+    /// In postcard: a job in JSON makes it only if it is needed.
+    fingerprint: fn() -> Arc<Fingerprint>,
 }
 
 /// The value that today's type has to read.
@@ -112,7 +113,7 @@ enum Fit<'v> {
 
 impl Today {
     fn of<J: Job>() -> Self {
-        Self { argument: J::ARGUMENT, aliases: J::ARGUMENT_ALIASES, fingerprint: Fingerprint::in_postcard::<J>() }
+        Self { argument: J::ARGUMENT, aliases: J::ARGUMENT_ALIASES, fingerprint: Fingerprint::in_postcard::<J> }
     }
 
     /// Returns the names that today's only argument may have among the arguments of another version; the own name comes first.
@@ -122,7 +123,7 @@ impl Today {
 
     /// Returns whether one of today's arguments has this name or alias.
     fn has_field(&self, name: &str) -> bool {
-        self.fingerprint.fields.as_ref().is_some_and(|fields| fields.contains(&name))
+        (self.fingerprint)().fields.as_ref().is_some_and(|fields| fields.contains(&name))
     }
 
     /// Returns the name of the only argument in payloads of this shape: one that today's arguments have, if there is such a name.

@@ -23,7 +23,8 @@ pub(super) fn write_readable<T: Serialize + DeserializeOwned>(
 ) -> Result<Vec<u8>, Refusal> {
     let written = checked::write(prefix, value, Some(reads))?;
     let is_known = written.is_known;
-    unless_changed(written, prefix.len(), reads, &|bytes| {
+    let is_read_alike = is_known && reads.is_whole;
+    unless_changed(written, prefix.len(), (is_read_alike, reads.needs_bounds), &|bytes| {
         // A type may tidy its values when they are read, so that the kinds alone are compared; but where another type reads the
         // fields, they may change places, which only the values show. Equal bytes are the cheap proof of equal values; the entries of a
         // `HashMap` may come in another order.
@@ -32,23 +33,22 @@ pub(super) fn write_readable<T: Serialize + DeserializeOwned>(
                 || kinds::are_equal(value, read, true)
         };
         let read: T = take_whole(bytes, reads)?;
-        Ok(kinds::are_equal(value, &read, false) && (is_known || has_same_values(&read)))
+        Ok(is_read_alike || kinds::are_equal(value, &read, false) && (is_known || has_same_values(&read)))
     })
 }
 
-/// Returns the bytes that were written; `is_same` reads those of the value back.
+/// Returns the bytes that were written, unless `is_same`, which reads the value behind the prefix back, says that it would be another one.
+/// A value that is read alike needs this only for its bounds.
 fn unless_changed(
-    written: Written,
-    prefix: usize,
-    reads: &Reads,
+    Written { bytes, suspect, .. }: Written,
+    behind: usize,
+    (is_read_alike, needs_bounds): (bool, bool),
     is_same: &dyn Fn(&[u8]) -> Result<bool, Unreadable>,
 ) -> Result<Vec<u8>, Refusal> {
-    let Written { bytes, is_known, suspect } = written;
-    let is_read_alike = is_known && reads.is_whole;
-    if is_read_alike && !reads.needs_bounds {
+    if is_read_alike && !needs_bounds {
         return Ok(bytes);
     }
-    let is_same = match is_same(&bytes[prefix..]) {
+    let is_same = match is_same(&bytes[behind..]) {
         // Its worker would not read it either.
         Err(Unreadable::Endless(why)) => return Err(Refusal::custom(why)),
         read => read.unwrap_or(false),

@@ -83,10 +83,10 @@ fn kind(found: Unexpected<'_>) -> &'static str {
 }
 
 impl<'de> FromValue<'de> {
-    /// Returns the value inside an option, which a field takes that has become mandatory.
+    /// Returns the value inside of options, which a field takes that has become mandatory.
     fn inner(self) -> &'de Value<'de> {
         match self.0 {
-            Value::Some(inner) => inner,
+            Value::Some(inner) => FromValue(inner).inner(),
             other => other,
         }
     }
@@ -104,18 +104,10 @@ impl<'de> FromValue<'de> {
         }
     }
 
-    /// Visits the fields of a struct, entries whose keys are names, or the one variant of an enum. In a box, so that a type of a program
-    /// is compiled for one iterator and not for three.
+    /// Visits the fields of a struct, entries whose keys are names, or the one variant of an enum: in a box, so that each struct of a
+    /// program is compiled for one iterator.
     fn named<V: Visitor<'de>>(fields: Entries<'de>, visitor: V) -> Result<V::Value, Misfit> {
         visitor.visit_map(MapDeserializer::new(fields))
-    }
-
-    fn fields<V: Visitor<'de>>(
-        fields: &'de [(Name<'de>, Value<'de>)],
-        known: &'static [&'static str],
-        visitor: V,
-    ) -> Result<V::Value, Misfit> {
-        Self::named(named_among(fields, known), visitor)
     }
 
     fn elements<V: Visitor<'de>>(values: &'de [Value<'de>], visitor: V) -> Result<V::Value, Misfit> {
@@ -151,7 +143,7 @@ impl<'de> de::Deserializer<'de> for FromValue<'de> {
             Value::Map(entries) => {
                 visitor.visit_map(MapDeserializer::new(entries.iter().map(|(key, value)| (key, value))))
             }
-            Value::Struct(fields) => Self::fields(fields, &[], visitor),
+            Value::Struct(fields) => Self::named(named_among(fields, &[]), visitor),
             Value::Variant(name, content) if **content == Value::Unit => visitor.visit_borrowed_str(name),
             // An enum is externally tagged, as in a self-describing format.
             Value::Variant(name, content) => Self::named(Box::new(iter::once((*name, &**content))), visitor),
@@ -213,9 +205,12 @@ impl<'de> de::Deserializer<'de> for FromValue<'de> {
         known: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Misfit> {
-        match self.inner().as_fields(known) {
-            Some(fields) => Self::named(fields, visitor),
-            None => Err(de::Error::invalid_type(self.inner().unexpected(), &visitor)),
+        match (self.inner().as_fields(known), self.inner()) {
+            (Some(fields), _) => Self::named(fields, visitor),
+            // A text that has become a struct with a `Deserialize` of its own.
+            (None, Value::Str(text)) => visitor.visit_borrowed_str(text),
+            (None, Value::Map(_)) => Err(Misfit("a map whose keys are not the names of fields".to_owned())),
+            (None, other) => Err(de::Error::invalid_type(other.unexpected(), &visitor)),
         }
     }
 
@@ -351,7 +346,7 @@ impl<'de> de::VariantAccess<'de> for FromValue<'de> {
     fn struct_variant<V: Visitor<'de>>(self, fields: &'static [&'static str], visitor: V) -> Result<V::Value, Misfit> {
         match self.0 {
             // A unit variant that got fields with defaults.
-            Value::Unit => Self::fields(&[], fields, visitor),
+            Value::Unit => Self::named(Box::new(iter::empty()), visitor),
             _ => de::Deserializer::deserialize_struct(self, "", fields, visitor),
         }
     }

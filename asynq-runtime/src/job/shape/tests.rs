@@ -196,5 +196,8 @@ fn a_map_is_a_struct_by_names_and_not_by_places() {
     assert_eq!(read, Ok(Letter { to: "ann".to_owned() }));
     // serde's derived code would take the number for the place of a field.
     let refused = Letter::deserialize(FromValue(&map(Value::Int(0)))).unwrap_err().to_string();
-    assert_eq!(refused, "invalid type: a struct or a map, expected struct Letter");
+    assert_eq!(refused, "a map whose keys are not the names of fields");
+    let inside = |value| Value::Some(Box::new(value));
+    let read = Letter::deserialize(FromValue(&inside(inside(map(Value::Str("to".to_owned()))))));
+    assert_eq!(read, Ok(Letter { to: "ann".to_owned() }), "an option in an option that has become mandatory");
 }

@@ -206,3 +206,31 @@ fn a_value_that_is_written_as_another_type_than_it_is_read_as_is_read_back() {
     assert!(write(&InOrder { from: 1, to: 2, tags: tags() }).is_ok());
     assert!(write(&vec![Place { x: 1.5, y: -0.0 }, Place { x: f64::NAN, y: 2.0 }]).is_ok());
 }
+
+/// It is read back for its bounds alone, so that nothing is compared.
+#[test]
+fn a_type_inside_itself_is_written_once() {
+    thread_local! {
+        static WRITTEN: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
+    }
+
+    #[derive(serde::Deserialize)]
+    struct Tree {
+        branches: Vec<Tree>,
+    }
+
+    impl serde::Serialize for Tree {
+        fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+            use serde::ser::SerializeStruct as _;
+            WRITTEN.set(WRITTEN.get() + 1);
+            let mut tree = serializer.serialize_struct("Tree", 1)?;
+            tree.serialize_field("branches", &self.branches)?;
+            tree.end()
+        }
+    }
+
+    let reads = shape_of::<Tree>(false).reads;
+    assert!(reads.is_whole && reads.needs_bounds);
+    super::write_readable(&[], &Tree { branches: Vec::new() }, &reads).unwrap();
+    assert_eq!(WRITTEN.get(), 1);
+}

@@ -343,7 +343,7 @@ impl Form {
         Self::Enum(names.iter().map(variant).collect())
     }
 
-    /// Returns the slots of the fields of a struct or a tuple.
+    /// Returns the slots of the fields of a struct, or of the elements of a tuple.
     pub(super) fn slots(&self) -> Option<Vec<Slot>> {
         match self {
             Self::Tuple(slots) => Some(slots.clone()),

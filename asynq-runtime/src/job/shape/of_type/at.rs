@@ -38,9 +38,7 @@ impl<'r> At<'r> {
         let slot = recorder.root();
         Self { recorder, slot }
     }
-}
 
-impl<'r> At<'r> {
     /// Writes a leaf down, and returns the index of its sample.
     fn leaf(&mut self, leaf: Leaf) -> usize {
         self.recorder.arena.see(self.slot, Shape::Leaf(leaf));
@@ -78,14 +76,15 @@ impl<'r> At<'r> {
         result
     }
 
+    /// Goes into the type whose visitor is called so.
     fn enter(
         self,
-        type_name: &'static str,
+        visitor: &'static str,
         form: &dyn Fn(&mut Arena) -> Form,
     ) -> Result<(&'r mut Recorder, Named), Stop> {
         let recorder = self.recorder;
         recorder.requests += 1;
-        let named = recorder.arena.named(type_name, form);
+        let named = recorder.arena.named(visitor, form);
         recorder.arena.see(self.slot, Shape::Named(named));
         recorder.enter(named)?;
         Ok((recorder, named))
@@ -213,9 +212,12 @@ impl<'de> de::Deserializer<'de> for At<'_> {
         visitor: V,
     ) -> Result<V::Value, Stop> {
         let form = |arena: &mut Arena| Form::Tuple(arena.slots(len));
-        self.named::<V>(&form, |recorder, named| match recorder.arena.form(named).slots() {
-            Some(slots) => Fields::visit(recorder, slots, (name, None), visitor),
-            None => Err(recorder.stop()),
+        self.named::<V>(&form, |recorder, named| match recorder.arena.form(named) {
+            Form::Tuple(slots) => {
+                let slots = slots.clone();
+                Fields::visit(recorder, slots, (name, None), visitor)
+            }
+            _ => Err(recorder.stop()),
         })
     }
 
@@ -227,7 +229,8 @@ impl<'de> de::Deserializer<'de> for At<'_> {
     ) -> Result<V::Value, Stop> {
         self.recorder.reads.see_names(name, None, fields);
         self.named::<V>(&|arena| arena.structure(fields), |recorder, named| {
-            let Some(slots) = recorder.arena.form(named).slots() else { return Err(recorder.stop()) };
+            let form = recorder.arena.form(named);
+            let (Form::Struct(_), Some(slots)) = (form, form.slots()) else { return Err(recorder.stop()) };
             match recorder.probe_of((named, None)) {
                 Some(probe) => visitor.visit_map(ProbeEntries::new(recorder, probe)),
                 None => Fields::visit(recorder, slots, (name, None), visitor),
