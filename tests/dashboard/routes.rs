@@ -1,5 +1,7 @@
 //! Every route with a proper request, on a read-only dashboard, and by paths and methods that must find nothing.
 
+use std::collections::BTreeSet;
+
 use asynq_dashboard::{Access, Dashboard, RouteInfo};
 use asynq_runtime::broker::EntryId;
 use asynq_tests::{Store as _, default_queue, requeue};
@@ -107,6 +109,18 @@ async fn every_page_has_its_json() {
         let json = if page == "/" { "/api/queues".to_owned() } else { format!("/api{page}") };
         assert!(there(&json), "{page} has no {json}");
     }
+}
+
+#[tokio::test]
+async fn the_page_of_the_api_names_every_route_and_no_other() {
+    let spans = include_str!("../../docs/api.md").split('`');
+    let named: BTreeSet<String> =
+        spans.filter(|span| span.starts_with("GET /") || span.starts_with("POST /")).map(str::to_owned).collect();
+    let routes = locked(&Fixture::start().await).routes();
+    let served: BTreeSet<String> = routes.iter().map(|route| format!("{} {}", route.method, route.path)).collect();
+    let unknown: Vec<_> = named.difference(&served).collect();
+    let missing: Vec<_> = served.difference(&named).collect();
+    assert!(unknown.is_empty() && missing.is_empty(), "docs/api.md names {unknown:?}, and lacks {missing:?}");
 }
 
 #[tokio::test]
