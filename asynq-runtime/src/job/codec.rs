@@ -18,6 +18,7 @@ use serde::{Serialize, de::DeserializeOwned};
 pub(crate) use self::checkpoint::{decode_checkpoint, encode_checkpoint};
 pub(super) use self::read_back::changes_in_json;
 use self::reason::reason;
+pub(super) use self::reason::without_place;
 use super::{
     Codec, Job, PayloadError, bounded,
     fingerprint::Fingerprint,
@@ -46,28 +47,32 @@ debug_as_text!(CodecError);
 
 /// Encodes the arguments of a job.
 pub(crate) fn encode_arguments<J: Job>(job: &J) -> Result<Bytes, CodecError> {
-    encode_shaped(&|| format!("the arguments of `{}`", J::NAME), J::CODEC, Fingerprint::of::<J>, job, "")
+    let what = || format!("the arguments of `{}`", J::NAME);
+    // A constant, so that a job is compiled for its own codec alone.
+    if const { matches!(J::CODEC, Codec::Json) } {
+        encode_json(&what, job)
+    } else {
+        encode_postcard(&what, Fingerprint::of::<J>, job, "")
+    }
 }
 
-/// Encodes a value with the fingerprint of its shape, unless it is JSON. `place` ends the advice to write another codec.
-fn encode_shaped<T: Serialize + DeserializeOwned>(
+fn encode_json<T: Serialize + DeserializeOwned>(what: &dyn Fn() -> String, value: &T) -> Result<Bytes, CodecError> {
+    encoded(what, Codec::Json, read_back::write_readable_json(value))
+}
+
+/// Encodes a value with the fingerprint of its shape. `place` ends the advice to write another codec.
+fn encode_postcard<T: Serialize + DeserializeOwned>(
     what: &dyn Fn() -> String,
-    codec: Codec,
     fingerprint: fn() -> Arc<Fingerprint>,
     value: &T,
     place: &str,
 ) -> Result<Bytes, CodecError> {
-    let written = match codec {
-        Codec::Json => read_back::write_readable_json(value),
-        Codec::Postcard => {
-            let fingerprint = fingerprint();
-            prefix(&fingerprint, place).and_then(|prefix| {
-                let written = read_back::write_readable(&prefix, value, &fingerprint.reads);
-                written.map_err(|refusal| refusal.to_string())
-            })
-        }
-    };
-    encoded(what, codec, written)
+    let fingerprint = fingerprint();
+    let written = prefix(&fingerprint, place).and_then(|prefix| {
+        let written = read_back::write_readable(&prefix, value, &fingerprint.reads);
+        written.map_err(|refusal| refusal.to_string())
+    });
+    encoded(what, Codec::Postcard, written)
 }
 
 /// Returns the first bytes of arguments in postcard.

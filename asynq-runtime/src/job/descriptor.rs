@@ -58,7 +58,7 @@ pub struct JobDescriptor {
     start: fn(&[u8], Option<&ShapeLookup>, JobContext) -> Started,
     reads: fn(&[u8], Option<&ShapeLookup>) -> Result<(), PayloadError>,
     on_archive: Option<OnArchiveFn>,
-    prepare: fn(&serde_json::Value) -> Result<PreparedTask, serde_json::Error>,
+    prepare: fn(&[u8], bool) -> Result<PreparedTask, serde_json::Error>,
     show: fn(&[u8]) -> Result<serde_json::Value, PayloadError>,
     unique_by: fn(&[u8]) -> Option<Bytes>,
     changes_in_json: fn(&[u8]) -> bool,
@@ -92,7 +92,7 @@ impl JobDescriptor {
             unique_by: unique_by::<J>,
             changes_in_json: changes_in_json::<J>,
             fingerprint: Fingerprint::of::<J>,
-            has_idle_upgrade: has_idle_upgrade::<J>,
+            has_idle_upgrade: if J::UPGRADES.is_empty() { never } else { has_idle_upgrade::<J> },
             shape: ArgumentShape::of::<J>(),
         }
     }
@@ -132,7 +132,9 @@ impl JobDescriptor {
 
     /// Returns the bytes that make a task with this payload unique, if not all its arguments do and they can be read.
     pub(crate) fn unique_by(&self, payload: &[u8]) -> Option<Bytes> {
-        (self.unique_by)(payload)
+        // A type may panic in its own `Deserialize` or `Serialize`; an edit, or a page that lists its tasks, must not end with it. So it
+        // is with the other methods that catch.
+        catch(|| (self.unique_by)(payload)).ok().flatten()
     }
 
     /// Returns the function that calls the job's own function for archived tasks, if the job has one.
@@ -147,7 +149,8 @@ impl JobDescriptor {
     ///
     /// The arguments do not fit; the text says which and why.
     pub fn prepare(&self, arguments: &serde_json::Value) -> Result<PreparedTask, serde_json::Error> {
-        (self.prepare)(arguments)
+        // As text, because a job is compiled for one reader of JSON.
+        (self.prepare)(&serde_json::to_vec(arguments)?, is_nothing(arguments)).map_err(codec::without_place)
     }
 
     /// Returns the arguments in a payload for people; a [`Secret`](crate::Secret) is `***`.
@@ -156,12 +159,13 @@ impl JobDescriptor {
     ///
     /// The payload is not one of this job.
     pub fn show(&self, payload: &[u8]) -> Result<serde_json::Value, PayloadError> {
-        (self.show)(payload)
+        let shown = catch(|| (self.show)(payload));
+        shown.unwrap_or_else(|reason| Err(PayloadError::Undecodable { job: self.name, reason }))
     }
 
     /// Returns whether the arguments in a payload are other ones when [`prepare`](Self::prepare) reads them from their JSON.
     pub(crate) fn changes_in_json(&self, payload: &[u8]) -> bool {
-        (self.changes_in_json)(payload)
+        catch(|| (self.changes_in_json)(payload)).unwrap_or(false)
     }
 
     /// Returns whether both describe one and the same Rust type.
@@ -199,6 +203,10 @@ fn start<J: Job>(payload: &[u8], lookup: Option<&ShapeLookup>, ctx: JobContext) 
     Ok(attempt(resolve::<J>(payload, lookup)?, ctx))
 }
 
+fn never() -> bool {
+    false
+}
+
 fn has_idle_upgrade<J: Job>() -> bool {
     let today = Fingerprint::in_postcard::<J>();
     // Postcard carries no `Value`, and two JSON types that hold one look alike, whatever is in it.
@@ -233,11 +241,11 @@ fn result_bytes<J: Job, T: serde::Serialize + 'static>(ctx: &JobContext, value: 
     encode_result(J::NAME, J::CODEC, value).map(Some).map_err(JobError::skip_retry)
 }
 
-fn prepare<J: Job>(arguments: &serde_json::Value) -> Result<PreparedTask, serde_json::Error> {
-    let job = if Fingerprint::of::<J>().no_arguments && is_nothing(arguments) {
+fn prepare<J: Job>(json: &[u8], is_nothing: bool) -> Result<PreparedTask, serde_json::Error> {
+    let job = if is_nothing && Fingerprint::of::<J>().no_arguments {
         decode_arguments::<J>(&[]).map_err(serde::de::Error::custom)?
     } else {
-        serde_json::from_value::<J>(arguments.clone())?
+        serde_json::from_slice::<J>(json)?
     };
     Ok(job.into())
 }
@@ -252,22 +260,16 @@ fn is_nothing(arguments: &serde_json::Value) -> bool {
     }
 }
 
-/// A type may panic in its own `Deserialize` or `Serialize`; an edit, or a page that lists its tasks, must not end with it.
 fn unique_by<J: Job>(payload: &[u8]) -> Option<Bytes> {
-    catch(|| decode_arguments::<J>(payload).ok()?.unique_by()?.ok()).ok().flatten()
+    decode_arguments::<J>(payload).ok()?.unique_by()?.ok()
 }
 
-/// Catches panics, as [`unique_by`].
 fn changes_in_json<J: Job>(payload: &[u8]) -> bool {
-    catch(|| decode_arguments::<J>(payload).is_ok_and(|job| codec::changes_in_json(&job))).unwrap_or(false)
+    decode_arguments::<J>(payload).is_ok_and(|job| codec::changes_in_json(&job))
 }
 
-/// Catches panics, as [`unique_by`].
 fn show<J: Job>(payload: &[u8]) -> Result<serde_json::Value, PayloadError> {
-    let unreadable = |reason| PayloadError::Undecodable { job: J::NAME, reason };
-    let shown = catch(|| {
-        let job = decode_arguments::<J>(payload)?;
-        for_people(|| serde_json::to_value(&job)).map_err(|error| unreadable(error.to_string()))
-    });
-    shown.unwrap_or_else(|panic| Err(unreadable(panic)))
+    let job = decode_arguments::<J>(payload)?;
+    for_people(|| serde_json::to_value(&job))
+        .map_err(|error| PayloadError::Undecodable { job: J::NAME, reason: error.to_string() })
 }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use super::{
     ArgumentShape, EnqueueError, IntoSpan, IntoUntil, Job, JobOptions, Until,
-    codec::{encode_arguments, split},
+    codec::{CodecError, encode_arguments, split},
 };
 use crate::{
     broker::When,
@@ -106,8 +106,19 @@ impl PreparedTask {
     }
 
     pub(super) fn of<J: Job>(job: &J) -> Self {
-        let arguments = || Ok((encode_arguments(job)?, job.unique_by().transpose()?));
-        Self(arguments().and_then(|arguments| Prepared::of(J::NAME, J::OPTIONS, ArgumentShape::of::<J>(), arguments)))
+        Self::encoded(J::NAME, J::OPTIONS, ArgumentShape::of::<J>(), encode_arguments(job), &|| job.unique_by())
+    }
+
+    /// Compiled once, and not for each job of a program.
+    fn encoded(
+        name: &str,
+        options: JobOptions,
+        shape: ArgumentShape,
+        payload: Result<Bytes, CodecError>,
+        unique_by: &dyn Fn() -> Option<Result<Bytes, CodecError>>,
+    ) -> Self {
+        let arguments = || Ok((payload?, unique_by().transpose()?));
+        Self(arguments().and_then(|arguments| Prepared::of(name, options, shape, arguments)))
     }
 
     pub(super) fn raw(name: String, payload: Option<Bytes>) -> Self {

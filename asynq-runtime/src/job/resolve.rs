@@ -55,7 +55,7 @@ pub(crate) fn resolve<J: Job>(payload: &[u8], lookup: Option<&ShapeLookup>) -> R
     let today = Today::of::<J>();
     let Some((found, arguments)) = split(payload) else {
         let before = lookup.and_then(|lookup| today.argument_of(lookup.as_ref().ok()?));
-        let argument = today.fit_json(payload, before).and_then(|argument| serde_json::from_value(argument).ok());
+        let argument = today.fit_json(payload, before).and_then(|argument| serde_json::from_slice(&argument).ok());
         return argument.ok_or(unknown);
     };
     if (today.fingerprint)().is(found) {
@@ -149,16 +149,17 @@ impl Today {
 
     /// Returns what today's type has to read of arguments in JSON that do not fit as they are: a lone argument that has become one of
     /// several (`before` is its name), or the other way round, or one that is `None` because the job had no arguments.
-    fn fit_json(&self, payload: &[u8], before: Option<&str>) -> Option<serde_json::Value> {
+    fn fit_json(&self, payload: &[u8], before: Option<&str>) -> Option<Vec<u8>> {
         let mut value: serde_json::Value = serde_json::from_slice(payload).ok()?;
-        match (before, self.argument) {
+        let argument = match (before, self.argument) {
             (_, Some(_)) => match value.as_object_mut()? {
-                arguments if arguments.is_empty() => Some(serde_json::Value::Null),
-                arguments => self.names().find_map(|name| arguments.remove(name)),
+                arguments if arguments.is_empty() => serde_json::Value::Null,
+                arguments => self.names().find_map(|name| arguments.remove(name))?,
             },
-            (Some(name), None) if self.has_field(name) => Some(serde_json::json!({ name: value })),
-            _ => None,
-        }
+            (Some(name), None) if self.has_field(name) => serde_json::json!({ name: value }),
+            _ => return None,
+        };
+        serde_json::to_vec(&argument).ok()
     }
 }
 

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::{Codec, CodecError, encode_shaped, reason::reason, split, take_whole};
+use super::{Codec, CodecError, encode_json, encode_postcard, reason::reason, split, take_whole};
 use crate::job::fingerprint::Fingerprint;
 
 /// Encodes the checkpoint of `job`.
@@ -12,7 +12,10 @@ where
     T: Serialize + DeserializeOwned + 'static,
 {
     let what = || format!("the checkpoint of `{job}`");
-    encode_shaped(&what, codec, Fingerprint::of_value::<T>, value, " on the job")
+    match codec {
+        Codec::Json => encode_json(&what, value),
+        Codec::Postcard => encode_postcard(&what, Fingerprint::of_value::<T>, value, " on the job"),
+    }
 }
 
 /// Reads the bytes of [`encode_checkpoint`]; the error says why they do not fit. The codec of the job may have changed since: JSON does

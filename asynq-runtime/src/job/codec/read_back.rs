@@ -87,7 +87,9 @@ fn unless_changed_in_json(
 
 /// Returns whether `value` would be read from its JSON as another value, such as `None` in place of `Some(None)`.
 pub(in crate::job) fn changes_in_json<T: Serialize + DeserializeOwned>(value: &T) -> bool {
-    let read = serde_json::to_value(value).and_then(serde_json::from_value::<T>);
+    // Through the value that people see and the text of it, as the arguments that they edit come back.
+    let json = serde_json::to_value(value).and_then(|value| serde_json::to_vec(&value));
+    let read = json.and_then(|json| serde_json::from_slice::<T>(&json));
     read.is_ok_and(|read| !has_same_kinds(value, &read))
 }
 

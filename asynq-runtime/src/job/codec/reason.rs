@@ -16,6 +16,20 @@ pub(super) fn reason(error: &serde_json::Error) -> String {
     format!("{}{place}", without_value(message))
 }
 
+/// Returns the error of JSON that was written by this program, whose places say nothing to a person: without its place, and, where the
+/// reader stops at a value as if its syntax were wrong, with what may be wrong.
+pub(in crate::job) fn without_place(error: serde_json::Error) -> serde_json::Error {
+    let text = error.to_string();
+    let message = text.rfind(" at line ").map_or(text.as_str(), |at| &text[..at]);
+    let is_depth = message == "recursion limit exceeded";
+    serde::de::Error::custom(match error.classify() {
+        Category::Syntax if !is_depth => {
+            "an array has more elements than its type, or an enum is neither a text nor an object with one variant"
+        }
+        _ => message,
+    })
+}
+
 fn without_value(text: &str) -> String {
     // The names of missing or duplicate fields are the type's own.
     if ["missing field `", "duplicate field `", "invalid length "].iter().any(|start| text.starts_with(start)) {
