@@ -9,10 +9,7 @@ pub(super) fn reason(error: &serde_json::Error) -> String {
         // The syntax is wrong: the text is one of a fixed set.
         return text;
     }
-    let (place, message) = match text.rfind(" at line ") {
-        Some(at) => (&text[at..], &text[..at]),
-        None => ("", text.as_str()),
-    };
+    let (message, place) = parts(&text);
     format!("{}{place}", without_value(message))
 }
 
@@ -20,7 +17,7 @@ pub(super) fn reason(error: &serde_json::Error) -> String {
 /// reader stops at a value as if its syntax were wrong, with what may be wrong.
 pub(in crate::job) fn without_place(error: serde_json::Error) -> serde_json::Error {
     let text = error.to_string();
-    let message = text.rfind(" at line ").map_or(text.as_str(), |at| &text[..at]);
+    let (message, _) = parts(&text);
     let is_depth = message == "recursion limit exceeded";
     serde::de::Error::custom(match error.classify() {
         Category::Syntax if !is_depth => {
@@ -28,6 +25,11 @@ pub(in crate::job) fn without_place(error: serde_json::Error) -> serde_json::Err
         }
         _ => message,
     })
+}
+
+/// Returns the message of an error and its place, which may be empty.
+fn parts(text: &str) -> (&str, &str) {
+    text.split_at(text.rfind(" at line ").unwrap_or(text.len()))
 }
 
 fn without_value(text: &str) -> String {
