@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// A call of the provider is given up after the time between two calls, but never earlier than this. A new leader waits for an
-/// answer this long: less than the minute by which a tick is still on time.
+/// answer this long: with the default lease less than the minute by which a tick is still on time.
 const PROVIDER_LIMIT: Duration = Duration::from_secs(30);
 /// Most characters of a provider's error in the log, because it may quote all its rows.
 const LONGEST_ERROR: usize = 4096;
