@@ -168,7 +168,10 @@ fn ended_between(before: &Snapshot, after: &Snapshot) -> Ended {
             None => Totals::default(),
         };
         let ended = Ended::between(&then, &Totals::of(queue));
-        Ended { processed: sum.processed + ended.processed, failed: sum.failed + ended.failed }
+        Ended {
+            processed: sum.processed.saturating_add(ended.processed),
+            failed: sum.failed.saturating_add(ended.failed),
+        }
     })
 }
 

@@ -187,12 +187,14 @@ impl Statistics {
     /// Combines the values that were read.
     pub(crate) fn of(broker: String, at: DateTime<Utc>, mut queues: Vec<QueueStats>, states: Vec<ServerState>) -> Self {
         let mut totals = QueueTotals::default();
+        // Saturating, because another program may have written any counter.
+        let add = |total: &mut u64, more: u64| *total = total.saturating_add(more);
         for queue in &queues {
             totals.waiting += queue.pending + queue.scheduled + queue.retry + queue.aggregating;
-            totals.processed_today += queue.processed;
-            totals.failed_today += queue.failed;
-            totals.processed_total += queue.processed_total;
-            totals.failed_total += queue.failed_total;
+            add(&mut totals.processed_today, queue.processed);
+            add(&mut totals.failed_today, queue.failed);
+            add(&mut totals.processed_total, queue.processed_total);
+            add(&mut totals.failed_total, queue.failed_total);
         }
         let queues_left_out = queues.len().saturating_sub(Self::MOST_QUEUES);
         queues.truncate(Self::MOST_QUEUES);
@@ -393,6 +395,16 @@ mod tests {
         };
         let states = vec![ServerState::new(info, vec![worker])];
         Statistics::of("redis://127.0.0.1:6379/0".into(), at(5, 678), vec![queue], states)
+    }
+
+    #[test]
+    fn counters_that_another_program_wrote_are_added_up_to_the_largest_number() {
+        let mut queue = QueueStats::empty(QueueName::from_wire("default"), at(0, 0));
+        (queue.processed, queue.failed, queue.processed_total, queue.failed_total) =
+            (u64::MAX, u64::MAX, u64::MAX, u64::MAX);
+        let totals = Statistics::of("redis://localhost".into(), at(0, 0), vec![queue.clone(), queue], Vec::new()).totals;
+        assert_eq!([totals.processed_today, totals.failed_today], [u64::MAX; 2]);
+        assert_eq!([totals.processed_total, totals.failed_total], [u64::MAX; 2]);
     }
 
     /// The block in the documentation of the type.

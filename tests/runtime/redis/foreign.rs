@@ -213,3 +213,27 @@ async fn a_text_in_place_of_the_beginning_of_a_burst_does_not_stop_an_enqueue() 
     let placed = broker.enqueue(vec![debounced("b")]).await.remove(0).unwrap();
     assert_eq!((placed.replaced, placed.state), (Some(TaskId::new("a").unwrap()), TaskState::Scheduled));
 }
+
+#[tokio::test]
+async fn a_count_of_crashes_that_is_no_integer_stops_no_recovery() {
+    let server = Server::start(&[]);
+    let mut redis = server.foreign().await;
+    let (broker, clock) = with_clock(&server).await;
+    for (count, after) in [("1.5", "2"), ("inf", "inf"), ("9223372036854775807", "9223372036854775808"), ("text", "1")]
+    {
+        let () = redis::cmd("FLUSHALL").query_async(&mut redis).await.unwrap();
+        put(&broker, &["a", "b", "c"]).await;
+        assert_eq!(take(&broker, &member("me"), 3).await.len(), 3);
+        let () = redis.hset("asynq:{default}:t:b", "crashes", count).await.unwrap();
+        clock.advance(Duration::from_secs(31));
+        let recovered = broker.recover(&[queue()]).await.unwrap();
+        let back: Vec<&str> = recovered.tasks.iter().map(|(_, id)| id.as_str()).collect();
+        assert_eq!(back, ["a", "b", "c"], "{count}");
+        for (id, expected) in [("a", "1"), ("b", after), ("c", "1")] {
+            let found: String = redis.hget(format!("asynq:{{default}}:t:{id}"), "crashes").await.unwrap();
+            assert_eq!(found, expected, "{count} of {id}");
+        }
+        let stats = broker.queue_stats(&queue()).await.unwrap();
+        assert_eq!((stats.pending, stats.active), (3, 0), "{count}");
+    }
+}

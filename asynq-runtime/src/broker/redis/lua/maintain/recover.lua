@@ -46,16 +46,18 @@ local room = 1048576
 for i = #back, 1, -1 do
   local key = ARGV[2] .. back[i]
   call('HSET', key, 'state', 'pending', 'pending_since', now_ns)
-  local size = call('HSTRLEN', key, 'msg')
+  local size, crashes = call('HSTRLEN', key, 'msg')
   if size <= room then
     room = room - size
     local task = call('HMGET', key, 'msg', 'crashes', 'crashes_retried')
-    if crashes_of(key, task[1], task[2], task[3]) == 0 then call('HDEL', key, 'crashes') end
+    crashes = crashes_of(key, task[1], task[2], task[3])
     call('HSET', key, 'crashes_retried', retried_of(task[1]) or '0')
   else
+    crashes = crashes_of(key, nil, call('HGET', key, 'crashes'))
     call('HDEL', key, 'crashes_retried')
   end
-  call('HINCRBY', key, 'crashes', 1)
+  -- HINCRBY would refuse a number that is none of 64 bits, and leave the tasks of this call in two places.
+  call('HSET', key, 'crashes', whole(crashes + 1))
   call('RPUSH', KEYS[3], back[i])
 end
 -- All depths are read before the first removal, because a removal changes the depth of others. A task is in its new place by now: if
