@@ -242,6 +242,29 @@ async fn several_that_wait_take_each_task_once() {
     assert_eq!(taken.into_iter().collect::<BTreeSet<_>>(), tasks);
 }
 
+/// A store that refuses an older number takes that of the later run, whose call may have begun first.
+#[tokio::test]
+async fn a_later_run_is_taken_later_although_its_call_began_first() {
+    let t = Fixture::real_time().await;
+    let (there, stop) = (t.another_broker().await, CancellationToken::new());
+    let member = t.member_of(&*there, 2).await;
+    let mut early = wait(t.shared(), t.member(), 1, &stop);
+    tokio::time::sleep(A_MOMENT).await;
+    let mut late = wait(Arc::clone(&there), &member, 1, &stop);
+    tokio::time::sleep(A_MOMENT).await;
+    there.enqueue(vec![task("t")]).await.remove(0).unwrap();
+    let either = async {
+        tokio::select! {
+            runs = &mut early => (runs.unwrap().remove(0), t.shared(), late),
+            runs = &mut late => (runs.unwrap().remove(0), there, early),
+        }
+    };
+    let (first, broker, other) = soon(either).await;
+    broker.settle(&[first.ends_with(requeue())]).await.remove(0).unwrap();
+    let second = taken(other).await.remove(0);
+    assert!(second.taken_at >= first.taken_at, "{:?} after {:?}", second.taken_at, first.taken_at);
+}
+
 #[tokio::test]
 async fn a_due_task_is_forwarded_in_time_and_taken_by_a_waiting_call() {
     let t = Fixture::real_time().await;

@@ -17,13 +17,13 @@ fn a_line_counts_when_it_is_whole() {
 }
 
 #[test]
-fn a_run_is_requested_before_it_begins_in_spite_of_its_clock() {
+fn a_run_is_taken_before_it_begins_in_spite_of_its_clock() {
     let at_second = |second: i64| DateTime::from_timestamp(second, 0).unwrap();
     // After a step back of the clock, the fence is in the clock's future.
-    for (at, clock, fence, requested_at) in [(10, 10, 5, 5), (10, 50, 45, 5), (10, 10, 45, 10)] {
+    for (at, clock, fence, taken_at) in [(10, 10, 5, 5), (10, 50, 45, 5), (10, 10, 45, 10)] {
         let fence = fence * 1_000_000_000;
         let (at, clock) = (at_second(at), at_second(clock));
         let line = Line { event: Event::Start, id: "a".into(), fence, retried: 0, pid: 1, at, clock };
-        assert_eq!(line.requested_at(), at_second(requested_at));
+        assert_eq!(line.taken_at(), at_second(taken_at));
     }
 }

@@ -28,7 +28,7 @@ pub struct Line {
     pub event: Event,
     /// The id of the task.
     pub id: String,
-    /// The fence of the run: the nanoseconds at which its server asked for the task.
+    /// The fence of the run: the nanoseconds at which its server took the task, by the broker's clock.
     pub fence: i64,
     /// The number of retries before this attempt.
     pub retried: u32,
@@ -67,9 +67,9 @@ impl Journal {
 }
 
 impl Line {
-    /// When the server asked for this run. After the server's clock was stepped back, the fence is in the future for a while
+    /// When the server took this run. After the server's clock was stepped back, the fence is in the future for a while
     /// and counts as now.
-    pub fn requested_at(&self) -> DateTime<Utc> {
+    pub fn taken_at(&self) -> DateTime<Utc> {
         self.at - (self.clock - DateTime::from_timestamp_nanos(self.fence)).max(TimeDelta::zero())
     }
 }

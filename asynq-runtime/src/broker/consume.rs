@@ -188,7 +188,7 @@ pub struct Run {
     /// An instant of this process's monotonic clock before which no other server can have taken the task from this run: when the
     /// dequeue was sent to Redis, or when SQLite's transaction took the task.
     pub asked: Instant,
-    /// The time of `asked` by the broker's clock.
+    /// When the broker gave the task to this run, by its clock: never before an earlier run of the task.
     pub taken_at: DateTime<Utc>,
 }
 
@@ -216,8 +216,7 @@ pub struct RunKey {
 }
 
 /// The token of a run: 19 decimal digits that read as a time in nanoseconds, the broker's when the call that takes the task is made.
-/// The fence compares tokens for equality alone. On SQLite the call may have waited long before it took the task, as
-/// [`Run::taken_at`] says.
+/// The fence compares tokens for equality alone: the call may have waited long before it took the task, at [`Run::taken_at`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RunToken(pub i64);
 

@@ -46,6 +46,8 @@ struct Attempt {
 pub struct ContextParts {
     /// The run.
     pub run: RunKey,
+    /// When the broker gave the task to this run, by its clock.
+    pub taken_at: DateTime<Utc>,
     /// The task as it was dequeued.
     pub message: Arc<TaskMessage>,
     /// How often a worker died while it ran this task.
@@ -92,6 +94,7 @@ impl JobContext {
                 server: 0,
                 row: 0,
             },
+            taken_at: DateTime::UNIX_EPOCH,
             message: Arc::default(),
             crashes: 0,
             codec: Codec::default(),
@@ -194,11 +197,12 @@ impl JobContext {
         self.0.beside.lock().get_or_default()
     }
 
-    /// Returns a number that grows from run to run of this task, as long as the broker's clock does not go back, as after a
+    /// Returns when the broker gave the task to this run, in nanoseconds by its clock, on SQLite in whole milliseconds. The number
+    /// is never smaller than that of an earlier run of this task, as long as the broker's clock does not go back, as after a
     /// failover to a host whose clock is behind: give it to a store that can refuse an older number, and a worker that was thought
     /// dead cannot overwrite the data of its successor.
     pub fn fence(&self) -> i64 {
-        self.0.parts.run.token.0
+        self.0.parts.taken_at.timestamp_nanos_opt().unwrap_or(i64::MAX)
     }
 
     /// Returns an id that no other run of any task has (`QUEUE:ID:TOKEN`), which tells runs apart. A key that keeps something from happening twice
@@ -341,6 +345,7 @@ mod tests {
                 server: 0,
                 row: 0,
             },
+            taken_at: DateTime::from_timestamp_nanos(1_893_553_450_000_000_000),
             message: Arc::new(message),
             crashes: 2,
             codec: Codec::default(),
@@ -362,7 +367,11 @@ mod tests {
         assert_eq!((ctx.header("trace"), ctx.header("empty"), ctx.header("none")), (Some("abc"), Some(""), None));
         assert_eq!(ctx.headers().collect::<Vec<_>>(), [("trace", "abc"), ("empty", "")]);
         assert_eq!(ctx.run_id(), "mails:t-1:1893553445678912345");
-        assert_eq!(ctx.fence(), 1_893_553_445_678_912_345);
+        assert_eq!(
+            ctx.fence(),
+            1_893_553_450_000_000_000,
+            "the call that took the task may have begun before other runs of it"
+        );
         assert_eq!(ctx.state::<u8>().map(|state| *state), Some(7));
         assert!(ctx.state::<u16>().is_none());
         assert_eq!(ctx.group(), None);

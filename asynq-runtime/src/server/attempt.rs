@@ -24,7 +24,7 @@ pub(crate) struct Attempt {
     pub(crate) waited: Option<Duration>,
     /// When the broker was asked for the task, or took it on SQLite.
     pub(crate) asked: Instant,
-    /// The same by the broker's clock.
+    /// When the broker gave the task to this run, by its clock.
     pub(crate) taken_at: DateTime<Utc>,
     /// Why the message could not be read, if so.
     pub(crate) defect: Option<String>,

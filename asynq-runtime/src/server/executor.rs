@@ -261,6 +261,7 @@ impl Executor {
     ) -> JobContext {
         JobContext::new(ContextParts {
             run: attempt.key.clone(),
+            taken_at: attempt.taken_at,
             message: Arc::clone(&attempt.message),
             crashes: attempt.crashes,
             codec: job.map_or(Codec::Json, |job| job.codec),

@@ -101,7 +101,7 @@ impl Run<'_> {
     fn was_killed(&self, incidents: &[Incident]) -> bool {
         let killed = |incident: &Incident| incident.pid == self.start.pid && incident.harm == Harm::Killed;
         self.end.is_none()
-            && incidents.iter().any(|incident| killed(incident) && incident.until >= self.start.requested_at())
+            && incidents.iter().any(|incident| killed(incident) && incident.until >= self.start.taken_at())
     }
 
     /// Whether an incident of the run's worker is the reason for the next run.
@@ -112,7 +112,7 @@ impl Run<'_> {
                 Harm::Killed | Harm::Terminated | Harm::Stopped => (TimeDelta::zero(), IN_FLIGHT),
                 Harm::FailedOver => (UNREPLICATED, UNREPLICATED),
             };
-            incident.until + more >= self.start.requested_at()
+            incident.until + more >= self.start.taken_at()
                 && self.end.is_none_or(|end| end.at + in_flight >= incident.from)
         })
     }

@@ -44,6 +44,9 @@ pub(super) fn read_answer(value: Value, request: &DequeueRequest, server: i64) -
     let tasks = reply::array(parts.next().unwrap_or_default())?;
     let facts = reply::array(parts.next().unwrap_or_default())?;
     let since = parts.next().and_then(reply::text).unwrap_or_default();
+    let times: Vec<Option<i64>> = since.split(' ').map(|time| time.parse().ok()).collect();
+    // Redis's own time. A token is older by the way of the call, and an estimate.
+    let taken_at = DateTime::from_timestamp_nanos(times.first().copied().flatten().unwrap_or(token.0));
     let mut number = || parts.next().and_then(|part| reply::number(&part)).unwrap_or_default();
     let passed = Passed { tasks: number(), is_all: number() == 1 };
     let (mut runs, mut long, mut bytes) = (Vec::with_capacity(tasks.len() / 2), Vec::new(), 0);
@@ -60,7 +63,6 @@ pub(super) fn read_answer(value: Value, request: &DequeueRequest, server: i64) -
         bytes += raw.len();
         let key = RunKey { queue: queue.clone(), id: TaskId::from_wire(&id), token: *token, server, row: 0 };
         let message = read_message(raw.into(), &id, queue);
-        let taken_at = DateTime::from_timestamp_nanos(token.0);
         runs.push(Run { key, message, crashes: 0, extra: Extra::default(), waited: None, asked: *at, taken_at });
     }
     let mut facts = facts.into_iter();
@@ -71,7 +73,6 @@ pub(super) fn read_answer(value: Value, request: &DequeueRequest, server: i64) -
             run.extra = reply::bytes(extra).map(|extra| Extra::from_bytes(&extra)).unwrap_or_default();
         }
     }
-    let times: Vec<Option<i64>> = since.split(' ').map(|time| time.parse().ok()).collect();
     // With another number of moments, a foreign one has spaces in it, and none can be assigned to its run.
     if let Some((&now, since)) = times.split_first().filter(|(_, since)| since.len() == runs.len()) {
         runs.iter_mut().zip(since).for_each(|(run, &since)| run.waited = waited(since, now));
@@ -120,6 +121,18 @@ mod tests {
         assert!(read_message(raw, "a", &other).unwrap_err().reason.contains("other"));
         let broken = Bytes::from_static(b"\xff\xff\xff");
         assert_eq!(read_message(broken.clone(), "a", &queue).unwrap_err().raw, broken);
+    }
+
+    #[test]
+    fn a_run_was_taken_at_the_time_of_redis() {
+        let request = DequeueRequest::new(QueueName::from_wire("q"), RunToken(1));
+        let text = |text: &str| Value::BulkString(text.as_bytes().to_vec());
+        for (since, expected) in [("1893553450000000000 1893553449000000000", 1_893_553_450_000_000_000), ("", 1)] {
+            let tasks = Value::Array(vec![text("a"), text("")]);
+            let value = Value::Array(vec![tasks, Value::Array(Vec::new()), text(since)]);
+            let taken = read_answer(value, &request, 0).unwrap();
+            assert_eq!(taken.runs[0].taken_at, DateTime::from_timestamp_nanos(expected), "{since}");
+        }
     }
 
     #[test]

@@ -124,7 +124,7 @@ struct Dead {
 struct Lost {
     seq: i64,
     id: String,
-    /// The token of the run. Tokens grow with the time of the dequeue.
+    /// The token of the run. Those of one server grow with the time of the dequeue.
     run: i64,
     /// The task's position in its queue at the dequeue.
     place: i64,
