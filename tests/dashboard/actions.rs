@@ -35,6 +35,19 @@ async fn one_task_is_run_archived_and_deleted_under_any_name() {
 }
 
 #[tokio::test]
+async fn a_run_that_is_repeated_with_its_state_does_not_run_what_has_succeeded() {
+    let fixture = Fixture::start().await;
+    fixture.seed_completed("paid", 3600).await;
+    let served = Served::start(dashboard(&fixture)).await;
+    let path = "/queues/default/tasks/paid/run";
+    let (status, answer) = post(&served, path, json!({ "state": "archived" })).await;
+    assert_eq!((status, answer["error"]["code"].as_str()), (409, Some("conflict")), "{answer}");
+    assert_eq!(fixture.state_of("paid").await, Some(TaskState::Completed));
+    assert_eq!(post(&served, path, json!({})).await.0, 200);
+    assert_eq!(fixture.state_of("paid").await, Some(TaskState::Pending));
+}
+
+#[tokio::test]
 async fn an_action_that_the_state_forbids_is_refused_with_the_reason() {
     let fixture = Fixture::start().await;
     furnish(&fixture).await;

@@ -93,7 +93,7 @@ pub(crate) enum Task {
     /// The types of a program are not known here: whether its job takes the payload is seen when it runs. A program's
     /// own `enqueue` command checks it. With --json: the object of the task, as in `task ls --json`.
     Enqueue(enqueue::Enqueue),
-    /// Replaces the payload of a task that is not running
+    /// Replaces the payload of a task that waits or is archived
     ///
     /// Asks first, unless --yes is given: the old payload is gone. A unique lock that was made of the whole payload
     /// follows it. JSON for a task of a job with the default codec is written by the shape that the broker keeps of its
