@@ -61,4 +61,21 @@ mod tests {
         }
         assert_eq!(nearest("", []), None);
     }
+
+    #[test]
+    fn a_distance_counts_insertions_deletions_changes_and_swaps_of_neighbours() {
+        for (from, to, expected) in [
+            ("", "", 0),
+            ("ab", "", 2),
+            ("", "ab", 2),
+            ("ab", "ba", 1),
+            ("xaby", "xbay", 1),
+            ("abcd", "badc", 2),
+            ("axb", "bxa", 2),
+            ("abc", "ca", 3),
+            ("kitten", "sitting", 3),
+        ] {
+            assert_eq!(distance(&letters(from), &letters(to)), expected, "{from} {to}");
+        }
+    }
 }

@@ -180,9 +180,7 @@ fn had_a_reason(history: &History, id: &str, deaths: &[Death]) -> bool {
     iter::zip(&starts, &starts[1..]).all(|(run, next)| {
         let ended = lines().filter(|line| line.fence == run.fence).map(|line| line.at).max().unwrap_or(run.at);
         deaths.iter().any(|death| {
-            run.taken_at() <= death.last_write()
-                && ended >= death.earliest - UNREPLICATED
-                && next.at >= death.earliest
+            run.taken_at() <= death.last_write() && ended >= death.earliest - UNREPLICATED && next.at >= death.earliest
         })
     })
 }
@@ -214,8 +212,7 @@ async fn until_work_goes_on(world: &World, death: Death) -> Duration {
         let history = world.history();
         let ends = history.ends();
         let assigned_later = |at: DateTime<Utc>| at > death.last_write();
-        let begun =
-            history.lines.iter().filter(|line| line.event == Event::Start && assigned_later(line.taken_at()));
+        let begun = history.lines.iter().filter(|line| line.event == Event::Start && assigned_later(line.taken_at()));
         let begun: Vec<_> = begun.filter(|line| ends.contains_key(line.id.as_str())).collect();
         let first = begun.iter().map(|line| line.at - death.latest).min()?;
         (begun.len() > CONCURRENCY).then(|| first.to_std().unwrap_or_default())

@@ -402,7 +402,8 @@ mod tests {
         let mut queue = QueueStats::empty(QueueName::from_wire("default"), at(0, 0));
         (queue.processed, queue.failed, queue.processed_total, queue.failed_total) =
             (u64::MAX, u64::MAX, u64::MAX, u64::MAX);
-        let totals = Statistics::of("redis://localhost".into(), at(0, 0), vec![queue.clone(), queue], Vec::new()).totals;
+        let totals =
+            Statistics::of("redis://localhost".into(), at(0, 0), vec![queue.clone(), queue], Vec::new()).totals;
         assert_eq!([totals.processed_today, totals.failed_today], [u64::MAX; 2]);
         assert_eq!([totals.processed_total, totals.failed_total], [u64::MAX; 2]);
     }
