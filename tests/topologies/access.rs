@@ -4,13 +4,15 @@ use std::time::Duration;
 
 use asynq_runtime::{
     broker::{
-        BrokerErrorKind, BulkAction, Consume as _, Inspect as _, Maintain as _, Presence as _, Produce as _,
-        Quarantined, Refused, Repair as _, RetryOrder, Settle as _,
+        BrokerErrorKind, BulkAction, Consume as _, Inspect as _, Maintain as _, Member, NewTask, Page, Presence as _,
+        Produce as _, Quarantined, Refused, Repair as _, RetryOrder, Run, Settle as _, Settled, Settlement, Wanted,
+        redis::RedisBroker,
     },
-    task::ServerInfo,
+    task::{ServerInfo, TaskState},
 };
 use asynq_tests::{
-    Build as _, Persistence, RedisCluster, RedisServer, SentinelServers, default_queue, soon, task, task_id,
+    Build as _, Persistence, RedisCluster, RedisServer, Seeded as _, SentinelServers, archive, complete, default_queue,
+    done, requeue, retry, soon, task, task_id,
 };
 
 use crate::topologies::{connect, ended};
@@ -127,6 +129,88 @@ async fn a_user_without_scripts_is_refused_with_the_reason() {
     assert_eq!(error.kind(), BrokerErrorKind::Denied, "{error:?}");
     assert!(error.to_string().contains("permission"), "{error}");
     assert!(!format!("{error:?}").contains("password"), "{error:?}");
+}
+
+/// Redis runs a script up to the command that its user may not call, and rolls nothing back.
+#[tokio::test]
+async fn an_outcome_that_is_refused_half_way_is_stored_once_the_right_is_back() {
+    let server = RedisServer::start(Persistence::None);
+    let mut admin = server.connection();
+    let (broker, member) = with_documented_rights(&server).await;
+    let hour = Duration::from_secs(3600);
+    for right in ["hdel", "zrem", "zadd", "del", "lrem", "rpush", "hset"] {
+        let mut refused = 0;
+        for (n, (action, state)) in [
+            (done(), None),
+            (complete("1"), Some(TaskState::Completed)),
+            (retry(hour, "canary"), Some(TaskState::Retry)),
+            (archive("canary"), Some(TaskState::Archived)),
+            (requeue(), Some(TaskState::Pending)),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let case = format!("{right}-{n}");
+            let run = taken(&broker, &member, task(&case).with_retention(3600)).await;
+            allow(&mut admin, &format!("-{right}"));
+            let settlement = run.ends_with(action);
+            let resend = match broker.settle(std::slice::from_ref(&settlement)).await.remove(0) {
+                Ok(settled) => {
+                    assert_eq!(settled, Settled::Ok, "{case}");
+                    continue;
+                }
+                Err(error) => {
+                    assert_eq!(error.kind(), BrokerErrorKind::Denied, "{case}: {error:?}");
+                    Settlement { resend: true, ..settlement }
+                }
+            };
+            refused += 1;
+            let again = broker.settle(std::slice::from_ref(&resend)).await.remove(0);
+            // A success that a missing right stops at its last command is stored.
+            assert!(matches!(&again, Err(_) | Ok(Settled::Ok)), "{case}: {again:?}");
+            allow(&mut admin, &format!("+{right}"));
+            assert_eq!(broker.settle(&[resend]).await.remove(0).unwrap(), Settled::Ok, "{case}");
+            let (queue, id) = (default_queue(), task_id(&case));
+            assert_eq!(broker.task(&queue, &id).await.unwrap().map(|task| task.state), state, "{case}");
+            if let Some(state) = state {
+                let listed = broker.tasks(&queue, state, Page::default()).await.unwrap();
+                assert!(listed.iter().any(|task| task.id == case), "{case}");
+                broker.change_task(&queue, &id, None, BulkAction::Delete).await.unwrap();
+            }
+        }
+        allow(&mut admin, &format!("+{right}"));
+        assert!(refused > 0, "{right}");
+    }
+}
+
+/// Its lease is the last trace of the task where the worker does not come back.
+#[tokio::test]
+async fn a_success_that_is_refused_half_way_is_recovered_without_its_worker() {
+    let server = RedisServer::start(Persistence::None);
+    let mut admin = server.connection();
+    let (broker, member) = with_documented_rights(&server).await;
+    let run = taken(&broker, &member, task("t1")).await;
+    allow(&mut admin, "-del");
+    broker.settle(&[ended(&run)]).await.remove(0).unwrap_err();
+    let lease = redis::cmd("ZSCORE").arg("asynq:{default}:lease").arg("t1").query::<Option<i64>>(&mut admin).unwrap();
+    assert!(lease.is_some(), "recovery finds it");
+}
+
+async fn with_documented_rights(server: &RedisServer) -> (RedisBroker, Member) {
+    set_user(&mut server.connection(), &documented());
+    let broker = connect(&format!("redis://jobs:password@127.0.0.1:{}/0", server.port())).await.unwrap();
+    let member = asynq_tests::join(&broker, 1).await;
+    (broker, member)
+}
+
+async fn taken(broker: &RedisBroker, member: &Member, task: NewTask) -> Run {
+    broker.enqueue(vec![task]).await.remove(0).unwrap();
+    broker.dequeue(member, &[Wanted { queue: default_queue(), n: 1 }]).await.unwrap().remove(0)
+}
+
+/// Gives the user a right (`+zadd`) or takes it away.
+fn allow(admin: &mut redis::Connection, right: &str) {
+    redis::cmd("ACL").arg("SETUSER").arg("jobs").arg(right).exec(admin).unwrap();
 }
 
 #[tokio::test]

@@ -22,8 +22,10 @@ while p <= #ARGV do
 end
 
 if #ended > 0 then
-  call('ZREM', KEYS[2], unpack(ended))
+  -- Redis may refuse a command that its user may not call, and rolls nothing back: a task without a lease would be lost, a lease
+  -- without a task is removed by recovery.
   call('DEL', unpack(deleted))
+  call('ZREM', KEYS[2], unpack(ended))
   count(KEYS[3], KEYS[4], #ended, ARGV[1])
 end
 return table.concat(letters)

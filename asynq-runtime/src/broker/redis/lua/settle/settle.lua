@@ -43,7 +43,10 @@ local function has_room(op)
   if op == 'c' then return fits(KEYS[4], 'zset') end
   if op == 'r' then return fits(KEYS[5], 'zset') and fits(KEYS[7], 'zset') end
   if op == 'a' then return fits(KEYS[6], 'zset') end
-  return fits(KEYS[3], 'list')
+  if not fits(KEYS[3], 'list') then return false end
+  call('RPUSH', KEYS[#KEYS], '')
+  call('DEL', KEYS[#KEYS])
+  return true
 end
 
 -- Returns whether the task was replaced during this run. The mark of an earlier run is removed.
@@ -60,6 +63,13 @@ local function forget_ending(key)
   local x = call('HGET', key, 'x')
   if x and proto_number(x, 9) ~= 0 then call('HSET', key, 'x', x .. '\72\0') end
 end
+
+-- Redis runs a script up to the command that a user may not call, and rolls nothing back. These calls change nothing: a right that is
+-- missing stops the script here, before a task has left active.
+if fits(KEYS[2], 'zset') then call('ZREM', KEYS[2], '') end
+call('DEL', KEYS[#KEYS])
+call('ZADD', KEYS[#KEYS], 'XX', 0, '')
+call('HDEL', KEYS[#KEYS], '')
 
 local width = { d = 4, c = 9, r = 8, a = 6, q = 3 }
 local p = 3
