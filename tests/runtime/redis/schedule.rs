@@ -425,3 +425,31 @@ async fn a_dead_leader_leads_no_longer_because_the_clock_was_set_back() {
         assert!(expected.contains(&left), "{left:?} of {given:?}");
     }
 }
+
+/// As in a copy of another Redis by `DUMP` and `RESTORE`, which leaves the ends of keys out.
+#[tokio::test]
+async fn a_lead_without_an_end_is_taken() {
+    let server = Server::start(&[]);
+    let broker = server.broker().await;
+    let mut redis = server.foreign().await;
+    let me = Candidate { program: "shop".into(), token: "me".into(), revision: 1 };
+    set(&mut redis, &["SET", "asynq:x:leader:shop", "dead|9"]).await;
+    soon(broker.wait_for_lead("shop", 60 * MINUTE)).await.unwrap();
+    assert_eq!(broker.lead(&me, MINUTE).await.unwrap(), Lead::Ours { wanted: false });
+    let other = Candidate { token: "other".into(), ..me };
+    assert!(matches!(broker.lead(&other, MINUTE).await.unwrap(), Lead::Another(left) if left <= MINUTE));
+}
+
+#[tokio::test]
+async fn a_request_for_the_lead_without_an_end_is_dropped() {
+    let server = Server::start(&[]);
+    let broker = server.broker().await;
+    let mut redis = server.foreign().await;
+    let (me, want) =
+        (Candidate { program: "shop".into(), token: "me".into(), revision: 1 }, "asynq:x:leader-want:shop");
+    set(&mut redis, &["SET", want, "9", "EX", "60"]).await;
+    assert_eq!(broker.lead(&me, MINUTE).await.unwrap(), Lead::Ours { wanted: true });
+    set(&mut redis, &["SET", want, "9"]).await;
+    assert_eq!(broker.lead(&me, MINUTE).await.unwrap(), Lead::Ours { wanted: false });
+    assert!(!redis.exists::<_, bool>(want).await.unwrap(), "it is forgotten");
+}

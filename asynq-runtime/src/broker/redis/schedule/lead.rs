@@ -7,7 +7,7 @@
 use std::time::{Duration, Instant};
 
 use crate::broker::{
-    BrokerError, Candidate, FAR, Lead,
+    BrokerError, Candidate, Lead,
     redis::{
         RedisBroker,
         keys::{leader, leader_want},
@@ -34,7 +34,13 @@ impl RedisBroker {
         let by = wanted.as_deref().and_then(|revision| revision.parse::<u64>().ok());
 
         if holder.is_empty() {
-            let newer = by.is_some_and(|by| by > candidate.revision);
+            let mut newer = by.is_some_and(|by| by > candidate.revision);
+            if newer {
+                // Each request has an end. One without was copied from another Redis, and its program is not here.
+                let left = self.router.send_one(Call::plain("PTTL").arg(&want)).await;
+                let left = left.ok().and_then(|left| reply::number(&left));
+                newer = left != Some(-1);
+            }
             if let Some(wanted) = wanted.filter(|_| by.is_some() && !newer) {
                 // The request is fulfilled. If deleting it fails, an older program that leads next only resigns once.
                 let _ = self.router.send_one(DROP_SEEN.on(&[want]).arg(wanted)).await;
@@ -63,10 +69,12 @@ impl RedisBroker {
             if let Some(error) = reads.ask([&lead]).await?.failure {
                 return Err(error);
             }
-            // -2: there is no leader. -1: the key has no end, so its holder leads until the key is deleted.
             let lasts = match reads.answer(&lead) {
-                Some(Some(-2)) => return Ok(()),
-                Some(Some(ms)) => u64::try_from(ms).map_or(FAR, Duration::from_millis).saturating_add(late),
+                // -2: there is no leader. -1: the key has no end, so that its leader is not here.
+                Some(Some(ms)) => match u64::try_from(ms) {
+                    Ok(ms) => Duration::from_millis(ms).saturating_add(late),
+                    Err(_) => return Ok(()),
+                },
                 Some(None) => return Err(reply::unexpected("no time to live")),
                 // The lead has changed since it was read.
                 None => continue,

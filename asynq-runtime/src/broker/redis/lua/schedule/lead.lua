@@ -3,13 +3,17 @@
 -- ARGV     1 token|revision of the candidate · 2 milliseconds that it leads
 -- Returns  '' and 0 (the candidate leads) · or the leader, as ARGV 1, and for how many ms more
 local call = redis.call
-local holder = call('GET', KEYS[1])
-if holder and holder ~= ARGV[1] then
+local holder, left = call('GET', KEYS[1]), call('PTTL', KEYS[1])
+-- Each lead has an end. One without was copied from another Redis, and its leader is not here.
+if holder and holder ~= ARGV[1] and left >= 0 then
   -- So long a lead was given before the clock was set back. It lasts one more lease, within which a leader that lives renews it.
   -- Ten leases, because another version of the program may have a longer one.
-  if call('PTTL', KEYS[1]) > 10 * ARGV[2] then call('PEXPIRE', KEYS[1], ARGV[2]) end
-  return { holder, call('PTTL', KEYS[1]) }
+  if left > 10 * ARGV[2] then
+    call('PEXPIRE', KEYS[1], ARGV[2])
+    left = tonumber(ARGV[2])
+  end
+  return { holder, left }
 end
 -- Without a leader PEXPIRE does nothing; as the first write it lets the script run when memory is full.
-if call('PEXPIRE', KEYS[1], ARGV[2]) == 0 then call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2]) end
+if call('PEXPIRE', KEYS[1], ARGV[2]) == 0 or holder ~= ARGV[1] then call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2]) end
 return { '', 0 }
