@@ -17,6 +17,7 @@ use super::Fixture;
 fn attempt(broker: Option<Arc<dyn Broker>>, id: &str, deadline: Option<DateTime<Utc>>) -> JobContext {
     JobContext::new(ContextParts {
         run: RunKey { queue: default_queue(), id: TaskId::from_wire(id), token: RunToken(1), server: 0, row: 0 },
+        taken_at: DateTime::UNIX_EPOCH,
         message: Arc::new(TaskMessage::default()),
         crashes: 0,
         codec: asynq_runtime::job::Codec::Json,

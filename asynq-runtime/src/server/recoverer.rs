@@ -47,7 +47,7 @@ async fn pass(context: &ServerContext) -> Result<Duration, BrokerError> {
     while quiet.is_zero() && context.extends.load(Ordering::Acquire) {
         let recovered = context.answer(context.broker.recover(queues.names())).await?;
         for (queue, id) in &recovered.tasks {
-            log!(warn, %queue, %id, "its worker died; the task was requeued");
+            log!(warn, %queue, %id, "no worker extends its lease; the task was requeued");
         }
         if !recovered.more {
             break;

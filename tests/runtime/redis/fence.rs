@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use asynq_runtime::{
-    broker::{Action, Broker, Inspect, Maintain, Settle, Settled, Settlement},
+    broker::{Action, Broker, Inspect, Maintain, Settle, Settled, Settlement, redis::RedisOptions},
     task::{Progress, QueueName},
 };
 use asynq_test_support::eventually;
@@ -141,6 +141,31 @@ async fn while_redis_takes_no_writes_no_server_looks_for_lapsed_leases() {
     assert!(broker.until_lapse(&[queue()]).await.unwrap_err().is_unavailable());
     wants_replicas(0).await;
     assert!(broker.until_lapse(&[queue()]).await.unwrap().is_zero());
+}
+
+/// As by a proxy that ends each connection after a while.
+#[tokio::test]
+async fn connections_that_are_cut_again_and_again_keep_no_lease_from_recovery() {
+    let server = Server::start(&[]);
+    let mut admin = server.foreign().await;
+    let mut options = RedisOptions::default();
+    options.lease = Duration::from_secs(2);
+    let broker = server.broker_with(options).await;
+    put(&broker, &["a"]).await;
+    assert_eq!(take(&broker, &member("dead"), 1).await.len(), 1);
+    eventually("the task of the dead worker is requeued", async || {
+        let mut kill = redis::cmd("CLIENT");
+        let () = kill.arg(&["KILL", "TYPE", "normal", "SKIPME", "yes"]).query_async(&mut admin).await.unwrap();
+        // A call may meet the end of its connection.
+        let quiet = loop {
+            if let Ok(quiet) = broker.until_lapse(&[queue()]).await {
+                break quiet;
+            }
+        };
+        let recovered = if quiet.is_zero() { broker.recover(&[queue()]).await.ok()? } else { return None };
+        (recovered.tasks.len() == 1).then_some(())
+    })
+    .await;
 }
 
 #[tokio::test]

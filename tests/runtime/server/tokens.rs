@@ -17,6 +17,7 @@ use super::{flaky::Flaky, id, memory, queue, soon};
 pub(super) fn attempt(broker: &Arc<dyn Broker>, task: &str) -> JobContext {
     JobContext::new(ContextParts {
         run: RunKey { queue: queue("default"), id: id(task), token: RunToken(1), server: 0, row: 0 },
+        taken_at: broker.now(),
         message: Arc::new(TaskMessage::default()),
         crashes: 0,
         codec: Codec::Json,

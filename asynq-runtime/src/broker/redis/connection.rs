@@ -112,6 +112,15 @@ impl Connection {
         }
     }
 
+    /// Returns a number that is another one once a connection leads to another process of Redis, or to one that does not say which it
+    /// is; 0 while there is none.
+    pub(super) fn process(&self) -> u64 {
+        match &*self.state.borrow() {
+            State::Up { process, .. } => *process,
+            _ => 0,
+        }
+    }
+
     /// Waits until `connection` is not the one in use any more. Waits for ever if the broker is closed, which
     /// [`ended`](Self::ended) reports.
     pub(super) async fn leaves(&self, connection: u64) {

@@ -36,11 +36,13 @@ pub(super) struct ConnectionManager {
     state: watch::Sender<State>,
     lost: watch::Sender<u64>,
     previous: Option<Arc<Identity>>,
+    /// How many processes of Redis were met.
+    process: u64,
 }
 
 impl ConnectionManager {
     pub(super) fn new(role: Role, state: watch::Sender<State>, lost: watch::Sender<u64>) -> Self {
-        Self { role, state, lost, previous: None }
+        Self { role, state, lost, previous: None, process: 0 }
     }
 
     /// Keeps the connection up until dropped.
@@ -76,7 +78,8 @@ impl ConnectionManager {
         let (connection, to) = self.connect(generation).await?;
         let since = Instant::now();
         let (identity, process, server) = (self.previous.clone(), self.previous.clone(), to.clone());
-        self.state.send_replace(State::Up { connection: connection.clone(), generation, to, identity });
+        let up = State::Up { connection: connection.clone(), generation, process: self.process, to, identity };
+        self.state.send_replace(up);
         let tells_time = self.role.at.tells_time();
         tokio::select! {
             // `self.lost` keeps the channel open.
@@ -206,9 +209,10 @@ impl ConnectionManager {
         if let (Some(name), Some(previous), Some(identity)) = (self.role.at.name(), &self.previous, &identity) {
             name.led_to(previous, identity);
         }
-        if let (Some(previous), Some(identity)) = (&self.previous, &identity)
-            && previous.run_id == identity.run_id
-        {
+        let same =
+            self.previous.as_ref().zip(identity.as_ref()).filter(|(previous, now)| previous.run_id == now.run_id);
+        self.process += u64::from(same.is_none());
+        if let Some((previous, _)) = same {
             // A call on the old connection that Redis has not read yet must not run after its repeat on the new one, so
             // the old connection is ended. An error that Redis answers is accepted: that connection may be gone, or the
             // ACL may forbid the command. Only a missing answer is a failure.

@@ -11,8 +11,8 @@ use super::{super::BrokerError, identity::Identity, socket::OpenConnection, url:
 pub(super) enum State {
     /// Being opened.
     Opening,
-    /// Usable until a caller reports this generation as lost.
-    Up { connection: OpenConnection, generation: u64, to: Address, identity: Option<Arc<Identity>> },
+    /// Usable until a caller reports this generation as lost. `process` counts the processes of Redis that were met.
+    Up { connection: OpenConnection, generation: u64, process: u64, to: Address, identity: Option<Arc<Identity>> },
     /// The last attempt failed with this error; the next one follows. The first that failed ended at `since`.
     Down { error: BrokerError, since: Instant },
 }

@@ -3,8 +3,9 @@
 //! All leases lapse at once when Redis was away for longer than a lease, when its clock steps ahead, and when this
 //! machine was suspended. They have lapsed, too, in a Redis that came back from an older snapshot, and in a replica that lacked the last
 //! writes when it was promoted. Live servers extend their leases as soon as they can, and recovery must not be faster. Where one master
-//! of a cluster takes no writes, this is so for its queues; a new connection to one holds the queues of all, because one number stands
-//! for all connections.
+//! of a cluster takes no writes, this is so for its queues; another process in the place of one holds the queues of all, because one
+//! number stands for all. A new connection to the same process is no reason: connections that are cut again and again would keep every
+//! lease from recovery.
 
 use std::{
     collections::HashMap,
@@ -23,7 +24,7 @@ const SLACK: Duration = Duration::from_secs(2);
 pub(super) struct Hold {
     lease: Duration,
     until: Option<Instant>,
-    /// The last look, and the connection on which it was made.
+    /// The last look, and the process of Redis that answered it.
     last: Option<(Instant, DateTime<Utc>, u64)>,
     /// When Redis last answered, as far as is known here.
     answered: Option<Instant>,
@@ -37,24 +38,24 @@ impl Hold {
         Self { lease, until: None, last: None, answered: None, queues: HashMap::new() }
     }
 
-    /// Notes that Redis's clock showed `redis` at `now`, on the `connection` of this number; another one may lead to a Redis with older
-    /// leases. Returns how long lapsed leases must not be recovered yet.
-    pub(super) fn look(&mut self, now: Instant, redis: DateTime<Utc>, connection: u64) -> Duration {
-        let may_recover = self.last.is_some_and(|(then, redis_then, on)| {
+    /// Notes that Redis's clock showed `redis` at `now`, in the `process` of this number; another one may have older leases. Returns
+    /// how long lapsed leases must not be recovered yet.
+    pub(super) fn look(&mut self, now: Instant, redis: DateTime<Utc>, process: u64) -> Duration {
+        let may_recover = self.last.is_some_and(|(then, redis_then, of)| {
             let elapsed_on_redis = (redis - redis_then).to_std().unwrap_or_default();
             let most = now.duration_since(then).saturating_add(SLACK);
-            on == connection && self.is_soon(now) && elapsed_on_redis < most
+            of == process && self.is_soon(now) && elapsed_on_redis < most
         });
-        (self.last, self.answered) = (Some((now, redis, connection)), Some(now));
+        (self.last, self.answered) = (Some((now, redis, process)), Some(now));
         if !may_recover {
             self.until = Some(now + self.length());
         }
         self.until.map_or(Duration::ZERO, |until| until.saturating_duration_since(now))
     }
 
-    /// Returns whether the last look, if there was one, was made on this connection.
-    pub(super) fn is_on(&self, connection: u64) -> bool {
-        self.last.is_none_or(|(.., on)| on == connection)
+    /// Returns whether the last look, if there was one, was answered by this process.
+    pub(super) fn is_on(&self, process: u64) -> bool {
+        self.last.is_none_or(|(.., of)| of == process)
     }
 
     /// Notes that Redis has answered another call. Between two looks there are the pause of their caller and several round trips,
@@ -123,16 +124,16 @@ mod tests {
     }
 
     #[test]
-    fn recovery_waits_on_a_new_connection_which_may_lead_to_a_redis_with_older_leases() {
+    fn recovery_waits_where_another_process_answers_which_may_have_older_leases() {
         let (start, mut hold) = (Instant::now(), Hold::new(LEASE));
-        let mut look = |at: u64, connection: u64| {
+        let mut look = |at: u64, process: u64| {
             let redis = DateTime::from_timestamp(1_893_000_000, 0).unwrap() + Duration::from_secs(at);
-            hold.look(start + Duration::from_secs(at), redis, connection).as_secs()
+            hold.look(start + Duration::from_secs(at), redis, process).as_secs()
         };
         assert_eq!([0, 5, 10, 15, 20].map(|at| look(at, 1)), [15, 10, 5, 0, 0]);
         assert_eq!([24, 29, 34, 39].map(|at| look(at, 2)), [15, 10, 5, 0]);
-        // A recovery that meets the next connection waits for the look on it.
-        assert_eq!([2, 3].map(|connection| hold.is_on(connection)), [true, false]);
+        // A recovery that meets the next process waits for the look at it.
+        assert_eq!([2, 3].map(|process| hold.is_on(process)), [true, false]);
         assert!(Hold::new(LEASE).is_on(1), "without a look");
     }
 

@@ -84,8 +84,8 @@ impl Maintain for RedisBroker {
     async fn recover(&self, queues: &[QueueName]) -> Result<Recovered, BrokerError> {
         let Lapses { mut lapsed, .. } = self.lapses(queues).await?;
         lapsed.retain(|queue| !self.is_held(queue));
-        // A connection that is newer than the last look may lead to a Redis with older leases: the next look begins a hold.
-        if !self.hold.lock().is_on(self.router.generation()) {
+        // A process that was met after the last look may have older leases: the next look begins a hold.
+        if !self.hold.lock().is_on(self.router.process()) {
             return Ok(Recovered::default());
         }
         let answers = self.ask_each(&lapsed, |keys| self.recover_call(keys)).await?;
@@ -310,8 +310,8 @@ impl RedisBroker {
         let failure = || times.iter().find_map(|time| time.as_ref().err().cloned());
         let redis = ahead.ok_or_else(|| failure().unwrap_or_else(|| reply::unexpected("no time")))?;
         // Read after the answer: if a call had to wait for a new connection, the answer came on that one.
-        let connection = self.router.generation();
-        Ok(self.hold.lock().look(Instant::now(), redis, connection))
+        let process = self.router.process();
+        Ok(self.hold.lock().look(Instant::now(), redis, process))
     }
 
     async fn ask_each(

@@ -55,6 +55,15 @@ impl Router {
         }
     }
 
+    /// Returns a number that changes once a connection leads to another process of Redis, which may have older data.
+    pub(super) fn process(&self) -> u64 {
+        match self {
+            Self::One(connection) => connection.process(),
+            #[cfg(feature = "cluster")]
+            Self::Many(cluster) => cluster.process(),
+        }
+    }
+
     /// Sends `calls`, those for one server in one write, or in several where they are large, and returns one answer
     /// each. Calls whose keys are on different masters run in no particular order. A script that Redis does not know is
     /// sent again with its text, and a call that a node of a cluster redirected without running it goes to the node

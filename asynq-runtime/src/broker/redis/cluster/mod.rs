@@ -82,11 +82,20 @@ impl Cluster {
 
     /// Returns a number that changes whenever one of the connections was opened again.
     pub(super) fn generation(&self) -> u64 {
+        self.sum(Connection::generation)
+    }
+
+    /// Returns a number that changes whenever one of the connections leads to another process.
+    pub(super) fn process(&self) -> u64 {
+        self.sum(Connection::process)
+    }
+
+    /// Returns the sum of the numbers of all connections, to which their order does not matter.
+    fn sum(&self, number: fn(&Connection) -> u64) -> u64 {
         let connections = self.0.connections.lock();
-        // The order of the connections does not matter to the sum.
         connections.iter().fold(0, |sum: u64, (address, connection)| {
             let mut hasher = DefaultHasher::new();
-            (address, connection.generation()).hash(&mut hasher);
+            (address, number(connection)).hash(&mut hasher);
             sum.wrapping_add(hasher.finish())
         })
     }
