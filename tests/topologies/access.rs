@@ -174,7 +174,7 @@ async fn an_outcome_that_is_refused_half_way_is_stored_once_the_right_is_back() 
             assert_eq!(broker.task(&queue, &id).await.unwrap().map(|task| task.state), state, "{case}");
             if let Some(state) = state {
                 let listed = broker.tasks(&queue, state, Page::default()).await.unwrap();
-                assert!(listed.iter().any(|task| task.id == case), "{case}");
+                assert!(listed.iter().any(|task| task.id == *case), "{case}");
                 broker.change_task(&queue, &id, None, BulkAction::Delete).await.unwrap();
             }
         }
