@@ -257,6 +257,8 @@ fn a_row_that_overtakes_another_keeps_the_focus() {
             world.fixture.enqueue(task(id).in_queue(name)).await;
         }
         world.open("/?sort=size").await;
+        // The page may show a snapshot that was taken between two of the tasks.
+        browser.until("document.querySelectorAll('tbody tr').length === 2").await;
         assert_eq!(browser.js("return document.querySelector('tbody tr').id").await, "q-big");
         browser.js("document.querySelector('#q-small a').focus()").await;
         for id in ["t2", "t3"] {

@@ -215,7 +215,7 @@ async fn a_text_in_place_of_the_beginning_of_a_burst_does_not_stop_an_enqueue() 
 }
 
 #[tokio::test]
-async fn a_count_of_crashes_that_is_no_integer_stops_no_recovery() {
+async fn a_count_of_crashes_with_a_fraction_stops_no_recovery() {
     let server = Server::start(&[]);
     let mut redis = server.foreign().await;
     let (broker, clock) = with_clock(&server).await;
