@@ -32,7 +32,7 @@ pub trait IntoJobResult {
 #[diagnostic::on_unimplemented(
     message = "the result `{Self}` can be written and not read",
     label = "reads the result",
-    note = "write `#[derive(serde::Deserialize)]` on the type, and on every type in it"
+    note = "write `#[derive(serde::Deserialize)]` on the type, and on every type in it; for a type of another crate turn on that crate's feature `serde`"
 )]
 pub trait ReadResult: DeserializeOwned {}
 

@@ -15,7 +15,7 @@ use super::{FromContext, Job, JobContext, JobError, JobResult, Policy, StateKey,
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be an argument of a job",
     label = "cannot be stored in a task",
-    note = "write `#[derive(serde::Serialize, serde::Deserialize)]` on the type, and on every type in it",
+    note = "write `#[derive(serde::Serialize, serde::Deserialize)]` on the type, and on every type in it; for a type of another crate turn on that crate's feature `serde`",
     note = "a parameter that the worker supplies is recognised by its name: write `State<T>` or `&JobContext`, not an alias, or mark it with `#[from_context]`"
 )]
 pub trait Argument {
