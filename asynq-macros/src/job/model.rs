@@ -54,8 +54,9 @@ impl JobModel {
         check_on_error(&mut attr, &signature, errors);
         check_aggregates(&mut attr, &signature, errors);
         let unique_by = attr.unique_by.as_ref().and_then(|setting| unique_by(setting, &signature.parameters, errors));
-        // An attribute of serde was refused, and the compiler knows none of a function.
-        function.attrs.retain(|attr| !is_job(attr) && !attr.path().is_ident("serde"));
+        // An attribute of serde and a derive were refused, and the compiler knows none of a function.
+        let was_refused = |attr: &Attribute| attr.path().is_ident("serde") || attr.path().is_ident("derive");
+        function.attrs.retain(|attr| !is_job(attr) && !was_refused(attr));
         // Inside of a `cfg_attr`, which was refused, is often serde's attribute, and the compiler knows none of a function.
         function.strip_parameters(|attr| moves_to_field(attr) || is_mark(attr) || attr.path().is_ident("cfg_attr"));
         let types = function.sig.inputs.iter_mut().filter_map(|input| match input {

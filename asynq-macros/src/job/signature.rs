@@ -99,6 +99,8 @@ impl Reader<'_> {
                 let message = "serde reads the parameters and not the function: write its attributes there, and in place of `rename_all` a \
                                `#[serde(rename = \"…\")]` on each";
                 self.wrong(attr, message);
+            } else if attr.path().is_ident("derive") {
+                self.wrong(attr, "a derive for the job's struct is an option: write `#[job(derive(Debug, Clone))]`");
             } else if self.is_contract && !is_for_contracts(attr) && !attr.path().is_ident("deprecated") {
                 self.wrong(attr, WITHOUT_EFFECT);
             }
