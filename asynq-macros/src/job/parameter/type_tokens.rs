@@ -4,8 +4,9 @@ use proc_macro2::{TokenStream, TokenTree};
 use quote::ToTokens;
 use syn::{GenericArgument, PathArguments, PathSegment, Type, parse2};
 
-/// The standard library's types that exist behind a reference only. A user's type of such a name works too.
-pub(super) const UNSIZED: [&str; 3] = ["Path", "OsStr", "CStr"];
+/// Types that exist behind a reference only: of the standard library, and of camino, `serde_json` and bstr. A user's type of such a
+/// name works too, if it is `Clone`.
+pub(super) const UNSIZED: [&str; 6] = ["Path", "OsStr", "CStr", "Utf8Path", "RawValue", "BStr"];
 
 /// Returns the type without the invisible brackets of `macro_rules!` and without parentheses.
 pub(super) fn bare(ty: &Type) -> &Type {
