@@ -50,6 +50,12 @@ fn state(ty: &Type, segment: &PathSegment) -> Result<Parameter, Mistake> {
             "write the type of the state: `State<T>`; an argument of this name is marked with `#[arg]`",
         );
     };
+    if let Type::TraitObject(object) = bare(inner) {
+        return mistake(
+            object,
+            "a `dyn` has no size of its own; write `State<Arc<dyn …>>`, and give the worker such an `Arc<dyn …>`",
+        );
+    }
     if let Some(borrow) = borrow_in(inner.to_token_stream(), Static::Owned) {
         return mistake(borrow, "state is shared by all workers' threads; write an owned type in `State<…>`");
     }
@@ -102,6 +108,8 @@ mod tests {
             ("State<A, B>", "refused"),
             ("State<&'static str>", "state"),
             ("State<&str>", "refused"),
+            ("State<dyn Mailer + Send>", "refused"),
+            ("State<Arc<dyn Mailer>>", "state"),
             ("Shared<Mailer>", "state"),
             ("Checkpoint<u64>", "checkpoint"),
             ("asynq_runtime::Checkpoint<(u64, String)>", "checkpoint"),
