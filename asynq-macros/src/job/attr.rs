@@ -215,6 +215,15 @@ mod tests {
     }
 
     #[test]
+    fn a_crate_in_quotes_is_refused_and_found() {
+        let errors = Errors::new();
+        let attr = Attr::parse(quote!(crate = "::renamed::jobs"), Attribute::Job, &errors);
+        assert_eq!(errors.messages(), ["`crate` takes a path without quotes: `crate = ::renamed`"]);
+        let path = attr.crate_path.map(Setting::into_value);
+        assert_eq!(quote!(#path).to_string(), ":: renamed :: jobs");
+    }
+
+    #[test]
     fn an_element_of_a_list_may_come_from_a_macro() {
         let from_macro = |tokens: &str| Group::new(Delimiter::None, tokens.parse().expect("tokens"));
         let (old, from) = (from_macro("\"post\""), from_macro("from_v1"));

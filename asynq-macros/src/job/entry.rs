@@ -297,8 +297,13 @@ impl<'a> Entry<'a> {
         self.parsed(Path::parse_mod_style)
     }
 
-    /// Reads the path of a crate or module.
+    /// Reads the path of a crate or module. One in quotes is refused and returned, because the crate that needs the option has no other.
     pub(super) fn crate_path(&self) -> Option<Path> {
+        if self.input.peek(LitStr) {
+            let text = self.text()?;
+            self.wrong(&text, self.known.takes());
+            return text.parse_with(Path::parse_mod_style).ok();
+        }
         let path = self.type_path()?;
         if path.segments.iter().any(|segment| segment.ident == "$crate") {
             return self.refuse(&path, "serde cannot follow `$crate`; write a path such as `::my_crate::jobs`");
