@@ -151,12 +151,17 @@ fn all(attribute: Attribute) -> impl Iterator<Item = &'static Known> {
     of_schedules.iter().chain(&OPTIONS)
 }
 
+/// Returns a word for a schedule, with such a schedule.
+pub(super) fn schedule(name: &str) -> Option<&'static (&'static str, &'static str)> {
+    WORDS_FOR_SCHEDULES.iter().find(|(word, _)| *word == name)
+}
+
 /// Returns the message for an option that does not exist.
 pub(super) fn unknown(name: &str, attribute: Attribute) -> String {
     if attribute == Attribute::Job && OF_SCHEDULES.iter().any(|known| known.name == name) {
         return format!("`{name}` belongs to a schedule: write `#[periodic(\"0 9 * * *\", {name} = …)]`");
     }
-    if let Some((_, schedule)) = WORDS_FOR_SCHEDULES.iter().find(|(word, _)| *word == name) {
+    if let Some((_, schedule)) = schedule(name) {
         return format!("unknown option `{name}`; a job with a schedule begins with it: `#[periodic(\"{schedule}\")]`");
     }
     if PER_CALL.contains(&name) {

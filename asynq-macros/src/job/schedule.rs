@@ -9,6 +9,7 @@ use syn::{Lit, LitStr, Token, parse::ParseStream};
 use super::{
     entry::{Entry, skip_to_comma},
     literal::within,
+    options,
     setting::Setting,
 };
 use crate::errors::{Errors, Position};
@@ -74,6 +75,12 @@ impl ScheduleAttr {
             Err(_) if input.is_empty() => {
                 let message = format!("when should it run? {EXAMPLE}");
                 errors.push(FIRST, syn::Error::new(Span::call_site(), message));
+                return;
+            }
+            // As an option it is refused with the schedule to write.
+            Err(_)
+                if input.fork().parse::<Ident>().is_ok_and(|word| options::schedule(&word.to_string()).is_some()) =>
+            {
                 return;
             }
             Err(error) => {
