@@ -174,7 +174,7 @@ fn implementation(job: &JobModel) -> TokenStream {
             const IS_CONTRACT: bool = true;
         )
     });
-    let output = output_type(job);
+    let output = output(job);
     let unique_by = unique_by(job);
     let run = run(job);
     quote! {
@@ -188,7 +188,7 @@ fn implementation(job: &JobModel) -> TokenStream {
             #backoff
             #on_archive
             #contract
-            type Output = #output;
+            #output
             #unique_by
             #run
         }
@@ -325,14 +325,15 @@ fn options(attr: &Attr) -> Option<TokenStream> {
     (!calls.is_empty()).then(|| quote!(const OPTIONS: __rt::JobOptions = __rt::JobOptions::new()#(#calls)*;))
 }
 
-/// Prints the type of the result. If nothing else can fail it is the function's own, so that a wrong one is reported once.
-fn output_type(job: &JobModel) -> TokenStream {
+/// Prints the type of the result, at whose place the compiler reports one that is less visible than the job. If nothing else can fail
+/// it is the function's own, so that a wrong one is reported once.
+fn output(job: &JobModel) -> TokenStream {
     let ty = &job.signature.output;
     if job.is_direct() {
-        return ty.to_token_stream();
+        return quote_spanned!(at(ty.span())=> type Output = #ty;);
     }
     let ok = ok(job);
-    quote_spanned!(at(ty.span())=> __rt::JobResult<<#ty as __rt::Returned<#ok>>::Value>)
+    quote_spanned!(at(ty.span())=> type Output = __rt::JobResult<<#ty as __rt::Returned<#ok>>::Value>;)
 }
 
 fn unique_by(job: &JobModel) -> Option<TokenStream> {
