@@ -1,7 +1,7 @@
 //! Changes of a SQLite file under running workers: deletion, replacement by another file, a restored backup, a second name.
 
 use std::{
-    fs,
+    fs, mem,
     path::{Path, PathBuf},
     time::Instant,
 };
@@ -45,8 +45,9 @@ async fn the_worker_ends_and_the_next_one_works(
     let log_line = worker.logs("error: ").await;
     check();
     world.release();
-    // While another program still has the old file open, the next worker ends at its start with an error that says so.
-    world.client = Client::connect("sqlite::memory:").await.unwrap();
+    // A program that had the old file open, too, and goes on, keeps no worker out for long. Until it has closed the file, the next worker
+    // may end at its start with an error that says so.
+    let forgotten = mem::replace(&mut world.client, Client::connect("sqlite::memory:").await.unwrap());
     let mut next = world.launched(&[]);
     eventually("one that a supervisor starts again serves", async || {
         if next.has_ended() {
@@ -56,6 +57,9 @@ async fn the_worker_ends_and_the_next_one_works(
     })
     .await;
     let new = Client::connect(&world.url).await.unwrap().enqueue(Record { millis: 0 }).await.unwrap().id;
+    // Nor does its end take anything from the others.
+    forgotten.broker().close().await;
+    drop(forgotten);
     eventually("a new task is done", async || world.history().ends().get(new.as_str()).map(|_| ())).await;
     println!(
         "incident: SQLite file {damage}: the worker ended after {ended:.1?} with {status}, the next one works: {log_line}"

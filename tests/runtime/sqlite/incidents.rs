@@ -169,6 +169,52 @@ async fn a_worker_whose_file_or_log_is_gone_ends_with_the_error() {
     }
 }
 
+/// A web server that is left running while its workers are started on a backup.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_broker_whose_log_is_gone_closes_the_file_and_leaves_the_log_of_another_program_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().canonicalize().unwrap().join("jobs.db");
+    let broker = open(&file).await;
+    enqueue(&broker, task("a")).await.unwrap();
+    broker.ping().await.unwrap();
+    let is_open = || {
+        let open = fs::read_dir("/proc/self/fd").unwrap().flatten();
+        open.filter_map(|fd| fs::read_link(fd.path()).ok()).any(|open| open == file)
+    };
+    assert!(is_open());
+    let log = file.with_file_name("jobs.db-wal");
+    fs::remove_file(&log).unwrap();
+    fs::remove_file(file.with_file_name("jobs.db-shm")).unwrap();
+    fs::write(&log, "of another program").unwrap();
+    // The last connection that is closed would delete the log.
+    eventually("its connections are closed", async || (!is_open()).then_some(())).await;
+    assert_eq!(fs::read_to_string(&log).unwrap(), "of another program");
+    for error in [broker.ping().await.unwrap_err(), broker.queue_stats(&queue()).await.unwrap_err()] {
+        assert_eq!(error.kind(), BrokerErrorKind::Corrupt, "{error}");
+    }
+    let Err(Refused::Broker(error)) = enqueue(&broker, task("b")).await else { panic!("nothing is accepted") };
+    assert_eq!(error.kind(), BrokerErrorKind::Corrupt, "{error}");
+    broker.close().await;
+}
+
+/// A backup may have been copied into the file meanwhile.
+#[tokio::test]
+async fn a_worker_that_leaves_without_its_log_writes_nothing_into_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("jobs.db");
+    let broker = open(&file).await;
+    join(&broker).await;
+    enqueue(&broker, task("a")).await.unwrap();
+    for name in ["jobs.db-wal", "jobs.db-shm"] {
+        fs::remove_file(folder.path().join(name)).unwrap();
+    }
+    let before = fs::read(&file).unwrap();
+    // The watch has not looked since.
+    broker.close().await;
+    assert!(fs::read(&file).unwrap() == before);
+}
+
 /// The clock was set back since the last beat.
 #[tokio::test]
 async fn a_dead_server_whose_last_beat_is_to_come_is_not_listed() {

@@ -94,8 +94,7 @@ impl SqliteBroker {
                 return Ok(None);
             }
             // A file that has taken the place of ours must not be locked.
-            common.look_for_file();
-            Ok(if common.is_broken() { None } else { connection::try_write_lock(file).err() })
+            Ok(if common.look_for_file() { None } else { connection::try_write_lock(file).err() })
         });
         Ok(tried.await?.map(|error| self.store.common.explain(error)))
     }

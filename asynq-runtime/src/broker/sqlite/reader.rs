@@ -9,9 +9,15 @@ use std::{
 };
 
 use parking_lot::{Condvar, Mutex};
-use rusqlite::{Connection, InterruptHandle};
+use rusqlite::InterruptHandle;
 
-use super::{command::ReadRequest, connection, shared_state::SharedState, sql::Names, tx::View};
+use super::{
+    command::ReadRequest,
+    connection,
+    shared_state::{GuardedConnection, SharedState},
+    sql::Names,
+    tx::View,
+};
 use crate::panics;
 
 /// Readers per broker.
@@ -24,9 +30,9 @@ const WORTH_OPENING: Duration = Duration::from_millis(10);
 /// How long one query may take: a longer one would keep the WAL from being reset.
 const LONGEST: Duration = Duration::from_secs(1);
 
-/// The running queries, as the watch sees them.
+/// The running queries, as the watch sees them, and the queue of those that wait.
 #[derive(Default)]
-pub(super) struct RunningReads(Vec<Arc<RunningRead>>);
+pub(super) struct RunningReads(Vec<Arc<RunningRead>>, Arc<ReadQueue>);
 
 /// When the running query of one reader began, and the handle of its connection, under one lock: the watch must not stop the query
 /// that follows a slow one.
@@ -73,6 +79,10 @@ impl Readers {
     /// Has the next free reader answer `query`, which holds the caller's permit to wait.
     pub(super) fn ask(&self, query: Box<dyn ReadRequest>) {
         let mut waiting = self.0.waiting.lock();
+        if waiting.is_over {
+            // The caller of a query that is dropped gets the error of the broker.
+            return;
+        }
         waiting.queries.push_back(query);
         let is_free = |reader: &usize| waiting.free[*reader];
         let has_connection = |reader: &usize| is_free(reader) && waiting.open[*reader];
@@ -85,12 +95,17 @@ impl Readers {
 
 impl Drop for Readers {
     fn drop(&mut self) {
-        self.0.waiting.lock().is_over = true;
-        self.0.changed.iter().for_each(|changed| _ = changed.notify_one());
+        self.0.end();
     }
 }
 
 impl ReadQueue {
+    /// Ends the readers once all queries that wait are answered.
+    fn end(&self) {
+        self.waiting.lock().is_over = true;
+        self.changed.iter().for_each(|changed| _ = changed.notify_one());
+    }
+
     /// Waits for the next query of `reader`; `None` when there will be none.
     fn next(&self, reader: usize) -> Option<Box<dyn ReadRequest>> {
         let mut waiting = self.waiting.lock();
@@ -123,7 +138,7 @@ impl ReadQueue {
 /// No thread can be started.
 pub(super) fn start(common: &Arc<SharedState>, names: Names) -> io::Result<(Readers, RunningReads)> {
     let readers = Readers(Arc::default());
-    let mut running_reads = RunningReads::default();
+    let mut running_reads = RunningReads(Vec::new(), Arc::clone(&readers.0));
     for number in 0..READERS {
         let running_read = Arc::<RunningRead>::default();
         running_reads.0.push(Arc::clone(&running_read));
@@ -139,6 +154,11 @@ pub(super) fn start(common: &Arc<SharedState>, names: Names) -> io::Result<(Read
 }
 
 impl RunningReads {
+    /// Ends the readers, which closes their connections.
+    pub(super) fn end_readers(&self) {
+        self.1.end();
+    }
+
     /// Stops queries that take too long.
     pub(super) fn interrupt_slow(&self) {
         for running_read in &self.0 {
@@ -152,12 +172,12 @@ impl RunningReads {
 }
 
 fn read(
-    common: &SharedState,
+    common: &Arc<SharedState>,
     names: Names,
     next: impl Fn() -> Option<Box<dyn ReadRequest>>,
     running_read: &RunningRead,
 ) {
-    let mut connection: Option<Connection> = None;
+    let mut connection: Option<GuardedConnection> = None;
     while let Some(query) = next() {
         if !query.begin() {
             continue;
@@ -180,14 +200,13 @@ fn read(
     }
 }
 
-fn open(common: &SharedState) -> rusqlite::Result<Connection> {
+fn open(common: &Arc<SharedState>) -> rusqlite::Result<GuardedConnection> {
     let file = common.file.as_deref().ok_or(rusqlite::Error::InvalidQuery)?;
     // A file that has taken the place of ours must not be locked; the caller explains why.
-    common.look_for_file();
-    if common.is_broken() {
+    if common.look_for_file() {
         return Err(rusqlite::Error::InvalidQuery);
     }
-    connection::open_reader(file)
+    connection::open_reader(file).map(|connection| common.guard(connection))
 }
 
 #[cfg(test)]
@@ -247,6 +266,24 @@ mod tests {
         }
         assert!(begun.elapsed() >= LONGEST);
         assert_eq!(ask("SELECT count(*) FROM a").blocking_recv().unwrap().unwrap(), 0);
+    }
+
+    #[test]
+    fn a_reader_does_not_open_the_file_that_took_the_place_of_its_own() {
+        let (folder, inbox, _running_reads) = start_on_a_file();
+        let other = folder.path().join("other.db");
+        open_untouched(&other).unwrap().execute_batch("CREATE TABLE a(x)").unwrap();
+        std::fs::rename(other, folder.path().join("jobs.db")).unwrap();
+        let answer = ask(&inbox, |view| view.count("SELECT count(*) FROM a")).blocking_recv().unwrap();
+        assert_eq!(answer.unwrap_err().kind(), BrokerErrorKind::Corrupt);
+    }
+
+    #[test]
+    fn a_query_that_comes_after_the_end_of_the_readers_does_not_wait() {
+        let (_folder, inbox, running_reads) = start_on_a_file();
+        running_reads.end_readers();
+        let mut answer = ask(&inbox, |_| Ok(0));
+        assert!(matches!(answer.try_recv(), Err(oneshot::error::TryRecvError::Closed)));
     }
 
     #[test]

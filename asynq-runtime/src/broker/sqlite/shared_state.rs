@@ -2,6 +2,7 @@
 
 use std::{
     fs, io,
+    ops::{Deref, DerefMut},
     path::{Path, PathBuf},
     sync::{
         Arc, OnceLock,
@@ -10,10 +11,12 @@ use std::{
     time::Duration,
 };
 
+use rusqlite::Connection;
 use tokio::sync::Notify;
 
 use super::{
     beside::beside,
+    connection,
     error::translate,
     file_status::{FileStatus, Identity, is_unreadable, restore},
     liveness::Liveness,
@@ -43,6 +46,37 @@ fn set_log_aside(file: &Path, log: &Path) {
     }
 }
 
+/// A connection whose close leaves the log alone if the file, the log or its index is not the one that was opened any more. The last
+/// close of SQLite writes the log that it has open into the file and then deletes the log by name: by then another program may have
+/// made a log of that name, which holds its commits.
+#[derive(Debug)]
+pub(super) struct GuardedConnection {
+    connection: Connection,
+    common: Arc<SharedState>,
+}
+
+impl Deref for GuardedConnection {
+    type Target = Connection;
+
+    fn deref(&self) -> &Connection {
+        &self.connection
+    }
+}
+
+impl DerefMut for GuardedConnection {
+    fn deref_mut(&mut self) -> &mut Connection {
+        &mut self.connection
+    }
+}
+
+impl Drop for GuardedConnection {
+    fn drop(&mut self) {
+        if self.common.is_broken() || self.common.find_loss().is_some() {
+            connection::leave_log(&self.connection);
+        }
+    }
+}
+
 /// State that all threads and calls of one broker share.
 #[derive(Debug)]
 pub(super) struct SharedState {
@@ -68,6 +102,8 @@ pub(super) struct SharedState {
     /// Whether the writer wakes the other programs on the file when it receives that notification.
     pub(super) wakes_others: AtomicBool,
     closed: AtomicBool,
+    /// Whether another file, or none, was found in the place of the file.
+    has_lost_its_file: AtomicBool,
     broken: OnceLock<BrokerError>,
     broke: Notify,
 }
@@ -89,6 +125,7 @@ impl SharedState {
             writer_is_notified: AtomicBool::new(false),
             wakes_others: AtomicBool::new(false),
             closed: AtomicBool::new(false),
+            has_lost_its_file: AtomicBool::new(false),
             broken: OnceLock::new(),
             broke: Notify::new(),
         }
@@ -114,6 +151,11 @@ impl SharedState {
             file: Some(file),
             ..Self::in_memory(names, clock)
         })
+    }
+
+    /// Returns the connection with a close that looks whether the log is still ours.
+    pub(super) fn guard(self: &Arc<Self>, connection: Connection) -> GuardedConnection {
+        GuardedConnection { connection, common: Arc::clone(self) }
     }
 
     /// The broker's time in Unix milliseconds.
@@ -145,13 +187,23 @@ impl SharedState {
     /// Returns whether the file that was opened, with its tables, is still in its place.
     pub(super) fn has_its_file(&self) -> bool {
         let (Some(file), Some(identity)) = (&self.file, self.identity) else { return true };
-        FileStatus::of_database(file, identity) == FileStatus::Same
+        !self.has_lost_its_file.load(Ordering::Acquire) && FileStatus::of_database(file, identity) == FileStatus::Same
     }
 
-    /// Looks whether the file is still the one that was opened; if not, every call fails from now on.
-    pub(super) fn look_for_file(&self) {
-        let (Some(file), Some(identity)) = (&self.file, self.identity) else { return };
+    /// Looks whether the file is still the one that was opened; if not, every call fails from now on. Returns whether every call fails.
+    pub(super) fn look_for_file(&self) -> bool {
+        if let Some(error) = self.find_loss() {
+            self.break_down(error);
+        }
+        self.is_broken()
+    }
+
+    /// Returns why every call has to fail, if the file, its log or the index of the log is not the one that was opened. A broken broker
+    /// does not look again: its connections are closed, so that a file that another program makes may get the number of a lost one.
+    fn find_loss(&self) -> Option<BrokerError> {
+        let (Some(file), Some(identity), false) = (&self.file, self.identity, self.is_broken()) else { return None };
         let status = FileStatus::of_database(file, identity);
+        self.has_lost_its_file.fetch_or(status != FileStatus::Same, Ordering::AcqRel);
         // Our connections keep the log and its index open, so that SQLite itself never removes them. The locks of writers lie in the
         // index: programs with two indexes of one log write at the same time, and overwrite each other's commits.
         let [of_log, of_index] = [&self.log, &self.index]
@@ -161,9 +213,7 @@ impl SharedState {
         }
         let error_of = |(path, status): (&PathBuf, FileStatus)| status.error(&path.display().to_string());
         let error_beside = || [of_log, of_index].into_iter().flatten().find_map(error_of);
-        if let Some(error) = status.error(&self.place).or_else(error_beside) {
-            self.break_down(error);
-        }
+        status.error(&self.place).or_else(error_beside)
     }
 
     /// Translates a failure for its caller. After a failure that says that the file is damaged as a whole, every call fails.
@@ -233,5 +283,57 @@ impl SharedState {
             ),
         );
         if unknown { error } else { error.without_effect() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::SystemClock;
+
+    /// Returns the state of a new file in WAL mode, the connection that made it, and the paths of the file, its log and the index of it.
+    fn opened(folder: &tempfile::TempDir) -> (Arc<SharedState>, Connection, [PathBuf; 3]) {
+        let file = folder.path().join("jobs.db");
+        let connection = connection::open_untouched(&file).unwrap();
+        connection::make_writer(&connection).unwrap();
+        connection.execute_batch("CREATE TABLE a(x)").unwrap();
+        let common = SharedState::in_file(file.clone(), Names::Plain, false, Arc::new(SystemClock)).unwrap();
+        let paths = [file.clone(), beside(&file, "-wal"), beside(&file, "-shm")];
+        (Arc::new(common), connection, paths)
+    }
+
+    #[test]
+    fn the_last_close_empties_the_log_and_leaves_one_that_another_program_made_alone() {
+        for (is_lost, is_noticed) in [(false, false), (true, false), (true, true)] {
+            let folder = tempfile::tempdir().unwrap();
+            let (common, connection, [_, log, index]) = opened(&folder);
+            let connection = common.guard(connection);
+            if is_lost {
+                fs::remove_file(&log).unwrap();
+                fs::remove_file(&index).unwrap();
+                fs::write(&log, "of another program").unwrap();
+            }
+            assert!(!is_noticed || common.look_for_file());
+            drop(connection);
+            let left = fs::read_to_string(&log).ok();
+            assert_eq!(left.as_deref(), is_lost.then_some("of another program"), "noticed: {is_noticed}");
+        }
+    }
+
+    #[test]
+    fn a_broken_broker_takes_no_file_for_its_own_any_more() {
+        let folder = tempfile::tempdir().unwrap();
+        let (common, connection, [file, log, _]) = opened(&folder);
+        let moved = beside(&file, "-moved");
+        fs::rename(&file, &moved).unwrap();
+        assert!(common.look_for_file());
+        // A new file may get the number of the old one, as this has.
+        fs::rename(&moved, &file).unwrap();
+        assert!(!common.has_its_file());
+        fs::write(&moved, "another file").unwrap();
+        fs::rename(&moved, &file).unwrap();
+        common.look_for_file();
+        assert!(log.exists(), "it may be that of the other file");
+        drop(connection);
     }
 }

@@ -24,7 +24,7 @@ const LOOKS_AFTER_A_WRITE: u32 = 5;
 /// How often the file is looked for, and slow readers, while no write comes and the system would announce one.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Starts the watch, which ends soon after the broker is closed.
+/// Starts the watch, which ends soon after the broker is closed or broken.
 ///
 /// # Errors
 ///
@@ -42,7 +42,7 @@ pub(super) fn start(
     Ok(())
 }
 
-fn watch(common: &SharedState, file: &Path, running_reads: &RunningReads, writer: &mpsc::Sender<Message>) {
+fn watch(common: &Arc<SharedState>, file: &Path, running_reads: &RunningReads, writer: &mpsc::Sender<Message>) {
     let notify_writer = || drop(writer.send(Message::Notification));
     let mut connection = None;
     let mut seen: Option<i64> = None;
@@ -71,7 +71,7 @@ fn watch(common: &SharedState, file: &Path, running_reads: &RunningReads, writer
             common.wake_waits(notify_writer);
         } else if common.notifier.has_subscribers() {
             if connection.is_none() {
-                connection = connection::open_watch(file).ok();
+                connection = connection::open_watch(file).ok().map(|connection| common.guard(connection));
             }
             let version = connection
                 .as_ref()
@@ -87,6 +87,11 @@ fn watch(common: &SharedState, file: &Path, running_reads: &RunningReads, writer
             looked = Instant::now();
             common.look_for_file();
         }
+    }
+    if common.is_broken() {
+        // The other threads close their connections, too.
+        running_reads.end_readers();
+        notify_writer();
     }
 }
 

@@ -28,7 +28,7 @@ use super::{
     fair_write_lock::FairWriteLock,
     listed,
     parked::Parked,
-    shared_state::SharedState,
+    shared_state::{GuardedConnection, SharedState},
     sql::Names,
     store::Message,
     tx::{Effects, Tx, View},
@@ -53,7 +53,7 @@ pub(super) struct Writer {
     /// Absent where no command waits for the disk: in memory, and with `durability=normal`. This field comes before
     /// `connection`, so that commits on their way to the disk are answered before the connection is closed.
     disk: Option<Disk>,
-    pub(super) connection: Connection,
+    pub(super) connection: GuardedConnection,
     pub(super) names: Names,
     /// Absent in memory, and where the lock files cannot be used.
     pub(super) write_lock: Option<FairWriteLock>,
@@ -79,8 +79,8 @@ impl Writer {
         inbox: mpsc::Receiver<Message>,
         ended: watch::Sender<bool>,
     ) -> Self {
-        let (room, parked) = (DiskRoom::of_disk(), Parked::default());
-        let most_time = MOST_TIME;
+        let connection = common.guard(connection);
+        let (room, parked, most_time) = (DiskRoom::of_disk(), Parked::default(), MOST_TIME);
         Self {
             common,
             disk,
@@ -180,6 +180,7 @@ impl Writer {
                     paths.iter().for_each(|path| notify_sender.notify(path));
                 }
                 self.parked.notify();
+                self.close_a_lost_file();
             }
             Message::Stop => return true,
         }
@@ -266,8 +267,7 @@ impl Writer {
             .map_err(|error| Failure { is_begun: false, ..of_transaction(error) })?;
         let begun = Instant::now();
         let mut tx = Tx::new(View::new(&self.connection, self.names, self.common.now()));
-        let mut done = 0;
-        let mut outcome = Ok(());
+        let (mut done, mut outcome) = (0, Ok(()));
         while done < batch.len() && (done == 0 || begun.elapsed() < self.most_time) {
             if !batch[done].begin() {
                 batch.remove(done);
@@ -399,12 +399,11 @@ impl Writer {
 
     fn reconnect(&mut self) {
         let Some(file) = &self.common.file else { return };
-        self.common.look_for_file();
-        if self.common.is_broken() {
+        if self.common.look_for_file() {
             return;
         }
         match connection::reopen_writer(file) {
-            Ok(connection) => self.connection = connection,
+            Ok(connection) => self.connection = self.common.guard(connection),
             Err(error) => log!(warn, %error, "the SQLite file could not be opened again; the old connection stays"),
         }
     }
@@ -446,6 +445,7 @@ impl Writer {
     fn leave(&mut self) {
         let common = Arc::clone(&self.common);
         let Some(liveness) = &common.liveness else { return };
+        common.look_for_file();
         let gone = !common.is_broken() && listed::forget_idle(&self.view(), liveness.name()).unwrap_or(false);
         if liveness.has_joined() && !common.is_broken() && self.repair_log().is_ok() {
             let _ = connection::empty_wal(&mut self.connection);

@@ -30,6 +30,12 @@ fn writer() -> Writer {
     uncut(writer)
 }
 
+/// Returns a writer of a file that has no tables yet.
+fn writer_of_an_empty_file(file: &std::path::Path) -> Writer {
+    let writer = writer();
+    Writer { connection: writer.common.guard(connection::open_untouched(file).unwrap()), ..writer }
+}
+
 /// Makes a batch one transaction, on a busy machine, too.
 fn uncut(writer: Writer) -> Writer {
     Writer { most_time: Duration::MAX, ..writer }
@@ -173,7 +179,7 @@ fn a_long_transaction_is_cut_and_nothing_is_lost() {
 fn the_statements_of_a_look_see_the_same_commits() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("jobs.db");
-    let mut writer = Writer { connection: connection::open_untouched(&file).unwrap(), ..writer() };
+    let mut writer = writer_of_an_empty_file(&file);
     let names = migrate::settle_in(&mut writer.connection, false, "here", |_| Ok(())).unwrap();
     writer.connection.pragma_update(None, "journal_mode", "wal").unwrap();
     let add = move |connection: &rusqlite::Connection, n: i64| {
@@ -230,7 +236,7 @@ fn a_leftover_command_comes_before_a_flood_of_higher_priorities() {
 fn a_call_that_met_a_held_lock_has_no_effect_and_one_whose_commit_failed_may_have_one() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("jobs.db");
-    let mut writer = Writer { connection: connection::open_untouched(&file).unwrap(), ..writer() };
+    let mut writer = writer_of_an_empty_file(&file);
     migrate::settle_in(&mut writer.connection, false, "here", |_| Ok(())).unwrap();
     writer.connection.busy_timeout(Duration::ZERO).unwrap();
     let other = rusqlite::Connection::open(&file).unwrap();

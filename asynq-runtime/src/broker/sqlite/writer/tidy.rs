@@ -1,4 +1,4 @@
-//! Keeps the file small, and its log whole and small, between writes.
+//! Keeps the file small, and its log whole and small, between writes, and closes a file that was lost.
 
 use std::{
     path::Path,
@@ -55,6 +55,16 @@ impl Writer {
             let _ = connection::empty_wal(&mut self.connection);
         }
         if is_whole && !is_large() && !self.is_too_long(&file) { Rest::Tidy } else { Rest::Untidy }
+    }
+
+    /// Closes the connection of a broker that is broken, which needs none: its lock on the file would keep out the programs that are
+    /// started on a backup.
+    pub(super) fn close_a_lost_file(&mut self) {
+        if self.common.is_broken()
+            && let Ok(empty) = connection::open_memory()
+        {
+            self.connection = self.common.guard(empty);
+        }
     }
 
     /// Gives free pages at the end of the file back, for at most [`PORTION`]. Returns whether there are more to give.
