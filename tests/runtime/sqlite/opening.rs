@@ -317,6 +317,19 @@ async fn an_opening_that_is_abandoned_when_it_is_done_keeps_no_file_open() {
 }
 
 #[tokio::test]
+async fn a_file_that_another_program_keeps_locked_is_refused_with_the_reason() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("jobs.db");
+    // No file is switched to WAL mode while another connection reads from it.
+    let reader = rusqlite::Connection::open(&file).unwrap();
+    reader.execute_batch("CREATE TABLE theirs(x); BEGIN; SELECT count(*) FROM theirs").unwrap();
+    let url = format!("{}?shared=1&connect_timeout=100ms", url(&file));
+    let error = SqliteBroker::open(&url, SqliteOptions::default()).await.unwrap_err();
+    assert_eq!(error.kind(), BrokerErrorKind::Timeout, "{error}");
+    assert!(error.to_string().contains("another program keeps it locked"), "{error}");
+}
+
+#[tokio::test]
 async fn options_that_would_lose_tasks_or_never_end_are_refused() {
     let (mut no_time, mut no_lease, mut endless) =
         (SqliteOptions::default(), SqliteOptions::default(), SqliteOptions::default());

@@ -19,7 +19,8 @@ pub(super) fn translate(error: rusqlite::Error, place: &str) -> BrokerError {
     let (kind, advice) = match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::FileLockingProtocolFailed) => (
             BrokerErrorKind::Unavailable,
-            "another program has held the write lock for too long; keep transactions on this file short",
+            "another program has held the write lock for too long; keep transactions on this file short, and pause \
+             between them",
         ),
         Some(ErrorCode::DiskFull) => (BrokerErrorKind::Full, "the disk is full; nothing was stored"),
         Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied | ErrorCode::AuthorizationForStatementDenied) => {

@@ -199,7 +199,10 @@ impl SqliteBroker {
             Err(_) => {
                 return Err(BrokerError::new(
                     BrokerErrorKind::Timeout,
-                    format!("{place}: it could not be opened within {connect_timeout:?}"),
+                    format!(
+                        "{place}: it could not be opened within {connect_timeout:?} (another program keeps it locked, or the disk \
+                         is slow); `lsof` shows the programs that have it open"
+                    ),
                 ));
             }
         };
