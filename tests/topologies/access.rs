@@ -133,50 +133,56 @@ async fn a_user_without_scripts_is_refused_with_the_reason() {
 
 /// Redis runs a script up to the command that its user may not call, and rolls nothing back.
 #[tokio::test]
-async fn an_outcome_that_is_refused_half_way_is_stored_once_the_right_is_back() {
+async fn outcomes_of_one_batch_that_is_refused_half_way_are_stored_once_the_right_is_back() {
     let server = RedisServer::start(Persistence::None);
     let mut admin = server.connection();
     let (broker, member) = with_documented_rights(&server).await;
-    let hour = Duration::from_secs(3600);
-    for right in ["hdel", "zrem", "zadd", "del", "lrem", "rpush", "hset"] {
+    let outcomes = [
+        (done(), None),
+        (complete("1"), Some(TaskState::Completed)),
+        (retry(Duration::from_secs(3600), "canary"), Some(TaskState::Retry)),
+        (archive("canary"), Some(TaskState::Archived)),
+        (requeue(), Some(TaskState::Pending)),
+    ];
+    for right in ["hdel", "zrem", "zadd", "del", "lrem", "rpush", "hset", "pexpire", "zrange", "zrangebyscore"] {
         let mut refused = 0;
-        for (n, (action, state)) in [
-            (done(), None),
-            (complete("1"), Some(TaskState::Completed)),
-            (retry(hour, "canary"), Some(TaskState::Retry)),
-            (archive("canary"), Some(TaskState::Archived)),
-            (requeue(), Some(TaskState::Pending)),
-        ]
-        .into_iter()
-        .enumerate()
-        {
-            let case = format!("{right}-{n}");
-            let run = taken(&broker, &member, task(&case).with_retention(3600)).await;
+        for (n, [first, second]) in outcomes.iter().flat_map(|a| outcomes.iter().map(move |b| [a, b])).enumerate() {
+            let mut runs = Vec::new();
+            for (place, outcome) in [first, second].into_iter().enumerate() {
+                let id = format!("{right}-{n}-{place}");
+                runs.push((taken(&broker, &member, task(&id).with_retention(3600)).await, outcome));
+            }
+            let batch: Vec<_> = runs.iter().map(|(run, (action, _))| run.ends_with(action.clone())).collect();
             allow(&mut admin, &format!("-{right}"));
-            let settlement = run.ends_with(action);
-            let resend = match broker.settle(std::slice::from_ref(&settlement)).await.remove(0) {
+            let answers = broker.settle(&batch).await;
+            let again = batch.into_iter().zip(answers).filter_map(|(settlement, answer)| match answer {
                 Ok(settled) => {
-                    assert_eq!(settled, Settled::Ok, "{case}");
-                    allow(&mut admin, &format!("+{right}"));
-                    continue;
+                    assert_eq!(settled, Settled::Ok, "{right} {n}");
+                    None
                 }
                 Err(error) => {
-                    assert_eq!(error.kind(), BrokerErrorKind::Denied, "{case}: {error:?}");
-                    Settlement { resend: true, ..settlement }
+                    assert_eq!(error.kind(), BrokerErrorKind::Denied, "{right} {n}: {error:?}");
+                    Some(Settlement { resend: true, ..settlement })
                 }
-            };
-            refused += 1;
-            let again = broker.settle(std::slice::from_ref(&resend)).await.remove(0);
-            // A success that a missing right stops at its last command is stored.
-            assert!(matches!(&again, Err(_) | Ok(Settled::Ok)), "{case}: {again:?}");
+            });
+            let again: Vec<_> = again.collect();
+            refused += again.len();
+            for answer in broker.settle(&again).await {
+                assert!(matches!(&answer, Err(_) | Ok(Settled::Ok)), "{right} {n}: {answer:?}");
+            }
             allow(&mut admin, &format!("+{right}"));
-            assert_eq!(broker.settle(&[resend]).await.remove(0).unwrap(), Settled::Ok, "{case}");
-            let (queue, id) = (default_queue(), task_id(&case));
-            assert_eq!(broker.task(&queue, &id).await.unwrap().map(|task| task.state), state, "{case}");
-            if let Some(state) = state {
-                let listed = broker.tasks(&queue, state, Page::default()).await.unwrap();
-                assert!(listed.iter().any(|task| task.id == *case), "{case}");
-                broker.change_task(&queue, &id, None, BulkAction::Delete).await.unwrap();
+            for answer in broker.settle(&again).await {
+                assert_eq!(answer.unwrap(), Settled::Ok, "{right} {n}");
+            }
+            for (run, (action, state)) in &runs {
+                let (queue, id) = (default_queue(), &run.key.id);
+                let case = format!("{id} {action:?}");
+                assert_eq!(broker.task(&queue, id).await.unwrap().map(|task| task.state), *state, "{case}");
+                if let Some(state) = *state {
+                    let listed = broker.tasks(&queue, state, Page::default()).await.unwrap();
+                    assert!(listed.iter().any(|task| task.id == *id), "{case}");
+                    broker.change_task(&queue, id, None, BulkAction::Delete).await.unwrap();
+                }
             }
         }
         assert!(refused > 0, "{right}");

@@ -188,6 +188,8 @@ pub struct Run {
     /// An instant of this process's monotonic clock before which no other server can have taken the task from this run: when the
     /// dequeue was sent to Redis, or when SQLite's transaction took the task.
     pub asked: Instant,
+    /// The time of `asked` by this program's knowledge of the broker's clock.
+    pub asked_at: DateTime<Utc>,
     /// When the broker gave the task to this run, by its clock: never before an earlier run of the task.
     pub taken_at: DateTime<Utc>,
 }

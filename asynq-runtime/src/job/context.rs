@@ -199,7 +199,7 @@ impl JobContext {
 
     /// Returns when the broker gave the task to this run, in nanoseconds by its clock, on SQLite in whole milliseconds. The number
     /// is never smaller than that of an earlier run of this task, as long as the broker's clock does not go back, as after a
-    /// failover to a host whose clock is behind: give it to a store that can refuse an older number, and a worker that was thought
+    /// failover, or a move of the task, to a host whose clock is behind: give it to a store that can refuse an older number, and a worker that was thought
     /// dead cannot overwrite the data of its successor.
     pub fn fence(&self) -> i64 {
         self.0.parts.taken_at.timestamp_nanos_opt().unwrap_or(i64::MAX)

@@ -87,8 +87,8 @@ impl ActiveRun {
     /// Returns whether `part` of the lease may have passed by either clock: the wall clock may have stepped back meanwhile, and
     /// the monotonic clock does not count the time in which the machine slept.
     pub(crate) fn is_late(&self, now: DateTime<Utc>, part: Duration) -> bool {
-        let Attempt { asked, taken_at, .. } = &self.attempt;
-        asked.elapsed() >= part || (now - taken_at).to_std().is_ok_and(|since| since >= part)
+        let Attempt { asked, asked_at, .. } = &self.attempt;
+        asked.elapsed() >= part || (now - asked_at).to_std().is_ok_and(|since| since >= part)
     }
 
     /// Returns whether the run is neither settled nor lost.
@@ -342,7 +342,8 @@ mod tests {
         };
         let message = TaskMessage { payload: vec![7; 5000].into(), timeout: 60, ..TaskMessage::default() };
         let (extra, asked, taken_at) = (Extra::default(), Instant::now(), DateTime::from_timestamp_nanos(1));
-        Attempt::from(Run { key, message: Ok(message), crashes: 0, extra, waited: None, asked, taken_at })
+        let asked_at = taken_at;
+        Attempt::from(Run { key, message: Ok(message), crashes: 0, extra, waited: None, asked, asked_at, taken_at })
     }
 
     #[test]

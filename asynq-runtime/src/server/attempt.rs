@@ -24,6 +24,8 @@ pub(crate) struct Attempt {
     pub(crate) waited: Option<Duration>,
     /// When the broker was asked for the task, or took it on SQLite.
     pub(crate) asked: Instant,
+    /// The same by the broker's clock.
+    pub(crate) asked_at: DateTime<Utc>,
     /// When the broker gave the task to this run, by its clock.
     pub(crate) taken_at: DateTime<Utc>,
     /// Why the message could not be read, if so.
@@ -55,7 +57,7 @@ impl Attempt {
 
 impl From<Run> for Attempt {
     fn from(run: Run) -> Self {
-        let Run { key, message, crashes, extra, waited, asked, taken_at } = run;
+        let Run { key, message, crashes, extra, waited, asked, asked_at, taken_at } = run;
         let (message, defect) = match message {
             Ok(message) => (message, None),
             Err(bad) => {
@@ -63,7 +65,7 @@ impl From<Run> for Attempt {
                 (TaskMessage::in_place_of(bad.raw, &key.id, &key.queue), Some(defect))
             }
         };
-        Self { key, message: Arc::new(message), crashes, extra, waited, asked, taken_at, defect }
+        Self { key, message: Arc::new(message), crashes, extra, waited, asked, asked_at, taken_at, defect }
     }
 }
 
@@ -85,7 +87,8 @@ mod tests {
         };
         let extra = Extra { max_crashes, ..Extra::default() };
         let message = Ok(TaskMessage::default());
-        Run { key, message, crashes, extra, waited: None, asked: Instant::now(), taken_at: Utc::now() }
+        let now = Utc::now();
+        Run { key, message, crashes, extra, waited: None, asked: Instant::now(), asked_at: now, taken_at: now }
     }
 
     #[test]

@@ -168,6 +168,27 @@ async fn connections_that_are_cut_again_and_again_keep_no_lease_from_recovery() 
     .await;
 }
 
+/// Its data is that of the other one, whose leases may be older; the process is the same.
+#[tokio::test]
+async fn a_redis_that_was_a_copy_of_another_for_a_moment_begins_a_hold() {
+    let server = Server::start(&[]);
+    let mut admin = server.foreign().await;
+    let mut options = RedisOptions::default();
+    options.lease = Duration::from_secs(2);
+    let broker = server.broker_with(options).await;
+    let () = admin.zadd("asynq:{default}:lease", "gone", 1).await.unwrap();
+    let look = async || broker.until_lapse(&[queue()]).await;
+    eventually("the lapse is believed", async || look().await.unwrap().is_zero().then_some(())).await;
+    for master in [["127.0.0.1", "1"], ["NO", "ONE"]] {
+        let () = redis::cmd("REPLICAOF").arg(&master).query_async(&mut admin).await.unwrap();
+    }
+    let mut kill = redis::cmd("CLIENT");
+    let () = kill.arg(&["KILL", "TYPE", "normal", "SKIPME", "yes"]).query_async(&mut admin).await.unwrap();
+    // A call may meet the end of its connection.
+    let quiet = eventually("Redis answers", async || look().await.ok()).await;
+    assert!(!quiet.is_zero());
+}
+
 #[tokio::test]
 async fn on_one_server_one_queue_shows_whether_leases_can_be_extended() {
     let server = Server::start(&[]);

@@ -36,13 +36,15 @@ pub(super) struct ConnectionManager {
     state: watch::Sender<State>,
     lost: watch::Sender<u64>,
     previous: Option<Arc<Identity>>,
-    /// How many processes of Redis were met.
+    /// How many processes of Redis were met; one that was a replica meanwhile counts as another, because its data is another's.
     process: u64,
+    /// The id of the history of its data (`master_replid`), where it is asked for.
+    history: Option<String>,
 }
 
 impl ConnectionManager {
     pub(super) fn new(role: Role, state: watch::Sender<State>, lost: watch::Sender<u64>) -> Self {
-        Self { role, state, lost, previous: None, process: 0 }
+        Self { role, state, lost, previous: None, process: 0, history: None }
     }
 
     /// Keeps the connection up until dropped.
@@ -195,8 +197,11 @@ impl ConnectionManager {
         if self.role.at.is_by_sentinels() {
             check_master(answer(values.next().unwrap_or_default())?)?;
         }
+        let mut history = None;
         if let Some(name) = self.role.at.name() {
-            name.greeted(&values.next().and_then(reply::text).unwrap_or_default());
+            let info = values.next().and_then(reply::text).unwrap_or_default();
+            name.greeted(&info);
+            history = info_field(&info, "master_replid").map(str::to_owned);
         }
         for value in values {
             answer(value)?;
@@ -211,7 +216,8 @@ impl ConnectionManager {
         }
         let same =
             self.previous.as_ref().zip(identity.as_ref()).filter(|(previous, now)| previous.run_id == now.run_id);
-        self.process += u64::from(same.is_none());
+        self.process += u64::from(same.is_none() || history != self.history);
+        self.history = history;
         if let Some((previous, _)) = same {
             // A call on the old connection that Redis has not read yet must not run after its repeat on the new one, so
             // the old connection is ended. An error that Redis answers is accepted: that connection may be gone, or the

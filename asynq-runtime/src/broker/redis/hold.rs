@@ -4,8 +4,8 @@
 //! machine was suspended. They have lapsed, too, in a Redis that came back from an older snapshot, and in a replica that lacked the last
 //! writes when it was promoted. Live servers extend their leases as soon as they can, and recovery must not be faster. Where one master
 //! of a cluster takes no writes, this is so for its queues; another process in the place of one holds the queues of all, because one
-//! number stands for all. A new connection to the same process begins no hold: connections that are cut again and again would keep every
-//! lease from recovery.
+//! number stands for all. A new connection to the same process, if it says which it is, begins no hold: connections that are
+//! cut again and again would keep every lease from recovery.
 
 use std::{
     collections::HashMap,

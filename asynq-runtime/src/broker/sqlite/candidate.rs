@@ -120,6 +120,7 @@ impl Candidate {
             extra,
             waited,
             asked: Instant::now(),
+            asked_at: instant(now),
             taken_at: instant(now),
         })
     }

@@ -54,6 +54,7 @@ async fn attempted_by(
         extra: Extra::default(),
         waited: None,
         asked: Instant::now(),
+        asked_at: Utc::now(),
         taken_at: Utc::now(),
         defect: None,
     };

@@ -45,8 +45,10 @@ pub(super) fn read_answer(value: Value, request: &DequeueRequest, server: i64) -
     let facts = reply::array(parts.next().unwrap_or_default())?;
     let since = parts.next().and_then(reply::text).unwrap_or_default();
     let times: Vec<Option<i64>> = since.split(' ').map(|time| time.parse().ok()).collect();
-    // Redis's own time. A token is older by the way of the call, and an estimate.
-    let taken_at = DateTime::from_timestamp_nanos(times.first().copied().flatten().unwrap_or(token.0));
+    // The time of the server that took the tasks. A token is older by the way of the call, and an estimate, in a cluster of another
+    // node's clock.
+    let asked_at = DateTime::from_timestamp_nanos(token.0);
+    let taken_at = times.first().copied().flatten().map_or(asked_at, DateTime::from_timestamp_nanos);
     let mut number = || parts.next().and_then(|part| reply::number(&part)).unwrap_or_default();
     let passed = Passed { tasks: number(), is_all: number() == 1 };
     let (mut runs, mut long, mut bytes) = (Vec::with_capacity(tasks.len() / 2), Vec::new(), 0);
@@ -63,7 +65,16 @@ pub(super) fn read_answer(value: Value, request: &DequeueRequest, server: i64) -
         bytes += raw.len();
         let key = RunKey { queue: queue.clone(), id: TaskId::from_wire(&id), token: *token, server, row: 0 };
         let message = read_message(raw.into(), &id, queue);
-        runs.push(Run { key, message, crashes: 0, extra: Extra::default(), waited: None, asked: *at, taken_at });
+        runs.push(Run {
+            key,
+            message,
+            crashes: 0,
+            extra: Extra::default(),
+            waited: None,
+            asked: *at,
+            asked_at,
+            taken_at,
+        });
     }
     let mut facts = facts.into_iter();
     while let (Some(place), Some(crashes), Some(extra)) = (facts.next(), facts.next(), facts.next()) {

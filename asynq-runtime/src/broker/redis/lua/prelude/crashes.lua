@@ -10,9 +10,10 @@ local function retried_of(msg)
   return type(retried) == 'number' and whole(retried) or nil
 end
 
--- Returns the number of crashes, by the fields `crashes` and `crashes_retried`. A message that the caller has not read is read here.
+-- Returns the number of crashes, by the fields `crashes` and `crashes_retried`, at most what its readers can hold. A message that the
+-- caller has not read is read here.
 local function crashes_of(key, msg, crashes, retried)
-  crashes = crashes and tonumber(crashes) or 0
+  crashes = math.min(crashes and tonumber(crashes) or 0, 4294967295)
   if crashes == 0 or not retried then return crashes end
   return retried_of(msg or redis.pcall('HGET', key, 'msg')) == retried and crashes or 0
 end

@@ -10,11 +10,11 @@ local function leave_active(active, key, id, token, has_room, deleted)
   local held = peek('HGET', key, 'pending_since')
   if type(held) == 'table' then return 'e' end
   if held == token and not has_room then return 'w' end
-  -- The token is compared first: LREM alone would take the entry of another run of the task. A task that is active under this token
-  -- is the run's, too, where its id has gone from active: an earlier send was refused half way, or the list was deleted.
-  if held == token then
-    if redis.call('LREM', active, (side_of(active, id)), id) > 0 then return 'o' end
-    if redis.call('HGET', key, 'state') == 'active' then return 'o' end
-  end
-  return refusal(key, token, deleted)
+  -- The token is compared first: LREM alone would take the entry of another run of the task.
+  if held == token and redis.call('LREM', active, (side_of(active, id)), id) > 0 then return 'o' end
+  local why = refusal(key, token, deleted)
+  -- A task that is active under this token is the run's, too, where its id has gone from active: an earlier send was refused half way,
+  -- or the list was deleted.
+  if held == token and why == 'f' and redis.call('HGET', key, 'state') == 'active' then return 'o' end
+  return why
 end

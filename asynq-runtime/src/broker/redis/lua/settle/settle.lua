@@ -43,10 +43,7 @@ local function has_room(op)
   if op == 'c' then return fits(KEYS[4], 'zset') end
   if op == 'r' then return fits(KEYS[5], 'zset') and fits(KEYS[7], 'zset') end
   if op == 'a' then return fits(KEYS[6], 'zset') end
-  if not fits(KEYS[3], 'list') then return false end
-  call('RPUSH', KEYS[#KEYS], '')
-  call('DEL', KEYS[#KEYS])
-  return true
+  return fits(KEYS[3], 'list')
 end
 
 -- Returns whether the task was replaced during this run. The mark of an earlier run is removed.
@@ -64,15 +61,22 @@ local function forget_ending(key)
   if x and proto_number(x, 9) ~= 0 then call('HSET', key, 'x', x .. '\72\0') end
 end
 
+local width = { d = 4, c = 9, r = 8, a = 6, q = 3 }
+
 -- Redis runs a script up to the command that a user may not call, and rolls nothing back. These calls change nothing: a right that is
 -- missing stops the script here, before a task has left active.
 if fits(KEYS[2], 'zset') then call('ZREM', KEYS[2], '') end
 call('DEL', KEYS[#KEYS])
 call('ZADD', KEYS[#KEYS], 'XX', 0, '')
 call('HDEL', KEYS[#KEYS], '')
-
-local width = { d = 4, c = 9, r = 8, a = 6, q = 3 }
 local p = 3
+while p <= #ARGV and ARGV[p] ~= 'q' do p = p + width[ARGV[p]] end
+if p <= #ARGV then
+  call('RPUSH', KEYS[#KEYS], '')
+  call('DEL', KEYS[#KEYS])
+end
+
+p = 3
 while p <= #ARGV do
   local op, id, token = ARGV[p], ARGV[p + 1], ARGV[p + 2]
   local key = KEYS[12 + #letters]
@@ -129,13 +133,12 @@ end
 if #ended > 0 then call('ZREM', KEYS[2], unpack(ended)) end
 if #deleted > 0 then call('DEL', unpack(deleted)) end
 if #completed > 0 then call('ZADD', KEYS[4], unpack(completed)) end
-if #retried > 0 then
-  call('ZADD', KEYS[5], unpack(retried))
-  note_due(KEYS[7], due, now_ms)
-end
+if #retried > 0 then call('ZADD', KEYS[5], unpack(retried)) end
 if #archived > 0 then call('ZADD', KEYS[6], unpack(archived)) end
 -- RPUSH pushes one after the other: the next dequeue takes the last of them first.
 if #requeued > 0 then call('RPUSH', KEYS[3], unpack(requeued)) end
+-- Each task is in its place by now, so that a right which is missing from here on loses none.
+if #retried > 0 then note_due(KEYS[7], due, now_ms) end
 
 count_runs({ KEYS[8], KEYS[9], KEYS[10], KEYS[11] }, processed, failed, ARGV[2])
 return table.concat(letters)
