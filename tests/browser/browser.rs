@@ -202,7 +202,8 @@ impl Browser {
     pub(crate) async fn fill(&self, css: &str, text: &str) {
         let replace = async |field: Element| {
             field.clear().await?;
-            field.send_keys(text).await
+            // A page may take an emptied field away at once.
+            if text.is_empty() { Ok(()) } else { field.send_keys(text).await }
         };
         self.act(css, replace).await;
     }
