@@ -8,9 +8,10 @@ use std::{
         Arc, OnceLock,
         atomic::{AtomicBool, Ordering},
     },
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
+use parking_lot::Mutex;
 use rusqlite::Connection;
 use tokio::sync::Notify;
 
@@ -28,6 +29,12 @@ use crate::{
     clock::Clock,
     until::until,
 };
+
+/// Returns when a file was last written, and its length.
+fn written(file: &Path) -> Option<(SystemTime, u64)> {
+    let found = fs::metadata(file).ok()?;
+    Some((found.modified().ok()?, found.len()))
+}
 
 /// Moves the log of a file that was replaced away from the new file, into which SQLite would read it: a backup would get the
 /// commits that it was to undo. Another program may have moved the log already. The log of an earlier file stays, because an operator
@@ -48,7 +55,8 @@ fn set_log_aside(file: &Path, log: &Path) {
 
 /// A connection whose close leaves the log alone if the file, the log or its index is not the one that was opened any more. The last
 /// close of SQLite writes the log that it has open into the file and then deletes the log by name: by then another program may have
-/// made a log of that name, which holds its commits.
+/// made a log of that name, which holds its commits, or an operator may have put a backup into the file. Where neither has happened, a
+/// log that was removed is saved that way.
 #[derive(Debug)]
 pub(super) struct GuardedConnection {
     connection: Connection,
@@ -71,7 +79,8 @@ impl DerefMut for GuardedConnection {
 
 impl Drop for GuardedConnection {
     fn drop(&mut self) {
-        if self.common.is_broken() || self.common.find_loss().is_some() {
+        let is_lost = self.common.is_broken() || self.common.find_loss().is_some();
+        if is_lost && !self.common.can_save_log() {
             connection::leave_log(&self.connection);
         }
     }
@@ -104,6 +113,8 @@ pub(super) struct SharedState {
     closed: AtomicBool,
     /// Whether another file, or none, was found in the place of the file.
     has_lost_its_file: AtomicBool,
+    /// When the file had last been written at the last look that found everything in its place, and how long it was.
+    written: Mutex<Option<(SystemTime, u64)>>,
     broken: OnceLock<BrokerError>,
     broke: Notify,
 }
@@ -126,6 +137,7 @@ impl SharedState {
             wakes_others: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             has_lost_its_file: AtomicBool::new(false),
+            written: Mutex::default(),
             broken: OnceLock::new(),
             broke: Notify::new(),
         }
@@ -144,6 +156,7 @@ impl SharedState {
         Ok(Self {
             place: file.display().to_string(),
             identity: Some(Identity::of(&file)?),
+            written: Mutex::new(written(&file)),
             log,
             index,
             normal,
@@ -213,7 +226,19 @@ impl SharedState {
         }
         let error_of = |(path, status): (&PathBuf, FileStatus)| status.error(&path.display().to_string());
         let error_beside = || [of_log, of_index].into_iter().flatten().find_map(error_of);
-        status.error(&self.place).or_else(error_beside)
+        let loss = status.error(&self.place).or_else(error_beside);
+        if loss.is_none() {
+            *self.written.lock() = written(file);
+        }
+        loss
+    }
+
+    /// Returns whether the log alone is gone, and the file is as it was before.
+    fn can_save_log(&self) -> bool {
+        let (Some(file), Some((log, identity))) = (&self.file, &self.log) else { return false };
+        FileStatus::of(log, *identity) == FileStatus::Gone
+            && self.has_its_file()
+            && written(file) == *self.written.lock()
     }
 
     /// Translates a failure for its caller. After a failure that says that the file is damaged as a whole, every call fails.
@@ -317,6 +342,27 @@ mod tests {
             drop(connection);
             let left = fs::read_to_string(&log).ok();
             assert_eq!(left.as_deref(), is_lost.then_some("of another program"), "noticed: {is_noticed}");
+        }
+    }
+
+    #[test]
+    fn the_last_close_saves_a_log_that_was_removed_unless_the_file_was_written_since() {
+        for is_restored in [false, true] {
+            let folder = tempfile::tempdir().unwrap();
+            let (common, connection, [file, log, _]) = opened(&folder);
+            let connection = common.guard(connection);
+            let before = fs::read(&file).unwrap();
+            fs::remove_file(&log).unwrap();
+            if is_restored {
+                fs::write(&file, &before).unwrap();
+                fs::File::options().write(true).open(&file).unwrap().set_modified(SystemTime::UNIX_EPOCH).unwrap();
+            }
+            assert!(common.look_for_file());
+            drop(connection);
+            assert_eq!(fs::read(&file).unwrap() == before, is_restored);
+            let _ = fs::remove_file(beside(&file, "-shm"));
+            let table = connection::open_untouched(&file).unwrap().execute_batch("SELECT x FROM a");
+            assert_eq!(table.is_ok(), !is_restored, "{table:?}");
         }
     }
 
