@@ -191,10 +191,12 @@ async fn each(
             Err(failure) if failure.kind == Kind::Away && report.changed == 0 => return Err(failure),
             Err(failure) => {
                 refusals += 1;
+                let is_away = failure.kind == Kind::Away;
+                let perhaps = if is_away { "; it may have been changed all the same" } else { "" };
                 if report.refused.len() < MOST_REPORTED {
-                    report.refused.push(Refused { id: id.clone(), message: failure.message });
+                    report.refused.push(Refused { id: id.clone(), message: failure.message + perhaps });
                 }
-                if failure.kind == Kind::Away {
+                if is_away {
                     report.left = (ids.len() - at - 1) as u64;
                     break;
                 }

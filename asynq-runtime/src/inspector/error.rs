@@ -200,8 +200,9 @@ pub enum InspectError {
         /// How many tasks were deleted.
         deleted: u64,
     },
-    /// The broker failed in the middle of many tasks. The changes in the report are made; repeat the call to continue.
-    #[error("stopped after {} tasks: {source}; ask again to go on", done.changed)]
+    /// The broker failed in the middle of many tasks. The changes in the report are made, and where the broker did not answer those of
+    /// one more step may be; repeat the call to continue.
+    #[error("stopped after {} tasks{}: {source}; ask again to go on", done.changed, unknown(source))]
     Interrupted {
         /// The tasks that were changed before.
         done: BulkReport,
@@ -214,6 +215,11 @@ pub enum InspectError {
 }
 
 debug_as_text!(InspectError);
+
+/// Returns what is not known of the step of a bulk that failed.
+fn unknown(source: &BrokerError) -> &'static str {
+    if source.is_ambiguous() { ", and up to 100 more may be changed" } else { "" }
+}
 
 impl InspectError {
     /// Returns whether the queue or the task does not exist.
@@ -362,7 +368,9 @@ mod tests {
             done: BulkReport { changed: 300, ..BulkReport::default() },
             source: down.clone(),
         };
-        assert_eq!(interrupted.to_string(), "stopped after 300 tasks: no answer in 500 ms; ask again to go on");
+        let text =
+            "stopped after 300 tasks, and up to 100 more may be changed: no answer in 500 ms; ask again to go on";
+        assert_eq!(interrupted.to_string(), text);
         assert!(interrupted.is_unavailable() && InspectError::from(down).is_unavailable());
         assert!(!InspectError::blank("queue").is_unavailable());
         assert!(!InspectError::from(BrokerError::new(BrokerErrorKind::Full, "full")).is_unavailable());
