@@ -1,6 +1,7 @@
 //! Opens connections with the settings that were measured as best for tasks.
 
 use std::{
+    fs,
     path::Path,
     thread,
     time::{Duration, Instant, SystemTime},
@@ -10,6 +11,7 @@ use rusqlite::{
     Connection, Error::SqliteFailure, ErrorCode, OpenFlags, config::DbConfig, ffi, functions::FunctionFlags,
 };
 
+use super::beside::beside;
 use crate::task::Extra;
 
 /// Prepared statements kept per connection; SQLite's own default of 16 thrashes.
@@ -34,11 +36,32 @@ pub(super) fn open_untouched(file: &Path) -> rusqlite::Result<Connection> {
 /// syncs the log after them.
 pub(super) fn make_writer(connection: &Connection) -> rusqlite::Result<()> {
     switch_to_wal(connection)?;
+    refuse_cut_log(connection)?;
     connection.execute_batch(
         "PRAGMA synchronous=NORMAL; PRAGMA wal_autocheckpoint=1000; PRAGMA journal_size_limit=67108864;",
     )?;
     connection.execute_batch(WRITER_CACHE)?;
     settle_in(connection)
+}
+
+/// Refuses a log that is shorter than its index says, as one that was removed or cut off under other programs, which keep the index. A
+/// write behind the gap would have SQLite put what is not there into the file.
+fn refuse_cut_log(connection: &Connection) -> rusqlite::Result<()> {
+    let Some(log) = connection.path().filter(|path| !path.is_empty()).map(|path| beside(Path::new(path), "-wal"))
+    else {
+        return Ok(());
+    };
+    let page: u64 = connection.query_row("PRAGMA page_size", [], |row| row.get(0))?;
+    // Another program may have emptied the log between the two looks.
+    for _ in 0..3 {
+        let frames: i64 = connection.query_row("PRAGMA wal_checkpoint(NOOP)", [], |row| row.get(1))?;
+        let least = u64::try_from(frames).map_or(0, |frames| frames.saturating_mul(page + 24));
+        if fs::metadata(&log).map_or(0, |found| found.len()) >= least {
+            return Ok(());
+        }
+        thread::sleep(busy_pause(100, jitter()));
+    }
+    Err(SqliteFailure(ffi::Error::new(ffi::SQLITE_IOERR_SHORT_READ), None))
 }
 
 /// Opens a database in memory, which lives as long as its connection.
@@ -195,6 +218,24 @@ fn switch_to_wal(connection: &Connection) -> rusqlite::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_whose_log_was_removed_under_another_program_gets_no_second_writer() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("jobs.db");
+        let mut writer = open_untouched(&file).unwrap();
+        make_writer(&writer).unwrap();
+        writer.execute_batch("CREATE TABLE a(x)").unwrap();
+        empty_wal(&mut writer).unwrap();
+        make_writer(&open_untouched(&file).unwrap()).unwrap();
+        // The page of the table alone is in the log.
+        writer.execute_batch("INSERT INTO a VALUES(1)").unwrap();
+        make_writer(&open_untouched(&file).unwrap()).unwrap();
+        fs::remove_file(beside(&file, "-wal")).unwrap();
+        let refused = make_writer(&open_untouched(&file).unwrap()).unwrap_err();
+        let SqliteFailure(error, _) = refused else { panic!("{refused}") };
+        assert_eq!(error.extended_code, ffi::SQLITE_IOERR_SHORT_READ);
+    }
 
     #[test]
     fn a_connection_that_can_only_read_does_not_become_the_one_that_writes() {

@@ -63,6 +63,8 @@ impl Writer {
         if self.common.is_broken()
             && let Ok(empty) = connection::open_memory()
         {
+            // It keeps the log open.
+            self.disk = None;
             self.connection = self.common.guard(empty);
         }
     }
