@@ -131,12 +131,7 @@ impl Fetcher {
         let taken = if self.queues.is_strict() {
             self.fetch_by_rank(room).await?
         } else {
-            let open: Vec<Open> = self.open(self.all()).collect();
-            let shares = match next {
-                Next::Probe | Next::Wait => self.queues.probe(room, &open, &mut self.random),
-                Next::Fetch => self.queues.share_in_chunks(room, &open, self.pace.chunk(), &mut self.random),
-            };
-            self.fetch(&shares).await?
+            self.fetch_by_weight(room, next).await?
         };
         if taken > 0 {
             self.wakeups.on_work();
@@ -166,6 +161,33 @@ impl Fetcher {
             }
         }
         self.permit.is_some()
+    }
+
+    /// Asks some of the queues, by weight. Where a part of the broker is away, those that it answers for are asked as well, because the
+    /// others may be nearly all that are open.
+    ///
+    /// # Errors
+    ///
+    /// No task came, and a queue could not be asked.
+    async fn fetch_by_weight(&mut self, room: usize, next: Next) -> Result<usize, BrokerError> {
+        let (mut open, mut failed): (Vec<Open>, _) = (self.open(self.all()).collect(), None);
+        loop {
+            let shares = match next {
+                Next::Probe | Next::Wait => self.queues.probe(room, &open, &mut self.random),
+                Next::Fetch => self.queues.share_in_chunks(room, &open, self.pace.chunk(), &mut self.random),
+            };
+            match (self.fetch(&shares).await, &failed) {
+                (Err(error), _) if self.context.broker.has_parts() => failed = Some(error),
+                (Ok(0), Some(_)) => {}
+                (taken, _) => return taken,
+            }
+            open.retain(|open| shares.iter().all(|&(queue, _)| queue != open.queue));
+            if let (Some(error), true) =
+                (&failed, open.is_empty() || shares.is_empty() || self.context.quiet.is_cancelled())
+            {
+                return Err(error.clone());
+            }
+        }
     }
 
     /// Asks the queues by rank, each only for the slots that those above it left free. Queues of one rank share the slots by

@@ -288,6 +288,27 @@ async fn a_queue_that_is_away_keeps_no_queue_of_lower_rank_from_its_turn() {
     assert_eq!((stats.pending, stats.processed_total), (0, 1));
 }
 
+/// A pass asks as many queues as there are free slots, and a pause of up to two seconds follows one without an answer.
+#[tokio::test]
+async fn queues_that_are_away_keep_no_other_from_its_turn_however_many_they_are() {
+    let flaky = Flaky::new(memory().await);
+    let broker: Arc<dyn Broker> = flaky.clone();
+    let client = Client::new(broker.clone());
+    let away: Vec<&'static str> = (0..40).map(|n| &*format!("away{n}").leak()).collect();
+    for &queue in &away {
+        counts::job(1).queue(queue).enqueue(&client).await.unwrap();
+    }
+    for _ in 0..5 {
+        counts::job(2).queue("here").enqueue(&client).await.unwrap();
+    }
+    flaky.away.lock().unwrap().extend(&away);
+    let (builder, _log) = server::<(counts,)>(&broker);
+    let queues = away.into_iter().chain(["here"]).map(|queue| (queue, 1));
+    let running = start(builder.queues(queues).concurrency(1)).await;
+    soon(running.signals().settled.reached(5)).await;
+    soon(running.shutdown()).await.unwrap();
+}
+
 #[tokio::test]
 async fn a_broker_that_was_away_for_a_moment_puts_no_queue_of_lower_rank_first() {
     let flaky = Flaky::new(memory().await);
