@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use asynq_runtime::{broker::EntryId, task::TaskState};
-use asynq_tests::{Build as _, default_queue, queue, requeue, task};
+use asynq_tests::{Build as _, default_queue, eventually, queue, requeue, task};
 use serde_json::{Value, json};
 
 use super::Fixture;
-use crate::dashboard::stage::{Events, ODD, Served, client, dashboard, furnish, show};
+use crate::dashboard::stage::{Events, ODD, Request, Served, client, dashboard, furnish, show};
 
 async fn post(served: &Served, path: &str, body: Value) -> (u16, Value) {
     let answer = served.post(path, &body.to_string()).await;
@@ -137,6 +137,24 @@ async fn a_queue_with_tasks_is_deleted_by_force_and_one_that_runs_some_is_not() 
     assert_eq!((status, &answer["more"], &answer["tasks"]), (200, &json!(false), &json!(7)), "{answer}");
     assert!(client(&fixture).inspector().queue("default").await.unwrap_err().is_not_found());
     assert_eq!(post(&served, delete, json!({})).await.0, 404);
+}
+
+/// A deletion that was broken off would leave the queue paused.
+#[tokio::test]
+async fn a_deletion_goes_on_when_its_client_is_gone() {
+    let fixture = Fixture::start().await;
+    let all = (0..3_000).map(|n| task(&format!("t{n}"))).collect();
+    fixture.broker().enqueue(all).await.into_iter().for_each(|answer| assert!(answer.is_ok(), "{answer:?}"));
+    let served = Served::start(dashboard(&fixture)).await;
+    let request = Request::new("POST", "/queues/default/delete").own().body(r#"{"force":true}"#);
+    let mut stream = tokio::net::TcpStream::connect(served.address).await.unwrap();
+    tokio::io::AsyncWriteExt::write_all(&mut stream, &request.bytes(served.address)).await.unwrap();
+    let inspector = client(&fixture).inspector();
+    let begun = async || inspector.queue("default").await.map_or(true, |queue| queue.paused).then_some(());
+    eventually("the deletion begins", begun).await;
+    drop(stream);
+    let gone = async || inspector.queue("default").await.is_err_and(|error| error.is_not_found()).then_some(());
+    eventually("the queue is gone", gone).await;
 }
 
 #[tokio::test]

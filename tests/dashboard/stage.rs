@@ -140,7 +140,7 @@ impl Request {
         self
     }
 
-    fn bytes(&self, address: SocketAddr) -> Vec<u8> {
+    pub(crate) fn bytes(&self, address: SocketAddr) -> Vec<u8> {
         let mut text = format!("{} {} HTTP/1.1\r\nconnection: close\r\n", self.method, self.path);
         let has = |name: &str| self.headers.iter().any(|(known, _)| known.eq_ignore_ascii_case(name));
         if !has("host") {

@@ -37,8 +37,11 @@ impl Web {
         let bound = dashboard.bind(&self.listen).await?;
         let url = bound.url();
         session.answer(&json!({ "url": url }), |_| format!("dashboard at {url}; Ctrl+C ends it\n"))?;
-        bound.serve_until(session.stop()).await;
-        Ok(())
+        tokio::select! {
+            () = bound.serve_until(session.stop()) => Ok(()),
+            // No page can show anything any more, until what starts it anew opens the file that is there now.
+            error = client.broker().broken() => Err(error.into()),
+        }
     }
 
     /// Applies the flags, which override the environment.

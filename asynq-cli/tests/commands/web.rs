@@ -72,6 +72,17 @@ async fn the_dashboard_is_served_until_ctrl_c() {
     web.interrupt();
 }
 
+/// What starts it anew, as systemd does, gets the file that is there now.
+#[tokio::test]
+async fn the_dashboard_of_a_file_that_was_deleted_ends_with_the_reason() {
+    let store = SqliteStore::start().await;
+    let web = Web::start(&store, &[], &[]).await;
+    std::fs::remove_file(store.path()).unwrap();
+    let output = web.child.wait_with_output().unwrap();
+    assert!(!output.status.success());
+    assert!(text(&output.stderr).contains("was deleted or moved away while it was in use"), "{}", text(&output.stderr));
+}
+
 #[tokio::test]
 async fn another_host_name_is_refused_with_the_flag_that_allows_it() {
     let store = SqliteStore::start().await;

@@ -1,6 +1,6 @@
 //! Pauses, resumes and deletes queues.
 
-use std::time::Duration;
+use std::{future::IntoFuture as _, time::Duration};
 
 use asynq_runtime::inspector::{Force, RemovedQueue};
 use axum::{Json, extract::State};
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{Nothing, bulk::are, done};
 use crate::{
-    failure::Failure,
+    failure::{Failure, Kind},
     input::Input,
     page::{count, counted},
     path::{Name, Segments},
@@ -54,8 +54,11 @@ pub(super) async fn delete(
 ) -> Result<Json<Value>, Failure> {
     let inspector = &app.inspector;
     let force = if which.force { Force::Yes } else { Force::No };
-    let removed = inspector.delete_queue(&queue, force).within(LONGEST).await;
+    // A task of its own, which goes on when the client is gone: a deletion that is broken off leaves its queue paused.
+    let removal = tokio::spawn(inspector.delete_queue(&queue, force).within(LONGEST).into_future());
+    let removed = removal.await;
     app.samples.forget();
+    let removed = removed.map_err(|ended| Failure::new(Kind::Internal, format!("the deletion ended: {ended}")))?;
     let RemovedQueue { tasks, more, .. } = removed?;
     let all = tasks.saturating_add(which.before);
     let message = if more {

@@ -8,6 +8,7 @@ use asynq_runtime::{
         Action, Broker, BrokerErrorKind, Consume, Inspect, Maintain, Page, Produce, Refused, RetryOrder, Settle,
         Settled, Settlement, UniqueLock, Wanted, When,
     },
+    inspector::{Force, Inspector},
     job,
     prelude::JobResult,
     task::TaskState,
@@ -43,6 +44,17 @@ async fn a_full_redis_refuses_new_tasks_and_finishes_the_old_ones() {
     clock.advance(Duration::from_secs(31));
     assert_eq!(broker.recover(&[queue()]).await.unwrap().tasks.len(), 2);
     assert_eq!(broker.sweep(&queue()).await.unwrap(), Default::default());
+}
+
+#[tokio::test]
+async fn a_queue_is_deleted_from_a_full_redis_which_has_room_then() {
+    let server = Server::start(&["--maxmemory-policy", "noeviction"]);
+    let mut redis = server.foreign().await;
+    let broker = Arc::new(server.broker().await);
+    put(&broker, &["a", "b"]).await;
+    let () = redis::cmd("CONFIG").arg("SET").arg("maxmemory").arg("1").query_async(&mut redis).await.unwrap();
+    let removed = Inspector::new(broker).delete_queue("default", Force::Yes).await.unwrap();
+    assert_eq!((removed.tasks, removed.more), (2, false));
 }
 
 #[tokio::test]

@@ -44,24 +44,33 @@ pub(super) fn make_writer(connection: &Connection) -> rusqlite::Result<()> {
     settle_in(connection)
 }
 
-/// Refuses a log that is shorter than its index says, as one that was removed or cut off under other programs, which keep the index. A
-/// write behind the gap would have SQLite put what is not there into the file.
+/// Refuses a log that [lacks frames](lacks_frames) under other programs, which keep its index.
 fn refuse_cut_log(connection: &Connection) -> rusqlite::Result<()> {
-    let Some(log) = connection.path().filter(|path| !path.is_empty()).map(|path| beside(Path::new(path), "-wal"))
-    else {
-        return Ok(());
-    };
-    let page: u64 = connection.query_row("PRAGMA page_size", [], |row| row.get(0))?;
-    // Another program may have emptied the log between the two looks.
-    for _ in 0..3 {
-        let frames: i64 = connection.query_row("PRAGMA wal_checkpoint(NOOP)", [], |row| row.get(1))?;
-        let least = u64::try_from(frames).map_or(0, |frames| frames.saturating_mul(page + 24));
-        if fs::metadata(&log).map_or(0, |found| found.len()) >= least {
-            return Ok(());
-        }
-        thread::sleep(busy_pause(100, jitter()));
+    let file = connection.path().filter(|path| !path.is_empty());
+    match file.is_some_and(|file| lacks_frames(connection, &beside(Path::new(file), "-wal"))) {
+        true => Err(SqliteFailure(ffi::Error::new(ffi::SQLITE_IOERR_SHORT_READ), None)),
+        false => Ok(()),
     }
-    Err(SqliteFailure(ffi::Error::new(ffi::SQLITE_IOERR_SHORT_READ), None))
+}
+
+/// Returns whether the log is shorter than its index says, because it was cut off, or removed and made anew. SQLite would read the
+/// missing frames as zeros once another is written behind them, and put these into the file.
+pub(super) fn lacks_frames(connection: &Connection, log: &Path) -> bool {
+    let number = |pragma, column| {
+        connection.prepare_cached(pragma).and_then(|mut look| look.query_row([], |row| row.get::<_, i64>(column)))
+    };
+    let lacks = || {
+        let (frames, page) = (number("PRAGMA wal_checkpoint(NOOP)", 1).ok()?, number("PRAGMA page_size", 0).ok()?);
+        let least = u64::try_from(frames.saturating_mul(page + 24)).ok()?;
+        Some(fs::metadata(log).map_or(0, |found| found.len()) < least)
+    };
+    // Another program may empty the log between two looks.
+    (0..3).all(|round| {
+        if round > 0 {
+            thread::sleep(busy_pause(100, jitter()));
+        }
+        lacks() == Some(true)
+    })
 }
 
 /// Opens a database in memory, which lives as long as its connection.

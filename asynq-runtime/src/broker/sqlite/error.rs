@@ -23,6 +23,10 @@ pub(super) fn translate(error: rusqlite::Error, place: &str) -> BrokerError {
              between them",
         ),
         Some(ErrorCode::DiskFull) => (BrokerErrorKind::Full, "the disk is full; nothing was stored"),
+        Some(ErrorCode::ReadOnly) if has_extended_code(&error, ffi::SQLITE_READONLY_DBMOVED) => (
+            BrokerErrorKind::Corrupt,
+            "the file was moved, deleted or replaced while it was in use; restart this program",
+        ),
         Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied | ErrorCode::AuthorizationForStatementDenied) => {
             (BrokerErrorKind::Denied, "the file or its folder is read-only for this program")
         }

@@ -12,7 +12,7 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use rusqlite::Connection;
+use rusqlite::{Connection, ffi};
 use tokio::sync::Notify;
 
 use super::{
@@ -241,6 +241,23 @@ impl SharedState {
             && written(file) == *self.written.lock()
     }
 
+    /// Looks whether the log is as long as its index says, before something is written behind a gap. If not, every call fails from now on.
+    ///
+    /// # Errors
+    ///
+    /// The log is too short.
+    pub(super) fn check_log(&self, connection: &Connection) -> rusqlite::Result<()> {
+        let Some((log, _)) = self.log.as_ref().filter(|(log, _)| connection::lacks_frames(connection, log)) else {
+            return Ok(());
+        };
+        let message = format!(
+            "{} was emptied or cut off while it was in use; tasks written since are lost, restart this program",
+            log.display()
+        );
+        self.break_down(BrokerError::new(BrokerErrorKind::Corrupt, message));
+        Err(rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_IOERR_SHORT_READ), None))
+    }
+
     /// Translates a failure for its caller. After a failure that says that the file is damaged as a whole, every call fails.
     pub(super) fn explain(&self, error: rusqlite::Error) -> BrokerError {
         self.look_for_file();
@@ -364,6 +381,21 @@ mod tests {
             let table = connection::open_untouched(&file).unwrap().execute_batch("SELECT x FROM a");
             assert_eq!(table.is_ok(), !is_restored, "{table:?}");
         }
+    }
+
+    #[test]
+    fn nothing_is_written_behind_the_gap_of_a_log_that_was_cut_off() {
+        let folder = tempfile::tempdir().unwrap();
+        let (common, mut connection, [_, log, _]) = opened(&folder);
+        common.check_log(&connection).unwrap();
+        connection::empty_wal(&mut connection).unwrap();
+        common.check_log(&connection).unwrap();
+        connection.execute_batch("INSERT INTO a VALUES(1)").unwrap();
+        common.check_log(&connection).unwrap();
+        fs::File::options().write(true).open(&log).unwrap().set_len(0).unwrap();
+        common.check_log(&connection).unwrap_err();
+        let error = common.check().unwrap_err().to_string();
+        assert!(error.contains("jobs.db-wal was emptied or cut off"), "{error}");
     }
 
     #[test]

@@ -261,9 +261,9 @@ impl Writer {
             write_lock.take();
         }
         let of_transaction = |error| Failure { error, culprit: None, is_begun: true };
-        self.connection
-            .prepare_cached("BEGIN IMMEDIATE")
-            .and_then(|mut begin| begin.execute([]))
+        let begin = self.common.check_log(&self.connection);
+        begin
+            .and_then(|()| self.connection.prepare_cached("BEGIN IMMEDIATE")?.execute([]))
             .map_err(|error| Failure { is_begun: false, ..of_transaction(error) })?;
         let begun = Instant::now();
         let mut tx = Tx::new(View::new(&self.connection, self.names, self.common.now()));
