@@ -14,7 +14,7 @@ use asynq_runtime::{
     inspector::InspectError,
     task::{QueueName, SchedulerEntry, ServerInfo},
 };
-use asynq_tests::{Build as _, RedisCluster, eventually, queue, soon, task, task_id};
+use asynq_tests::{Build as _, RedisCluster, RedisServer, eventually, queue, soon, task, task_id};
 use tokio::task::JoinSet;
 
 use crate::topologies::{connect, until_it_works};
@@ -245,6 +245,14 @@ async fn a_first_node_that_does_not_answer_keeps_no_program_from_its_start() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = silent.local_addr().unwrap().port();
     let broker = connect(&format!("redis-cluster://127.0.0.1:{port},{}", cluster.nodes())).await.unwrap();
+    put(&broker, vec![task("t")]).await;
+}
+
+/// As one that `redis-cli --cluster del-node` has left running.
+#[tokio::test]
+async fn a_first_node_without_slots_keeps_no_program_from_its_start() {
+    let (cluster, alone) = (RedisCluster::start(), RedisServer::with_options(&["--cluster-enabled", "yes"]));
+    let broker = connect(&format!("redis-cluster://127.0.0.1:{},{}", alone.port(), cluster.nodes())).await.unwrap();
     put(&broker, vec![task("t")]).await;
 }
 

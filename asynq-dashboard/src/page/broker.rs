@@ -30,6 +30,11 @@ pub(crate) async fn get(State(app): State<AppState>) -> Result<Page, Failure> {
     Ok(Page::new("Broker", Tab::Broker, render(&health?, report.as_ref())).waiting(report.is_none()))
 }
 
+/// Returns a number, or that it cannot be read.
+fn known(number: Option<usize>) -> String {
+    number.map_or_else(|| "unknown".to_owned(), |number| count(number as u64))
+}
+
 fn render(health: &Health, report: Option<&NodesReport>) -> Markup {
     let (fastest, slowest) = (health.pings.first().copied(), health.pings.last().copied());
     html! {
@@ -38,8 +43,8 @@ fn render(health: &Health, report: Option<&NodesReport>) -> Markup {
             div { dt { "Kind" } dd { @if health.kind == "redis" { "Redis" } @else { "SQLite" } } }
             div { dt { "Answers within" } dd { (fastest.map(micro).unwrap_or_default()) " " small { "slowest " (slowest.map(micro).unwrap_or_default()) } } }
             div { dt { "Queues" } dd { (count(health.queues as u64)) } }
-            div { dt { "Servers" } dd { (count(health.servers as u64)) } }
-            div { dt { "Periodic entries" } dd { (health.entries.map_or_else(|| "unknown".to_owned(), |entries| count(entries as u64))) } }
+            div { dt { "Servers" } dd { (known(health.servers)) } }
+            div { dt { "Periodic entries" } dd { (known(health.entries)) } }
             div { dt { "Lease" } dd { (span(health.lease)) } }
             div { dt { "Its time" } dd { (health.now.format("%H:%M:%S")) " UTC " small { (health.now.format("%Y-%m-%d")) } } }
         }

@@ -65,7 +65,8 @@ pub(crate) async fn get(
     let task = inspector.task(&queue, &id).await?;
     let attempts = app.client.broker().failures(&task.queue, &task.id).await?;
     let runs_at = match task.state {
-        TaskState::Active => worker(inspector.servers().await?, &task),
+        // The page is complete without the worker: the list of the servers may lie where nothing can be read.
+        TaskState::Active => worker(inspector.servers().await.unwrap_or_default(), &task),
         _ => None,
     };
     let can_change = !app.config.read_only;

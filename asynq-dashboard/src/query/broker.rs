@@ -26,8 +26,8 @@ pub(crate) struct Health {
     pub(crate) pings: Vec<Duration>,
     /// Queues that the broker knows.
     pub(crate) queues: usize,
-    /// Servers that live.
-    pub(crate) servers: usize,
+    /// Servers that live; `None` where a list of them cannot be read.
+    pub(crate) servers: Option<usize>,
     /// Periodic entries that schedulers list; `None` where a list of them cannot be read.
     pub(crate) entries: Option<usize>,
 }
@@ -55,7 +55,7 @@ pub(crate) async fn health(app: &AppState) -> Result<Health, Failure> {
         ahead: now - Utc::now(),
         pings,
         queues: broker.queues().await?.len(),
-        servers: broker.servers().await?.len(),
+        servers: broker.servers().await.ok().map(|servers| servers.len()),
         entries: app.schedule.entries().await.ok().map(|entries| entries.len()),
     })
 }

@@ -42,13 +42,14 @@ pub(in super::super) fn open(io: &Tasks, role: Role) -> Topology {
         Endpoints::Cluster(seeds) => seeds.clone(),
         _ => Vec::new(),
     };
-    let topology = Topology::new(seeds);
+    let (topology, unasked) = (Topology::new(seeds.clone()), seeds.len());
     let connection = Connection::open(io, Role { at: At::AnyNode(topology.clone()), ..role });
-    io.spawn(refresh(CloseOnDrop(topology.clone()), connection));
+    io.spawn(refresh(CloseOnDrop(topology.clone()), connection, unasked));
     topology
 }
 
-async fn refresh(guard: CloseOnDrop, connection: Connection) {
+/// `unasked` counts the nodes that the URL names.
+async fn refresh(guard: CloseOnDrop, connection: Connection, mut unasked: usize) {
     let topology = &guard.0;
     // The attempt tries all seeds, which may take longer than a call waits. Its outcome is that of the first question.
     let _ = connection.first_attempt().await;
@@ -64,6 +65,9 @@ async fn refresh(guard: CloseOnDrop, connection: Connection) {
         }
         last = last.filter(|(_, at)| at.elapsed() < REMEMBERED_FOR);
         let answer = read_slots(&connection).await;
+        // A node without slots was removed from the cluster, or has not met the others yet.
+        let is_alone = answer.as_ref().is_ok_and(|map| map.masters().is_empty());
+        let answer = if is_alone { Err(unavailable("this node of the cluster knows of no slots")) } else { answer };
         match &answer {
             Ok(map) if last.as_ref().is_none_or(|(sign, _)| !sign.is_against(map)) => {
                 (last, pause) = (None, EVERY);
@@ -80,6 +84,12 @@ async fn refresh(guard: CloseOnDrop, connection: Connection) {
                 since = Instant::now();
             }
         }
+        if is_alone && unasked > 1 {
+            // It keeps no program from its start while another node may know the cluster.
+            unasked -= 1;
+            continue;
+        }
+        unasked = 0;
         let is_answered = answer.is_ok();
         let is_new = topology.learn(answer);
         sleep(shortest).await;
@@ -102,9 +112,7 @@ async fn read_slots(connection: &Connection) -> Result<SlotMap, BrokerError> {
         _ => error,
     })?;
     let from = connection.connected_to().ok_or_else(|| unavailable("the connection was lost"))?;
-    let map = SlotMap::read(value, &from)?;
-    // A node without slots was removed from the cluster, or has not met the others yet.
-    if map.masters().is_empty() { Err(unavailable("this node of the cluster knows of no slots")) } else { Ok(map) }
+    SlotMap::read(value, &from)
 }
 
 fn unavailable(message: &str) -> BrokerError {
