@@ -5,6 +5,11 @@ use std::time::Duration;
 use super::{BrokerError, RunKey, Settled};
 use crate::task::{QueueName, TaskId};
 
+/// How many leases an extended unique lock lasts. A run outlives an outage of its broker that is longer than a lease, and an equal task
+/// must not run beside it then.
+#[cfg(any(feature = "redis", feature = "sqlite"))]
+pub(crate) const LOCK_LEASES: u32 = 20;
+
 /// Housekeeping in slices: no call touches more than about 100 tasks per queue, so none can block a broker for long.
 #[async_trait::async_trait]
 pub trait Maintain {
@@ -47,8 +52,8 @@ pub trait Maintain {
     /// not.
     async fn extend(&self, runs: &[RunKey]) -> Vec<Result<Settled, BrokerError>>;
 
-    /// Extends each unique lock that its running task still holds, so that the lock lasts at least as long as a lease that begins
-    /// now; for tasks that ask for it. A lock that has ended and is free is taken again. A lock of another task stays as it is.
+    /// Extends each unique lock that its running task still holds, so that the lock lasts at least twenty leases from now on; for tasks
+    /// that ask for it. A lock that has ended and is free is taken again. A lock of another task stays as it is.
     ///
     /// # Errors
     ///

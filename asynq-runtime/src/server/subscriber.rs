@@ -5,8 +5,9 @@ use std::{sync::Arc, time::Duration};
 use super::{retry_backoff::RetryBackoff, server_context::ServerContext};
 use crate::broker::BrokerError;
 
-/// Longest pause between two subscriptions: asynq's pause.
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// Longest pause between two subscriptions: a request that is made in it is not heard, such as that of a tick that replaces its
+/// predecessor right after an outage.
+const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 /// Pause after a broker refused to pass cancel requests on.
 const AFTER_REFUSAL: Duration = Duration::from_secs(60);
 

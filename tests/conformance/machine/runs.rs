@@ -179,7 +179,7 @@ impl Machine<'_> {
         let (now, id) = (self.now(), self.id(run).to_owned());
         let lock = HeldLock { run: self.runs[run].run.key.clone(), key: key.clone() };
         ok("extend_locks", self.broker(by).extend_locks(&[lock]).await)?;
-        let until = now + self.stage.broker().lease().as_millis() as i64;
+        let until = now + 20 * self.stage.broker().lease().as_millis() as i64;
         let is_its_own = holds && self.model.tasks[&id].lock.as_deref() == Some(key.as_str());
         let is_longer = match self.model.hold(&key, now) {
             Hold::Held(holder) => holds && holder == id && self.model.locks[&key].end < until,

@@ -1,7 +1,7 @@
 //! Events of ordinary operation: a backup is restored, the file, its log or the index of the log is taken away, and a wall clock or
 //! a locked file makes every lease look lapsed.
 
-use std::fs;
+use std::{fs, time::SystemTime};
 
 use asynq_runtime::{
     broker::{BrokerErrorKind, Inspect as _, Maintain as _, Page},
@@ -198,9 +198,8 @@ async fn a_broker_whose_log_is_gone_closes_the_file_and_leaves_the_log_of_anothe
     broker.close().await;
 }
 
-/// A backup may have been copied into the file meanwhile.
 #[tokio::test]
-async fn a_worker_that_leaves_without_its_log_writes_nothing_into_the_file() {
+async fn a_worker_that_leaves_without_its_log_writes_nothing_into_a_backup_in_the_place_of_its_file() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("jobs.db");
     let broker = open(&file).await;
@@ -210,6 +209,8 @@ async fn a_worker_that_leaves_without_its_log_writes_nothing_into_the_file() {
         fs::remove_file(folder.path().join(name)).unwrap();
     }
     let before = fs::read(&file).unwrap();
+    fs::write(&file, &before).unwrap();
+    fs::File::options().write(true).open(&file).unwrap().set_modified(SystemTime::UNIX_EPOCH).unwrap();
     // The watch has not looked since.
     broker.close().await;
     assert!(fs::read(&file).unwrap() == before);

@@ -12,7 +12,7 @@ use redis::Value;
 use super::{
     super::{
         ArchivePolicy, BrokerError, Forwarded, HeldLock, Maintain, Recovered, RetryOrder, RunKey, Settled, Swept,
-        TaskSet,
+        TaskSet, maintain::LOCK_LEASES,
     },
     RedisBroker,
     keys::Keys,
@@ -356,7 +356,7 @@ impl RedisBroker {
     fn extend_locks_call(&self, keys: &Keys, locks: &[&HeldLock]) -> Call {
         let names: Vec<String> =
             locks.iter().flat_map(|lock| [keys.task(lock.run.id.as_str()), lock.key.clone()]).collect();
-        let mut call = EXTEND_LOCKS.on(&names).arg(self.lease.as_secs());
+        let mut call = EXTEND_LOCKS.on(&names).arg((self.lease * LOCK_LEASES).as_secs());
         for lock in locks {
             call.push(lock.run.id.as_str());
             call.push(lock.run.token.to_string());

@@ -12,7 +12,7 @@ use rusqlite::params;
 use crate::{
     broker::{
         ArchivePolicy, BrokerError, Forwarded, HeldLock, Maintain, Recovered, RetryOrder, RunKey, Settled, Swept,
-        TaskSet,
+        TaskSet, maintain::LOCK_LEASES,
     },
     task::{QueueName, TaskState},
 };
@@ -112,9 +112,9 @@ impl Maintain for SqliteBroker {
     async fn extend_locks(&self, locks: &[HeldLock]) -> Result<(), BrokerError> {
         for slice in locks.chunks(SLICE) {
             let slice: Arc<[HeldLock]> = slice.into();
-            let lease = self.lease_ms();
+            let lasts = self.lease_ms().saturating_mul(i64::from(LOCK_LEASES));
             let command = WriteCommand::new(Priority::Lease, slice.len(), move |tx| {
-                let (now, until) = (tx.view.now, tx.view.now.saturating_add(lease));
+                let (now, until) = (tx.view.now, tx.view.now.saturating_add(lasts));
                 for HeldLock { run, key } in &*slice {
                     tx.view.execute(
                         &sql::lock::EXTEND,

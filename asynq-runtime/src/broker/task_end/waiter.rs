@@ -36,11 +36,16 @@ pub(in super::super) async fn wait_for_end(
     limit: Duration,
 ) -> Result<TaskEnd, BrokerError> {
     let (mut watch, mut retries, mut unread) = (EndWatch::default(), Retries::within(limit), 0);
+    // Whether this look is the last one.
+    let mut is_last = limit.is_zero();
     loop {
         let asked = since_boot();
         let found = match retries.ask(source.look()).await {
             Some(Ok(found)) => found,
             Some(Err(error)) => {
+                if is_last && let Some(answer) = watch.time_over() {
+                    return Ok(answer);
+                }
                 retries.after(error).await?;
                 continue;
             }
@@ -68,6 +73,8 @@ pub(in super::super) async fn wait_for_end(
         match timeout(retries.left(), source.changed()).await {
             Ok(Ok(at)) => at.into_iter().for_each(|at| watch.changed(at)),
             Ok(Err(error)) => retries.after(error).await?,
+            // The program may have stood still, and the task may have ended long before.
+            Err(_) if !is_last => (is_last, retries) = (true, Retries::within(Duration::ZERO)),
             Err(_) => return Ok(watch.time_over().unwrap_or(TaskEnd::Gone)),
         }
     }
@@ -176,6 +183,31 @@ mod tests {
         for error in [nothing.unwrap_err(), completed.unwrap_err()] {
             assert_eq!(error.kind(), BrokerErrorKind::Timeout);
         }
+    }
+
+    /// A task that ends after the first look, without a word of it: the program stood still.
+    struct EndsUnheard(bool);
+
+    impl EndSource for EndsUnheard {
+        async fn look(&mut self) -> Result<Option<(TaskState, Extra)>, BrokerError> {
+            let state = if std::mem::replace(&mut self.0, true) { TaskState::Completed } else { TaskState::Active };
+            Ok(Some((state, Extra::default())))
+        }
+
+        async fn read(&self) -> Result<Option<TaskInfo>, BrokerError> {
+            Err(BrokerError::new(BrokerErrorKind::Denied, "the end is read"))
+        }
+
+        async fn changed(&mut self) -> Result<Option<Duration>, BrokerError> {
+            pending().await
+        }
+    }
+
+    #[tokio::test]
+    async fn a_wait_looks_once_more_when_its_time_is_over() {
+        let (queue, id) = (QueueName::from_wire("q"), TaskId::from_wire("t"));
+        let end = soon(wait_for_end(EndsUnheard(false), &queue, &id, Duration::from_millis(1))).await;
+        assert_eq!(end.unwrap_err().kind(), BrokerErrorKind::Denied);
     }
 
     fn awaited(awaited: bool) -> Extra {
