@@ -72,7 +72,7 @@ async fn the_dashboard_is_served_until_ctrl_c() {
     web.interrupt();
 }
 
-/// What starts it anew, as systemd does, gets the file that is there now.
+/// A supervisor such as systemd starts it anew, on the file that is there now.
 #[tokio::test]
 async fn the_dashboard_of_a_file_that_was_deleted_ends_with_the_reason() {
     let store = SqliteStore::start().await;
