@@ -186,17 +186,17 @@ async fn each(
             break;
         }
         let changed = inspector.change_task(queue, id, Some(state), action).await;
+        let is_unknown = matches!(&changed, Err(InspectError::Broker(error)) if error.is_ambiguous());
         match changed.map_err(Failure::from) {
             Ok(()) => report.changed += 1,
             Err(failure) if failure.kind == Kind::Away && report.changed == 0 => return Err(failure),
             Err(failure) => {
                 refusals += 1;
-                let is_away = failure.kind == Kind::Away;
-                let perhaps = if is_away { "; it may have been changed all the same" } else { "" };
+                let perhaps = if is_unknown { "; it may have been changed all the same" } else { "" };
                 if report.refused.len() < MOST_REPORTED {
                     report.refused.push(Refused { id: id.clone(), message: failure.message + perhaps });
                 }
-                if is_away {
+                if failure.kind == Kind::Away {
                     report.left = (ids.len() - at - 1) as u64;
                     break;
                 }

@@ -93,8 +93,8 @@ pub trait Inspect {
     async fn queues_of(&self, id: &TaskId) -> Result<Vec<QueueName>, BrokerError>;
 
     /// Waits until the task is completed, archived or does not exist, and returns its end: at once if that is so already,
-    /// otherwise on the write of any program that makes it so, and at the latest after `limit`. A `limit` of less than a second
-    /// leaves the broker a second to answer; one of zero asks once, as any call does. A task that waits for its next attempt has not
+    /// otherwise on the write of any program that makes it so, and at the latest after `limit`, when it asks once more. The
+    /// broker has a second to answer then, also after a shorter `limit`; one of zero asks once, as any call does. A task that waits for its next attempt has not
     /// ended.
     ///
     /// The call outlasts an outage of the broker. Any number of calls may wait at the same time; while nothing happens they cost

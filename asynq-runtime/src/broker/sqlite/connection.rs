@@ -1,7 +1,7 @@
 //! Opens connections with the settings that were measured as best for tasks.
 
 use std::{
-    fs,
+    fs, io,
     path::Path,
     thread,
     time::{Duration, Instant, SystemTime},
@@ -62,7 +62,13 @@ pub(super) fn lacks_frames(connection: &Connection, log: &Path) -> bool {
     let lacks = || {
         let (frames, page) = (number("PRAGMA wal_checkpoint(NOOP)", 1).ok()?, number("PRAGMA page_size", 0).ok()?);
         let least = u64::try_from(frames.saturating_mul(page + 24)).ok()?;
-        Some(fs::metadata(log).map_or(0, |found| found.len()) < least)
+        let is = match fs::metadata(log) {
+            Ok(found) => found.len(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => 0,
+            // Not being allowed to look for a moment says nothing about the log.
+            Err(_) => return None,
+        };
+        Some(is < least)
     };
     // Another program may empty the log between two looks.
     (0..3).all(|round| {
@@ -244,6 +250,7 @@ mod tests {
         let refused = make_writer(&open_untouched(&file).unwrap()).unwrap_err();
         let SqliteFailure(error, _) = refused else { panic!("{refused}") };
         assert_eq!(error.extended_code, ffi::SQLITE_IOERR_SHORT_READ);
+        assert!(!lacks_frames(&writer, &file.join("beside a file")), "a log that cannot be looked at is no reason");
     }
 
     #[test]

@@ -215,6 +215,8 @@ impl SharedState {
     /// does not look again: its connections are closed, so that a file that another program makes may get the number of a lost one.
     fn find_loss(&self) -> Option<BrokerError> {
         let (Some(file), Some(identity), false) = (&self.file, self.identity, self.is_broken()) else { return None };
+        // Read first: what is copied into the file meanwhile is not ours.
+        let written = written(file);
         let status = FileStatus::of_database(file, identity);
         self.has_lost_its_file.fetch_or(status != FileStatus::Same, Ordering::AcqRel);
         // Our connections keep the log and its index open, so that SQLite itself never removes them. The locks of writers lie in the
@@ -228,7 +230,7 @@ impl SharedState {
         let error_beside = || [of_log, of_index].into_iter().flatten().find_map(error_of);
         let loss = status.error(&self.place).or_else(error_beside);
         if loss.is_none() {
-            *self.written.lock() = written(file);
+            *self.written.lock() = written;
         }
         loss
     }
@@ -250,11 +252,14 @@ impl SharedState {
         let Some((log, _)) = self.log.as_ref().filter(|(log, _)| connection::lacks_frames(connection, log)) else {
             return Ok(());
         };
-        let message = format!(
-            "{} was emptied or cut off while it was in use; tasks written since are lost, restart this program",
-            log.display()
-        );
-        self.break_down(BrokerError::new(BrokerErrorKind::Corrupt, message));
+        // A log that is gone has a cause of its own.
+        if !self.look_for_file() {
+            let message = format!(
+                "{} was emptied or cut off while it was in use; tasks written since are lost, restart this program",
+                log.display()
+            );
+            self.break_down(BrokerError::new(BrokerErrorKind::Corrupt, message));
+        }
         Err(rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_IOERR_SHORT_READ), None))
     }
 
@@ -396,6 +401,17 @@ mod tests {
         common.check_log(&connection).unwrap_err();
         let error = common.check().unwrap_err().to_string();
         assert!(error.contains("jobs.db-wal was emptied or cut off"), "{error}");
+    }
+
+    #[test]
+    fn a_file_that_was_deleted_is_the_cause_where_its_log_is_looked_at_first() {
+        let folder = tempfile::tempdir().unwrap();
+        let (common, connection, paths) = opened(&folder);
+        paths.iter().for_each(|path| fs::remove_file(path).unwrap());
+        common.check_log(&connection).unwrap_err();
+        let error = common.check().unwrap_err().to_string();
+        assert!(error.contains("jobs.db was deleted or moved away"), "{error}");
+        assert!(!common.has_its_file());
     }
 
     #[test]

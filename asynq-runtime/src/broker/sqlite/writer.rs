@@ -445,7 +445,7 @@ impl Writer {
     fn leave(&mut self) {
         let common = Arc::clone(&self.common);
         let Some(liveness) = &common.liveness else { return };
-        common.look_for_file();
+        let _ = common.look_for_file() || common.check_log(&self.connection).is_err();
         let gone = !common.is_broken() && listed::forget_idle(&self.view(), liveness.name()).unwrap_or(false);
         if liveness.has_joined() && !common.is_broken() && self.repair_log().is_ok() {
             let _ = connection::empty_wal(&mut self.connection);

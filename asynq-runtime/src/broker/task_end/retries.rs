@@ -37,6 +37,12 @@ impl Retries {
         Self { until: far(now, limit), cut_at, failures: None }
     }
 
+    /// Begins the last request of a wait whose time is over.
+    #[cfg(any(feature = "redis", feature = "sqlite"))]
+    pub(crate) fn last() -> Self {
+        Self { cut_at: Some(far(Instant::now(), Self::TIME_TO_ANSWER)), ..Self::within(Duration::ZERO) }
+    }
+
     /// Returns the time that is left of the wait.
     pub(crate) fn left(&self) -> Duration {
         self.until.saturating_duration_since(Instant::now())

@@ -52,6 +52,7 @@ pub(in super::super) async fn wait_for_end(
             None => return watch.time_over().ok_or_else(Retries::no_answer),
         };
         match watch.looked(found, asked, since_boot()) {
+            AfterLook::Wait if is_last => return Ok(watch.time_over().unwrap_or(TaskEnd::Gone)),
             AfterLook::Wait => retries.answered(),
             AfterLook::Answer(answer) => return Ok(answer),
             AfterLook::Read => {
@@ -74,8 +75,7 @@ pub(in super::super) async fn wait_for_end(
             Ok(Ok(at)) => at.into_iter().for_each(|at| watch.changed(at)),
             Ok(Err(error)) => retries.after(error).await?,
             // The program may have stood still, and the task may have ended long before.
-            Err(_) if !is_last => (is_last, retries) = (true, Retries::within(Duration::ZERO)),
-            Err(_) => return Ok(watch.time_over().unwrap_or(TaskEnd::Gone)),
+            Err(_) => (is_last, retries) = (true, Retries::last()),
         }
     }
 }
@@ -208,6 +208,33 @@ mod tests {
         let (queue, id) = (QueueName::from_wire("q"), TaskId::from_wire("t"));
         let end = soon(wait_for_end(EndsUnheard(false), &queue, &id, Duration::from_millis(1))).await;
         assert_eq!(end.unwrap_err().kind(), BrokerErrorKind::Denied);
+    }
+
+    /// A task that changes all the time, and does not end.
+    struct ChangesAlways;
+
+    impl EndSource for ChangesAlways {
+        async fn look(&mut self) -> Result<Option<(TaskState, Extra)>, BrokerError> {
+            tokio::task::yield_now().await;
+            Ok(Some((TaskState::Active, Extra::default())))
+        }
+
+        async fn read(&self) -> Result<Option<TaskInfo>, BrokerError> {
+            pending().await
+        }
+
+        async fn changed(&mut self) -> Result<Option<Duration>, BrokerError> {
+            Ok(None)
+        }
+    }
+
+    #[tokio::test]
+    async fn a_task_that_changes_all_the_time_keeps_no_wait_from_its_end() {
+        let (queue, id) = (QueueName::from_wire("q"), TaskId::from_wire("t"));
+        for limit in [Duration::ZERO, Duration::from_millis(1)] {
+            let end = soon(wait_for_end(ChangesAlways, &queue, &id, limit)).await;
+            assert_eq!(end.unwrap(), TaskEnd::NotYet(TaskState::Active));
+        }
     }
 
     fn awaited(awaited: bool) -> Extra {

@@ -34,7 +34,8 @@ impl Writer {
     /// Keeps the file small and its log whole while the writer has nothing else to do. Returns the work that is left.
     pub(super) fn tidy(&mut self) -> Rest {
         let Some(file) = self.common.file.clone() else { return Rest::Tidy };
-        if self.common.is_broken() {
+        // Giving pages back is a write.
+        if self.common.is_broken() || self.common.check_log(&self.connection).is_err() {
             return Rest::Tidy;
         }
         self.watch_log();

@@ -85,7 +85,7 @@ for key, kind in pairs(wanted) do
   if not fits(key, kind) then return { 'w', key } end
 end
 
--- From here on nothing can fail.
+-- From here on nothing can fail that an enqueue does not need as well.
 for lock in pairs(freed) do call('DEL', lock) end
 for _, id in ipairs(running) do
   local key = prefix .. 't:' .. id
