@@ -94,8 +94,8 @@ pub trait Inspect {
 
     /// Waits until the task is completed, archived or does not exist, and returns its end: at once if that is so already,
     /// otherwise on the write of any program that makes it so, and at the latest after `limit`, when it asks once more. The
-    /// broker has a second to answer then, also after a shorter `limit`; one of zero asks once, as any call does. A task that waits for its next attempt has not
-    /// ended.
+    /// broker has a second to answer then, also after a shorter `limit`; one of zero asks once, as any call does. A task that
+    /// waits for its next attempt has not ended.
     ///
     /// The call outlasts an outage of the broker. Any number of calls may wait at the same time; while nothing happens they cost
     /// neither calls of the broker nor processor time. Dropping the future is safe, and one that is not polled delays no other.
