@@ -74,8 +74,11 @@ pub(in super::super) async fn wait_for_end(
         match timeout(retries.left(), source.changed()).await {
             Ok(Ok(at)) => at.into_iter().for_each(|at| watch.changed(at)),
             Ok(Err(error)) => retries.after(error).await?,
-            // The program may have stood still, and the task may have ended long before.
-            Err(_) => (is_last, retries) = (true, Retries::last()),
+            Err(_) => {}
+        }
+        // The program may have stood still, and the task may have ended long before.
+        if !is_last && retries.left().is_zero() {
+            (is_last, retries) = (true, Retries::last());
         }
     }
 }
