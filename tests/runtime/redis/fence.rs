@@ -7,7 +7,7 @@ use asynq_runtime::{
     task::{Progress, QueueName},
 };
 use asynq_test_support::eventually;
-use redis::AsyncCommands;
+use redis::{AsyncCommands, aio::MultiplexedConnection};
 
 use super::{server::Server, tasks::*};
 use crate::answered;
@@ -143,19 +143,28 @@ async fn while_redis_takes_no_writes_no_server_looks_for_lapsed_leases() {
     assert!(broker.until_lapse(&[queue()]).await.unwrap().is_zero());
 }
 
+fn with_a_short_lease() -> RedisOptions {
+    let mut options = RedisOptions::default();
+    options.lease = Duration::from_secs(2);
+    options
+}
+
+/// Ends all connections but this one.
+async fn cut_connections(admin: &mut MultiplexedConnection) {
+    let mut kill = redis::cmd("CLIENT");
+    let () = kill.arg(&["KILL", "TYPE", "normal", "SKIPME", "yes"]).query_async(admin).await.unwrap();
+}
+
 /// As by a proxy that ends each connection after a while.
 #[tokio::test]
 async fn connections_that_are_cut_again_and_again_keep_no_lease_from_recovery() {
     let server = Server::start(&[]);
     let mut admin = server.foreign().await;
-    let mut options = RedisOptions::default();
-    options.lease = Duration::from_secs(2);
-    let broker = server.broker_with(options).await;
+    let broker = server.broker_with(with_a_short_lease()).await;
     put(&broker, &["a"]).await;
     assert_eq!(take(&broker, &member("dead"), 1).await.len(), 1);
     eventually("the task of the dead worker is requeued", async || {
-        let mut kill = redis::cmd("CLIENT");
-        let () = kill.arg(&["KILL", "TYPE", "normal", "SKIPME", "yes"]).query_async(&mut admin).await.unwrap();
+        cut_connections(&mut admin).await;
         // A call may meet the end of its connection.
         let quiet = loop {
             if let Ok(quiet) = broker.until_lapse(&[queue()]).await {
@@ -173,17 +182,14 @@ async fn connections_that_are_cut_again_and_again_keep_no_lease_from_recovery() 
 async fn a_redis_that_was_a_copy_of_another_for_a_moment_begins_a_hold() {
     let server = Server::start(&[]);
     let mut admin = server.foreign().await;
-    let mut options = RedisOptions::default();
-    options.lease = Duration::from_secs(2);
-    let broker = server.broker_with(options).await;
+    let broker = server.broker_with(with_a_short_lease()).await;
     let () = admin.zadd("asynq:{default}:lease", "gone", 1).await.unwrap();
     let look = async || broker.until_lapse(&[queue()]).await;
     eventually("the lapse is believed", async || look().await.unwrap().is_zero().then_some(())).await;
     for master in [["127.0.0.1", "1"], ["NO", "ONE"]] {
         let () = redis::cmd("REPLICAOF").arg(&master).query_async(&mut admin).await.unwrap();
     }
-    let mut kill = redis::cmd("CLIENT");
-    let () = kill.arg(&["KILL", "TYPE", "normal", "SKIPME", "yes"]).query_async(&mut admin).await.unwrap();
+    cut_connections(&mut admin).await;
     // A call may meet the end of its connection.
     let quiet = eventually("Redis answers", async || look().await.ok()).await;
     assert!(!quiet.is_zero());
