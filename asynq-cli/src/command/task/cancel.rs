@@ -24,17 +24,23 @@ impl Cancel {
         Several::changing("id")
             .each(session, &self.ids, async |id| {
                 let (active, mut ended) = runs(&client, id).await?;
+                let mut is_asked = false;
                 for queue in active {
                     if inspector.cancel_in(&queue, id).await? {
                         ended.push(queue);
+                    } else {
+                        is_asked = true;
                     }
                 }
                 let queues: Vec<&str> = ended.iter().map(|queue| queue.as_str()).collect();
-                let and = match queues.as_slice() {
-                    [] => String::new(),
-                    queues => format!("; no worker ran it in {}: it was ended there", clean(&queues.join(", "))),
+                let (task, there) = (clean(id), clean(&queues.join(", ")));
+                let text = match (is_asked, queues.is_empty()) {
+                    (true, true) => format!("the worker of task {task} was asked to cancel it\n"),
+                    (true, false) => format!(
+                        "the worker of task {task} was asked to cancel it; no worker ran it in {there}: it was ended there\n"
+                    ),
+                    (false, _) => format!("no worker ran task {task} in {there}: it was ended there\n"),
                 };
-                let text = format!("the worker of task {} was asked to cancel it{and}\n", clean(id));
                 Ok((json!({ "ended_in": queues }), text))
             })
             .await
