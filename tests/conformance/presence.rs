@@ -1,12 +1,16 @@
 //! Contract `Presence`: the servers that run, and the channel of cancel requests.
 
-use std::time::{Duration, Instant};
+use std::{
+    slice,
+    time::{Duration, Instant},
+};
 
 use asynq_runtime::{
-    broker::{Broker, Member, ServerName},
+    TaskState,
+    broker::{Broker, Changed, Member, RunKey, ServerName, Settled},
     task::{QueueWeight, ServerInfo, WorkerInfo},
 };
-use asynq_tests::{done, eventually, polled, soon, task_id};
+use asynq_tests::{default_queue, done, eventually, polled, requeue, soon, task_id};
 use bytes::Bytes;
 use chrono::SubsecRound as _;
 
@@ -152,7 +156,7 @@ async fn a_server_that_was_not_heard_of_still_owns_its_runs() {
     t.extend(&run.key).await;
     t.advance(8 * SECOND);
     assert!(hosts(t.broker()).await.is_empty());
-    assert_eq!(t.settle(&run, done()).await, asynq_runtime::broker::Settled::Ok);
+    assert_eq!(t.settle(&run, done()).await, Settled::Ok);
 }
 
 #[tokio::test]
@@ -279,6 +283,22 @@ async fn a_cancel_request_without_a_listener_is_not_an_error() {
     t.broker().cancel(&task_id("t1")).await.unwrap();
     drop(t.broker().cancellations().await.unwrap());
     t.broker().cancel(&task_id("t1")).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_request_to_a_run_is_not_one_to_the_next_run_of_its_task() {
+    let t = Fixture::start().await;
+    let run = t.seed_active("t1").await;
+    let asked = async |run: &RunKey| {
+        let mut answers = t.broker().asked_to_cancel(slice::from_ref(run)).await;
+        assert_eq!(answers.len(), 1, "one answer per run");
+        answers.remove(0).unwrap()
+    };
+    assert!(!asked(&run.key).await);
+    let answer = t.broker().end_orphan(&default_queue(), &task_id("t1"), "lost").await.unwrap();
+    assert_eq!(answer, Changed::Unfit(TaskState::Active));
+    assert_eq!(t.settle(&run, requeue()).await, Settled::Ok);
+    assert!(!asked(&t.take_one().await.key).await);
 }
 
 #[tokio::test]

@@ -215,6 +215,7 @@ async fn a_cancel_request_reaches_its_listeners_and_ends_no_healthy_run() {
 async fn a_cancel_request_ends_a_task_that_no_worker_runs_any_more() {
     let t = Fixture::start().await;
     let inspector = Inspector::new(t.shared());
+    let mut cancellations = t.broker().cancellations().await.unwrap();
     let run = t.seed_active("t1").await;
     t.start_run(task("t1").in_queue("other")).await;
     t.let_leases_pass();
@@ -233,6 +234,7 @@ async fn a_cancel_request_ends_a_task_that_no_worker_runs_any_more() {
     assert!(inspector.cancel_in("default", "t2").await.unwrap());
     assert!(!inspector.cancel_in("default", "t2").await.unwrap(), "it waits for its retry");
     assert_eq!(inspector.task("other", "t2").await.unwrap().state, TaskState::Active, "its queue was not named");
+    assert_eq!(cancellations.next().await.unwrap(), "t2", "a request for t1 would have reached its next attempt");
     let late = t.settle(&run, asynq_tests::done()).await;
     assert_ne!(late, asynq_runtime::broker::Settled::Ok, "the worker that was only stopped changes nothing");
 }

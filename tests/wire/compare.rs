@@ -9,7 +9,7 @@ use bytes::Bytes;
 use crate::wire::deviations;
 
 /// Fields of a task that only our programs write.
-const OWN_FIELDS: [&str; 7] = ["last", "crashes", "crashes_retried", "x", "progress", "move", "fails"];
+const OWN_FIELDS: [&str; 8] = ["last", "crashes", "crashes_retried", "x", "progress", "cancel", "move", "fails"];
 
 /// Keys with their data.
 type Dump = BTreeMap<String, Dumped>;

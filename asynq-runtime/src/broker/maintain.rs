@@ -52,6 +52,15 @@ pub trait Maintain {
     /// not.
     async fn extend(&self, runs: &[RunKey]) -> Vec<Result<Settled, BrokerError>>;
 
+    /// Returns for each run whether the broker keeps that it was asked to stop, by [`Repair::end_orphan`](super::Repair::end_orphan) or
+    /// by a tick that replaced its task. A server asks after each subscription to
+    /// [`Presence::cancellations`](super::Presence::cancellations), because a request that is made while it does not listen comes by no
+    /// other way. Of an error it is not known whether that run was asked. Default: no run, for a broker whose subscriptions go on by
+    /// themselves.
+    async fn asked_to_cancel(&self, runs: &[RunKey]) -> Vec<Result<bool, BrokerError>> {
+        vec![Ok(false); runs.len()]
+    }
+
     /// Extends each unique lock that its running task still holds, so that the lock lasts at least twenty leases from now on; for tasks
     /// that ask for it. A lock that has ended and is free is taken again. A lock of another task stays as it is.
     ///

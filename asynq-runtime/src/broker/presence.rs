@@ -1,4 +1,4 @@
-//! Contract: the servers that run, and the cancel channel (docs/design/wire.md#keys-of-a-server).
+//! Contract: the servers that run, and cancel requests to them (docs/design/wire.md#keys-of-a-server).
 
 use std::fmt;
 
@@ -45,7 +45,8 @@ pub trait Presence {
         1
     }
 
-    /// Asks the server that runs task `id` to cancel it. A request that no server receives is not an error.
+    /// Asks the server that runs task `id` to cancel it, if that server listens now. A request that no server receives is not an error.
+    /// [`Repair::end_orphan`](super::Repair::end_orphan), called before, keeps the request for a server that does not listen.
     ///
     /// # Errors
     ///

@@ -55,7 +55,8 @@ pub trait Repair {
     /// Ends a task that is active although its lease has passed, so that no server runs it (an *orphan*). The task fails with
     /// `error`, is retried (due at once) or archived as its counters say, and counts as processed and failed. Its crashes are
     /// forgotten as at any failure. If its worker was only stopped, the worker's run is fenced. [`Changed::Unfit`] with active
-    /// means that the lease still holds.
+    /// means that the lease still holds; the broker then keeps that the run was asked to stop, where
+    /// [`Maintain::asked_to_cancel`](super::Maintain::asked_to_cancel) tells of it.
     ///
     /// # Errors
     ///

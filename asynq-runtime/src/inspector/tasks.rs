@@ -153,39 +153,51 @@ impl Inspector {
 
     /// Asks the server that runs the task to cancel it, in all queues. If a task with this id is active although its lease has
     /// passed, no worker runs it, and it is ended as a failed attempt: retried or archived, as its counters say. Returns the
-    /// queues of such tasks. Whether a worker received the request is not known, as in asynq.
+    /// queues of such tasks. A worker whose connection is cut at this moment learns of the request when it is connected again. A Go
+    /// worker, or one of a version before this rule, does not: whether such a worker received the request is not known, as in asynq.
     ///
     /// # Errors
     ///
     /// The id is blank, or the broker failed, if only for one of the queues. The request may have been sent; it may be repeated.
     pub async fn cancel(&self, id: impl AsRef<str>) -> Result<Vec<QueueName>, InspectError> {
         let id = task_id(id)?;
-        self.broker.cancel(&id).await?;
+        let queues = self.queues_of(&id).await;
         let (mut ended, mut failed) = (Vec::new(), None);
-        for queue in self.queues_of(&id).await? {
-            match self.end_orphan(&queue, &id).await {
-                Ok(true) => ended.push(queue),
+        for queue in queues.as_deref().unwrap_or_default() {
+            match self.end_orphan(queue, &id).await {
+                Ok(true) => ended.push(queue.clone()),
                 Ok(false) => {}
                 // The others are looked at all the same: a part of a cluster may be away.
                 Err(error) => failed = failed.or(Some(error)),
             }
         }
+        // Nothing else has this id: the request would reach only the next attempt at a task that was ended.
+        if ended.is_empty() || queues.as_ref().is_ok_and(|queues| queues.len() > ended.len()) {
+            self.broker.cancel(&id).await?;
+        }
+        queues?;
         Ok(failed.map_or(Ok(ended), Err)?)
     }
 
     /// [`cancel`](Self::cancel) for a task whose queue is known: only that queue is looked at. Returns whether no worker ran the task
-    /// any more. A request names the id alone, so that a task of this id that runs in another queue is cancelled as well.
+    /// any more. Otherwise a request is sent, which names the id alone, so that a task of this id that runs in another queue is
+    /// cancelled as well.
     ///
     /// # Errors
     ///
     /// As [`cancel`](Self::cancel).
     pub async fn cancel_in(&self, queue: impl AsRef<str>, id: impl AsRef<str>) -> Result<bool, InspectError> {
         let (queue, id) = (queue_name(queue)?, task_id(id)?);
-        self.broker.cancel(&id).await?;
-        Ok(self.end_orphan(&queue, &id).await?)
+        let ended = self.end_orphan(&queue, &id).await;
+        if !matches!(ended, Ok(true)) {
+            self.broker.cancel(&id).await?;
+        }
+        Ok(ended?)
     }
 
-    /// Ends the task as a failed attempt if no worker runs it. Returns whether it did.
+    /// Ends the task as a failed attempt if no worker runs it, and else keeps that its run was asked to stop. Returns whether it ended
+    /// the task. A request is published after this call and not before: a worker that listens from a moment in between on reads what
+    /// is kept.
     async fn end_orphan(&self, queue: &QueueName, id: &TaskId) -> Result<bool, BrokerError> {
         // The task is not looked up first: one whose message cannot be read is shown by no tool, and is ended all the same.
         Ok(self.broker.end_orphan(queue, id, ORPHAN).await? == Changed::Done)

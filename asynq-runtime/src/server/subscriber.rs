@@ -1,15 +1,17 @@
 //! Passes cancel requests on to the tasks that run here.
 
-use std::{sync::Arc, time::Duration};
+use std::{convert::Infallible, pin::pin, sync::Arc, time::Duration};
 
-use super::{retry_backoff::RetryBackoff, server_context::ServerContext};
-use crate::broker::BrokerError;
+use super::{retry_backoff::RetryBackoff, server_context::ServerContext, stop::Why};
+use crate::broker::{BrokerError, Cancellations, RunKey};
 
-/// Longest pause between two subscriptions: a request that is made in it is not heard, such as that of a tick that replaces its
-/// predecessor right after an outage.
+/// Longest pause between two subscriptions, by which a request that is made in it comes later. One of a Go program does not come,
+/// because nothing keeps it.
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
-/// Pause after a broker refused to pass cancel requests on.
+/// Pause after a broker refused to pass cancel requests on, and between two looks for those that it keeps.
 const AFTER_REFUSAL: Duration = Duration::from_secs(60);
+/// Longest pause between two looks for kept requests, some of which the broker cannot tell.
+const LONGEST_PAUSE_OF_LOOKS: Duration = Duration::from_secs(5);
 
 /// Listens until it is dropped or the server has left; a connection that is lost is opened again.
 pub(crate) async fn run(context: Arc<ServerContext>) {
@@ -20,7 +22,12 @@ pub(crate) async fn run(context: Arc<ServerContext>) {
         if context.has_closed(&error) {
             return;
         }
-        tokio::time::sleep(pause_after(&error, &mut is_told, &mut retry_backoff)).await;
+        let pause = pause_after(&error, &mut is_told, &mut retry_backoff);
+        if pause == AFTER_REFUSAL {
+            // No other request comes to this server. The next look meets the error again, if it lasts.
+            let _ = look(&context).await;
+        }
+        tokio::time::sleep(pause).await;
     }
 }
 
@@ -33,24 +40,65 @@ fn pause_after(error: &BrokerError, is_told: &mut bool, retry_backoff: &mut Retr
         return retry_backoff.on_error(error);
     }
     if !was_told {
-        log!(warn, "cancel requests are not received: {error}");
+        log!(
+            warn,
+            "cancel requests are not received; those that the broker keeps are looked for once a minute: {error}"
+        );
     }
     AFTER_REFUSAL
 }
 
-async fn listen(
-    context: &ServerContext,
-    retry_backoff: &mut RetryBackoff,
-) -> Result<std::convert::Infallible, BrokerError> {
+async fn listen(context: &ServerContext, retry_backoff: &mut RetryBackoff) -> Result<Infallible, BrokerError> {
     let mut requests = context.answer(context.broker.cancellations()).await?;
     retry_backoff.on_success();
     context.signals.subscribed.notify();
+    // A request is kept before it is published: one that was published before the subscription is seen by the look after it.
+    let mut hears = pin!(hear(context, &mut *requests));
+    tokio::select! {
+        ended = &mut hears => ended,
+        () = look_until_all_is_known(context) => hears.await,
+    }
+}
+
+/// Passes on the requests that come.
+async fn hear(context: &ServerContext, requests: &mut dyn Cancellations) -> Result<Infallible, BrokerError> {
     loop {
         let id = requests.next().await?;
         if context.runs.cancel(&id) > 0 {
             log!(info, %id, "a cancel request came for this task");
         }
     }
+}
+
+/// Looks for kept requests until the broker has told of each run: a part of a cluster may be away.
+async fn look_until_all_is_known(context: &ServerContext) {
+    let mut retry_backoff = RetryBackoff::new("subscriber", LONGEST_PAUSE_OF_LOOKS);
+    while let Err(error) = look(context).await {
+        tokio::time::sleep(retry_backoff.on_error(&error)).await;
+    }
+}
+
+/// Stops the runs here that were asked to stop while this server did not listen. Fails if the broker did not tell of each run.
+async fn look(context: &ServerContext) -> Result<(), BrokerError> {
+    let mut runs = context.runs.unended();
+    runs.retain(|run| !run.stop.is_requested());
+    if runs.is_empty() {
+        return Ok(());
+    }
+    let keys: Vec<RunKey> = runs.iter().map(|run| run.attempt.key.clone()).collect();
+    let asked = async { Ok::<_, BrokerError>(context.broker.asked_to_cancel(&keys).await) };
+    let mut told = Ok(());
+    for (run, is_asked) in runs.iter().zip(context.answer(asked).await?) {
+        match is_asked {
+            Ok(true) => {
+                run.stop.stop(Why::Cancelled);
+                log!(info, id = %run.attempt.key.id, "a cancel request came for this task while none was heard");
+            }
+            Ok(false) => {}
+            Err(error) => told = told.and(Err(error)),
+        }
+    }
+    told
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 mod await_end;
 mod bounded;
 mod caller_driven;
+mod cancel;
 mod connect;
 mod deleted_queue;
 mod due;

@@ -10,7 +10,7 @@ use asynq_runtime::{
     RawTask, Registry, Server as Worker,
     broker::{
         Action, Broker, BrokerErrorKind, BulkAction, Candidate, Changed, Consume, EntryId, EntryPlan, Inspect, Lead,
-        Overlap, Page, Repair, Schedules, Settled, Tick, Ticked, UniqueLock, Wanted, redis::RedisBroker,
+        Maintain, Overlap, Page, Repair, Schedules, Settled, Tick, Ticked, UniqueLock, Wanted, redis::RedisBroker,
     },
     prelude::JobResult,
     task::{Extra, GroupName, SchedulerEnqueueEvent, SchedulerEntry, TaskState},
@@ -124,6 +124,20 @@ async fn a_replaced_task_that_completed_runs_again_when_a_go_tool_says_so() {
     soon(running.signals().settled.reached(1)).await;
     assert_eq!(places(&broker, &first.task.id).await, [(queue(), TaskState::Completed)]);
     soon(running.shutdown()).await.unwrap();
+}
+
+/// A worker may be without its subscription for a moment.
+#[tokio::test]
+async fn a_tick_keeps_at_the_run_that_it_replaces_that_the_run_was_asked_to_stop() {
+    let server = Server::start(&[]);
+    let broker = server.broker().await;
+    let first = tick(broker.now() - chrono::TimeDelta::seconds(5));
+    assert!(fires(&broker, &first).await);
+    let run = take(&broker, &member("me"), 1).await.remove(0);
+    assert!(!broker.asked_to_cancel(std::slice::from_ref(&run.key)).await.remove(0).unwrap());
+    let next = Tick { overlap: Overlap::Replace, ..tick(first.at + chrono::TimeDelta::seconds(1)) };
+    assert!(fires(&broker, &next).await);
+    assert!(broker.asked_to_cancel(&[run.key]).await.remove(0).unwrap());
 }
 
 /// Scripts of earlier versions delete a task where field 7 is 1, and their workers requeue it unrun where it is anything but 0.

@@ -81,6 +81,20 @@ impl Maintain for RedisBroker {
         settled
     }
 
+    async fn asked_to_cancel(&self, runs: &[RunKey]) -> Vec<Result<bool, BrokerError>> {
+        if runs.is_empty() {
+            return Vec::new();
+        }
+        let mark = |run: &RunKey| Call::plain("HGET").arg(Keys::new(&run.queue).task(run.id.as_str())).arg("cancel");
+        let marks = match self.router.send(runs.iter().map(mark).collect()).await {
+            Ok(marks) => marks,
+            Err(error) => return vec![Err(error); runs.len()],
+        };
+        // A mark with another token is a request to an earlier run of the task.
+        let names = |run: &RunKey, mark| reply::text(mark).is_some_and(|token| token == run.token.to_string());
+        runs.iter().zip(marks).map(|(run, mark)| mark.map(|mark| names(run, mark))).collect()
+    }
+
     async fn recover(&self, queues: &[QueueName]) -> Result<Recovered, BrokerError> {
         let Lapses { mut lapsed, .. } = self.lapses(queues).await?;
         lapsed.retain(|queue| !self.is_held(queue));

@@ -1,4 +1,4 @@
--- Ends a task that is active although its lease has passed, as a failure.
+-- Ends a task that is active although its lease has passed, as a failure; at a run whose lease holds it keeps that it was asked to stop.
 -- KEYS     1-10 as places.lua says · 11 task hash · 12 processed:DATE · 13 processed · 14 failed:DATE · 15 failed
 --          · 16 x:absent
 -- ARGV     1 now · 2 prefix of the queue's keys · 3 id · 4 message as read · 5 new message · 6 retry or archived
@@ -8,11 +8,15 @@ local now_s, _, now_ms = clock(ARGV[1])
 local id, key = ARGV[3], KEYS[11]
 -- This call removes nothing; as the first write it lets the script run when memory is full.
 call('ZREM', KEYS[3], '')
-local task = peek('HMGET', key, 'state', 'msg', 'unique_key', 'group', 'x')
+local task = peek('HMGET', key, 'state', 'msg', 'unique_key', 'group', 'x', 'pending_since')
 if task.err or not task[1] then return 'none' end
 if task[1] ~= 'active' then return task[1] end
 local lease = call('ZSCORE', KEYS[3], id)
-if lease and tonumber(lease) > now_s then return 'active' end
+if lease and tonumber(lease) > now_s then
+  -- The mark names the run, so that no later run of the task is meant. A run of Go's has no token, and Go would not read the mark.
+  if task[6] then call('HSET', key, 'cancel', task[6]) end
+  return 'active'
+end
 if task[2] ~= ARGV[4] then return 'changed' end
 -- These calls change nothing: a list or zset of a foreign type stops the script here, before the task is in two places.
 call('LLEN', KEYS[2])

@@ -61,7 +61,9 @@ if entry.previous ~= '' and overlap ~= 'allow' then
   local name = prefix .. 't:' .. entry.previous
   local task = peek('HMGET', name, 'state', 'group', 'unique_key', 'pending_since', 'x')
   if not task.err and task[1] then
-    previous = { id = entry.previous, key = name, state = task[1], group = task[2], lock = task[3], extra = task[5] or '' }
+    previous = {
+      id = entry.previous, key = name, state = task[1], group = task[2], lock = task[3], token = task[4], extra = task[5] or '',
+    }
     if is_held(KEYS[4], previous.state, previous.id, name) then
       -- A move holds it, and both queues may have the task.
       there = 'is taken'
@@ -126,6 +128,8 @@ store_new(new, keys, now_s, now_ns, now_ms)
 if there == 'runs' then
   -- settle.lua deletes the task where it would be run again.
   call('HSET', previous.key, 'x', previous.extra .. replaced_mark(call('HGET', previous.key, 'msg') or ''))
+  -- A worker that does not listen just now reads this when it listens again.
+  if previous.token then call('HSET', previous.key, 'cancel', previous.token) end
   -- An ACL may forbid the channel.
   pcall('PUBLISH', 'asynq:cancel', previous.id)
 end
