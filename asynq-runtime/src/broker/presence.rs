@@ -68,8 +68,8 @@ pub trait Cancellations: fmt::Debug + Send {
     ///
     /// # Errors
     ///
-    /// The connection is lost; subscribe again after a back-off. A broker that stores the requests goes on by itself while it is
-    /// unavailable, so that none is missed.
+    /// The connection is lost, or requests came too fast; subscribe again after a back-off. A broker that stores the requests goes on
+    /// by itself while it is unavailable, so that none is missed.
     async fn next(&mut self) -> Result<TaskId, BrokerError>;
 }
 

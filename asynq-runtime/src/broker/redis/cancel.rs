@@ -3,10 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use redis::{PushInfo, PushKind};
-use tokio::{
-    sync::mpsc::{self, error::TrySendError},
-    time::timeout,
-};
+use tokio::{sync::mpsc, time::timeout};
 
 use super::{
     super::{BrokerError, BrokerErrorKind, Cancellations},
@@ -19,7 +16,7 @@ use super::{
 };
 use crate::{pause::SeldomLines, task::TaskId};
 
-/// Most requests that wait for a listener; further ones are dropped, because the channel does not guarantee delivery.
+/// Places for requests that wait for a listener. The last is for the word that further ones were dropped.
 const WAITING: usize = 1024;
 /// Silence after which the listener checks the connection with a `PING`.
 const PING_AFTER: Duration = Duration::from_secs(15);
@@ -57,7 +54,7 @@ impl Cancellations for Listener {
                 Ok(Some(None)) => {
                     return Err(BrokerError::new(
                         BrokerErrorKind::Unavailable,
-                        "the connection that listens for cancel requests was lost; listen again",
+                        "cancel requests were missed, because the connection was lost or they came too fast; listen again",
                     ));
                 }
                 Ok(None) => {
@@ -69,7 +66,8 @@ impl Cancellations for Listener {
     }
 }
 
-/// Returns the function that passes requests on to the listener, and drops those that come while too many wait.
+/// Returns the function that passes requests on to the listener. `None` says that requests are missing: the connection was lost, or
+/// some were dropped because too many wait.
 fn passing_on(sender: mpsc::Sender<Option<TaskId>>) -> impl Fn(ConnectionEvent) + Send + Sync {
     // Thousands may be dropped in a second, and the thread that reads them keeps the leases.
     let lines = SeldomLines::default();
@@ -79,15 +77,15 @@ fn passing_on(sender: mpsc::Sender<Option<TaskId>>) -> impl Fn(ConnectionEvent) 
                 Some(id) => Some(id),
                 None => return,
             },
-            // Requests that are published meanwhile are lost, so the listener returns an error.
+            // Requests that are published meanwhile do not come, so the listener returns an error.
             ConnectionEvent::Lost => None,
             #[cfg(feature = "cluster")]
             ConnectionEvent::Moved => return,
         };
-        // Closed: the listener was dropped, and its connection is about to end.
-        if let Err(TrySendError::Full(_)) = sender.try_send(request)
-            && lines.is_due()
-        {
+        let is_dropped = request.is_some() && sender.capacity() < 2;
+        // The channel is full only after a `None`, which then waits in it. It is closed if the listener was dropped.
+        let _ = sender.try_send(request.filter(|_| !is_dropped));
+        if is_dropped && lines.is_due() {
             log!(warn, "cancel requests come faster than they are taken; some were dropped");
         }
     }
@@ -104,6 +102,8 @@ fn request(push: &PushInfo) -> Option<TaskId> {
 
 #[cfg(test)]
 mod tests {
+    use std::iter;
+
     use asynq_test_support::Log;
     use redis::Value;
 
@@ -123,5 +123,7 @@ mod tests {
         }
         let lines = log.with("come faster").len();
         assert!((1..10).contains(&lines), "{lines}");
+        let mut waiting = iter::from_fn(|| requests.try_recv().ok());
+        assert!(waiting.any(|request| request.is_none()), "the listener does not learn that requests are missing");
     }
 }
