@@ -147,7 +147,7 @@ async fn cancel() {
         let id = stage.enqueue(pair.producer, &queue, &Order::new("hang", "")).await;
         worker.starts(&id).await;
         stage.both_see(&queue, &id, "active").await;
-        // A worker may start a task before it listens for cancel requests, which are not stored: so the request is repeated.
+        // A worker may start a task before it listens for cancel requests, and Go's are stored nowhere: so the request is repeated.
         eventually("the request is received", async || {
             stage.cancel(pair.producer, &id).await;
             stage.look(pair.producer, &queue, &id).await.filter(|seen| seen.state == "retry").map(drop)

@@ -92,7 +92,7 @@ impl ActiveRun {
     }
 
     /// Returns whether the run is neither settled nor lost.
-    fn is_unended(&self) -> bool {
+    pub(crate) fn is_unended(&self) -> bool {
         self.phase.load(Ordering::Acquire) < Phase::Settling as u8
     }
 

@@ -90,11 +90,12 @@ async fn look(context: &ServerContext) -> Result<(), BrokerError> {
     let mut told = Ok(());
     for (run, is_asked) in runs.iter().zip(context.answer(asked).await?) {
         match is_asked {
-            Ok(true) => {
+            // It may have ended while the broker was asked.
+            Ok(true) if run.is_unended() => {
                 run.stop.stop(Why::Cancelled);
                 log!(info, id = %run.attempt.key.id, "a cancel request came for this task while none was heard");
             }
-            Ok(false) => {}
+            Ok(_) => {}
             Err(error) => told = told.and(Err(error)),
         }
     }
