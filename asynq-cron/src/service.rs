@@ -135,7 +135,8 @@ impl SchedulerService {
 
     /// Sets how long the leader leads without renewing its lead, which is also how late ticks are after its death; default 10 s. Less
     /// than 3 s counts as that, and more than a year as a year. With half a minute or more, `missed = "skip"` may leave out a tick of
-    /// that time; more than ten times that of another version, and both may lead in turns while both run. With a text that is not a duration the server does not start.
+    /// that time; more than ten times that of another version, and both may lead in turns while both run. With a text that is not a
+    /// duration the server does not start.
     pub fn leader_ttl(mut self, ttl: impl IntoSpan) -> Self {
         self.ttl = ttl.into_span().map(|ttl| ttl.clamp(SHORTEST_TTL, LONGEST));
         self
