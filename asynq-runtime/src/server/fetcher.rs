@@ -176,17 +176,16 @@ impl Fetcher {
                 Next::Probe | Next::Wait => self.queues.probe(room, &open, &mut self.random),
                 Next::Fetch => self.queues.share_in_chunks(room, &open, self.pace.chunk(), &mut self.random),
             };
-            match (self.fetch(&shares).await, &failed) {
-                (Err(error), _) if self.context.broker.has_parts() => failed = Some(error),
-                (Ok(0), Some(_)) => {}
+            let error = match (self.fetch(&shares).await, failed) {
+                (Err(error), _) if self.context.broker.has_parts() => error,
+                (Ok(0), Some(error)) => error,
                 (taken, _) => return taken,
-            }
+            };
             open.retain(|open| shares.iter().all(|&(queue, _)| queue != open.queue));
-            if let (Some(error), true) =
-                (&failed, open.is_empty() || shares.is_empty() || self.context.quiet.is_cancelled())
-            {
-                return Err(error.clone());
+            if open.is_empty() || shares.is_empty() || self.context.quiet.is_cancelled() {
+                return Err(error);
             }
+            failed = Some(error);
         }
     }
 
