@@ -35,7 +35,7 @@ scripts! {
     EXTEND_UNANSWERED = [unanswered] "consume/extend_unanswered";
     RELEASE_UNANSWERED = [unanswered] "consume/release_unanswered";
     DONE = [fits count fence runs leave_active] "settle/done";
-    SETTLE = [fits due count task fence runs leave_active] "settle/settle";
+    SETTLE = [fits due count task fence runs leave_active probe] "settle/settle";
     WRITE = [fence] "settle/write";
     FREE_LOCK = [fence] "settle/free_lock";
     FORWARD = [fits] "maintain/forward";
@@ -47,7 +47,7 @@ scripts! {
     TRIM_ARCHIVE = [task] "maintain/trim_archive";
     CLAIM = [ripe orphans] "groups/claim";
     RIPE = [group_step ripe] "groups/ripe";
-    FINISH = [fits new_task due place_new] "groups/finish";
+    FINISH = [fits new_task due place_new probe] "groups/finish";
     RELEASE_SETS = "groups/release_sets";
     LIST_GROUPS = "groups/list";
     FIND_LOST = "groups/find_lost";

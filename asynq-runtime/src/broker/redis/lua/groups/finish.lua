@@ -14,10 +14,7 @@ local prefix, again = ARGV[2], ARGV[3] == '1'
 local n = tonumber(ARGV[5])
 -- This call removes nothing; as the first write it lets the script run when memory is full.
 call('ZREM', KEYS[1], '')
--- Redis runs a script up to the command that a user may not call, and rolls nothing back. These calls change nothing: a right that is
--- missing stops the script here.
-call('DEL', prefix .. 'x:absent')
-call('HDEL', prefix .. 'x:absent', '')
+probe(prefix .. 'x:absent')
 
 if again and call('EXISTS', KEYS[3]) == 1 then return { 'o', '' } end
 local ids = peek('ZRANGE', KEYS[2], 0, -1)

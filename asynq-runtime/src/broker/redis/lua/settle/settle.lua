@@ -63,12 +63,10 @@ end
 
 local width = { d = 4, c = 9, r = 8, a = 6, q = 3 }
 
--- Redis runs a script up to the command that a user may not call, and rolls nothing back. These calls change nothing: a right that is
--- missing stops the script here, before a task has left active.
+-- As those of `probe`, the other calls change nothing: a right that is missing stops the script here, before a task has left active.
 if fits(KEYS[2], 'zset') then call('ZREM', KEYS[2], '') end
-call('DEL', KEYS[#KEYS])
+probe(KEYS[#KEYS])
 call('ZADD', KEYS[#KEYS], 'XX', 0, '')
-call('HDEL', KEYS[#KEYS], '')
 local p = 3
 while p <= #ARGV and ARGV[p] ~= 'q' do p = p + width[ARGV[p]] end
 if p <= #ARGV then
