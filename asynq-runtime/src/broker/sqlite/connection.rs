@@ -36,7 +36,10 @@ pub(super) fn open_untouched(file: &Path) -> rusqlite::Result<Connection> {
 /// syncs the log after them.
 pub(super) fn make_writer(connection: &Connection) -> rusqlite::Result<()> {
     switch_to_wal(connection)?;
-    refuse_cut_log(connection)?;
+    // Other programs may keep the index of a log that was cut off.
+    if let Some(file) = connection.path().filter(|path| !path.is_empty()) {
+        refuse_cut_log(connection, &beside(Path::new(file), "-wal"), page_size(connection)?)?;
+    }
     connection.execute_batch(
         "PRAGMA synchronous=NORMAL; PRAGMA wal_autocheckpoint=1000; PRAGMA journal_size_limit=67108864;",
     )?;
@@ -44,10 +47,14 @@ pub(super) fn make_writer(connection: &Connection) -> rusqlite::Result<()> {
     settle_in(connection)
 }
 
-/// Refuses a log that [lacks frames](lacks_frames) under other programs, which keep its index.
-fn refuse_cut_log(connection: &Connection) -> rusqlite::Result<()> {
-    let file = connection.path().filter(|path| !path.is_empty());
-    match file.is_some_and(|file| lacks_frames(connection, &beside(Path::new(file), "-wal"))) {
+/// Returns the size of a page in bytes, which stays the same as long as the file is open.
+pub(super) fn page_size(connection: &Connection) -> rusqlite::Result<i64> {
+    connection.query_row("PRAGMA page_size", [], |row| row.get(0))
+}
+
+/// Refuses a log that [lacks frames](lacks_frames).
+pub(super) fn refuse_cut_log(connection: &Connection, log: &Path, page_size: i64) -> rusqlite::Result<()> {
+    match lacks_frames(connection, log, page_size) {
         true => Err(SqliteFailure(ffi::Error::new(ffi::SQLITE_IOERR_SHORT_READ), None)),
         false => Ok(()),
     }
@@ -55,13 +62,11 @@ fn refuse_cut_log(connection: &Connection) -> rusqlite::Result<()> {
 
 /// Returns whether the log is shorter than its index says, because it was cut off, or removed and made anew. SQLite would read the
 /// missing frames as zeros once another is written behind them, and put these into the file.
-pub(super) fn lacks_frames(connection: &Connection, log: &Path) -> bool {
-    let number = |pragma, column| {
-        connection.prepare_cached(pragma).and_then(|mut look| look.query_row([], |row| row.get::<_, i64>(column)))
-    };
+fn lacks_frames(connection: &Connection, log: &Path, page_size: i64) -> bool {
     let lacks = || {
-        let (frames, page) = (number("PRAGMA wal_checkpoint(NOOP)", 1).ok()?, number("PRAGMA page_size", 0).ok()?);
-        let least = u64::try_from(frames.saturating_mul(page + 24)).ok()?;
+        let mut look = connection.prepare_cached("PRAGMA wal_checkpoint(NOOP)").ok()?;
+        let frames: i64 = look.query_row([], |row| row.get(1)).ok()?;
+        let least = u64::try_from(frames.saturating_mul(page_size + 24)).ok()?;
         let is = match fs::metadata(log) {
             Ok(found) => found.len(),
             Err(error) if error.kind() == io::ErrorKind::NotFound => 0,
@@ -250,7 +255,8 @@ mod tests {
         let refused = make_writer(&open_untouched(&file).unwrap()).unwrap_err();
         let SqliteFailure(error, _) = refused else { panic!("{refused}") };
         assert_eq!(error.extended_code, ffi::SQLITE_IOERR_SHORT_READ);
-        assert!(!lacks_frames(&writer, &file.join("beside a file")), "a log that cannot be looked at is no reason");
+        // A log that cannot be looked at may be whole.
+        refuse_cut_log(&writer, &file.join("beside a file"), 4_096).unwrap();
     }
 
     #[test]

@@ -74,6 +74,7 @@ use self::{
     disk::Disk,
     error::{translate, translate_io},
     fair_write_lock::FairWriteLock,
+    file_status::Identity,
     maintain::Lapses,
     shared_state::SharedState,
     store::{LOOK_AT_MANUAL_CLOCK, Store, far},
@@ -339,7 +340,9 @@ fn set_up(location: &Location, options: &SqliteOptions) -> Result<(Store, Writer
         log!(warn, %error, file = place, "the lock files that order the writers cannot be used; goes on without them");
     });
     let disk = if location.normal { None } else { Some(Disk::open(&file).map_err(broken)?) };
-    let common = SharedState::in_file(file.clone(), names, location.normal, clock).map_err(broken)?;
+    let identity = Identity::of(&file).map_err(broken)?;
+    let page_size = connection::page_size(&connection).map_err(|error| translate(error, &place))?;
+    let common = SharedState::in_file(file.clone(), identity, page_size, names, location.normal, clock);
     let common = Arc::new(common);
     let (readers, running_reads) = reader::start(&common, names).map_err(no_thread)?;
     watch::start(&common, running_reads, inbox_sender.clone()).map_err(broken)?;

@@ -220,17 +220,14 @@ mod tests {
         super::{command::ReadCall, connection::open_untouched},
         *,
     };
-    use crate::{
-        broker::{BrokerError, BrokerErrorKind},
-        clock::SystemClock,
-    };
+    use crate::broker::{BrokerError, BrokerErrorKind};
 
     /// Readers of a file with an empty table `a`.
     fn start_on_a_file() -> (tempfile::TempDir, Readers, RunningReads) {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("jobs.db");
         open_untouched(&file).unwrap().execute_batch("PRAGMA journal_mode = wal; CREATE TABLE a(x)").unwrap();
-        let common = Arc::new(SharedState::in_file(file, Names::Plain, false, Arc::new(SystemClock)).unwrap());
+        let common = SharedState::of_file(file);
         let (inbox, running_reads) = start(&common, Names::Plain).unwrap();
         (folder, inbox, running_reads)
     }

@@ -1,7 +1,7 @@
 //! State that all threads and calls of one broker share: its file, its clock, its notifier, and whether it still works.
 
 use std::{
-    fs, io,
+    fs,
     ops::{Deref, DerefMut},
     path::{Path, PathBuf},
     sync::{
@@ -12,7 +12,7 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use rusqlite::{Connection, ffi};
+use rusqlite::Connection;
 use tokio::sync::Notify;
 
 use super::{
@@ -93,12 +93,14 @@ pub(super) struct SharedState {
     pub(super) place: String,
     /// The file, unless the database is in memory.
     pub(super) file: Option<PathBuf>,
-    /// Identity of the file when it was opened, unless the database is in memory.
+    /// Identity of the file that was opened, unless the database is in memory.
     pub(super) identity: Option<Identity>,
     /// Path and identity of the log, if the file has one.
     log: Option<(PathBuf, Identity)>,
     /// Path and identity of the index of the log, if the file has one.
     index: Option<(PathBuf, Identity)>,
+    /// Bytes of a page of the file.
+    page_size: i64,
     /// Whether a power cut may take the last commits.
     pub(super) normal: bool,
     /// How our tables are called in the file.
@@ -128,6 +130,7 @@ impl SharedState {
             identity: None,
             log: None,
             index: None,
+            page_size: 0,
             normal: false,
             names,
             clock,
@@ -143,27 +146,32 @@ impl SharedState {
         }
     }
 
-    /// Returns the state of the database in `file`, which must be there.
-    ///
-    /// # Errors
-    ///
-    /// The file is not there.
-    pub(super) fn in_file(file: PathBuf, names: Names, normal: bool, clock: Arc<dyn Clock>) -> io::Result<Self> {
+    /// Returns the state of the database in `file`. `identity` is that of the file which the connections have open; another may have
+    /// taken its name.
+    pub(super) fn in_file(
+        file: PathBuf,
+        identity: Identity,
+        page_size: i64,
+        names: Names,
+        normal: bool,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
         let [log, index] = ["-wal", "-shm"].map(|suffix| {
             let path = beside(&file, suffix);
             Identity::of(&path).ok().map(|found| (path, found))
         });
-        Ok(Self {
+        Self {
             place: file.display().to_string(),
-            identity: Some(Identity::of(&file)?),
+            identity: Some(identity),
             written: Mutex::new(written(&file)),
             log,
             index,
+            page_size,
             normal,
             liveness: Some(Liveness::new(file.clone())),
             file: Some(file),
             ..Self::in_memory(names, clock)
-        })
+        }
     }
 
     /// Returns the connection with a close that looks whether the log is still ours.
@@ -249,18 +257,17 @@ impl SharedState {
     ///
     /// The log is too short.
     pub(super) fn check_log(&self, connection: &Connection) -> rusqlite::Result<()> {
-        let Some((log, _)) = self.log.as_ref().filter(|(log, _)| connection::lacks_frames(connection, log)) else {
-            return Ok(());
-        };
+        let Some((log, _)) = &self.log else { return Ok(()) };
+        let checked = connection::refuse_cut_log(connection, log, self.page_size);
         // A log that is gone has a cause of its own.
-        if !self.look_for_file() {
+        if checked.is_err() && !self.look_for_file() {
             let message = format!(
                 "{} was emptied or cut off while it was in use; tasks written since are lost, restart this program",
                 log.display()
             );
             self.break_down(BrokerError::new(BrokerErrorKind::Corrupt, message));
         }
-        Err(rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_IOERR_SHORT_READ), None))
+        checked
     }
 
     /// Translates a failure for its caller. After a failure that says that the file is damaged as a whole, every call fails.
@@ -338,15 +345,23 @@ mod tests {
     use super::*;
     use crate::clock::SystemClock;
 
+    impl SharedState {
+        /// Returns the state of `file`, which must be there and have pages of SQLite's default size.
+        pub(in crate::broker::sqlite) fn of_file(file: PathBuf) -> Arc<Self> {
+            let identity = Identity::of(&file).unwrap();
+            Arc::new(Self::in_file(file, identity, 4_096, Names::Plain, false, Arc::new(SystemClock)))
+        }
+    }
+
     /// Returns the state of a new file in WAL mode, the connection that made it, and the paths of the file, its log and the index of it.
     fn opened(folder: &tempfile::TempDir) -> (Arc<SharedState>, Connection, [PathBuf; 3]) {
         let file = folder.path().join("jobs.db");
         let connection = connection::open_untouched(&file).unwrap();
         connection::make_writer(&connection).unwrap();
         connection.execute_batch("CREATE TABLE a(x)").unwrap();
-        let common = SharedState::in_file(file.clone(), Names::Plain, false, Arc::new(SystemClock)).unwrap();
+        let common = SharedState::of_file(file.clone());
         let paths = [file.clone(), beside(&file, "-wal"), beside(&file, "-shm")];
-        (Arc::new(common), connection, paths)
+        (common, connection, paths)
     }
 
     #[test]
@@ -397,7 +412,8 @@ mod tests {
         common.check_log(&connection).unwrap();
         connection.execute_batch("INSERT INTO a VALUES(1)").unwrap();
         common.check_log(&connection).unwrap();
-        fs::File::options().write(true).open(&log).unwrap().set_len(0).unwrap();
+        // A page and the head of its frame are longer.
+        fs::File::options().write(true).open(&log).unwrap().set_len(4_096).unwrap();
         common.check_log(&connection).unwrap_err();
         let error = common.check().unwrap_err().to_string();
         assert!(error.contains("jobs.db-wal was emptied or cut off"), "{error}");

@@ -99,11 +99,7 @@ fn watch(common: &Arc<SharedState>, file: &Path, running_reads: &RunningReads, w
 mod tests {
     use asynq_test_support::soon;
 
-    use super::{
-        super::{sql::Names, wake::process_notifier::NotifySender},
-        *,
-    };
-    use crate::clock::SystemClock;
+    use super::{super::wake::process_notifier::NotifySender, *};
 
     #[tokio::test]
     async fn a_notification_wakes_waits_although_no_process_writes() {
@@ -111,7 +107,7 @@ mod tests {
         let file = folder.path().join("jobs.db");
         let writer = connection::open_untouched(&file).unwrap();
         writer.execute_batch("PRAGMA user_version=1").unwrap();
-        let common = Arc::new(SharedState::in_file(file.clone(), Names::Plain, false, Arc::new(SystemClock)).unwrap());
+        let common = SharedState::of_file(file);
         let liveness = common.liveness.as_ref().unwrap();
         liveness.show().unwrap();
         let mut notifier = common.notifier.work();

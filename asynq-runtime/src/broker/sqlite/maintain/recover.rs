@@ -299,7 +299,6 @@ mod tests {
         super::super::{connection, migrate, shared_state::SharedState, sql::Names, store::Message},
         *,
     };
-    use crate::clock::SystemClock;
 
     #[test]
     fn a_dead_server_is_dealt_with_where_its_tasks_are_or_where_it_has_none() {
@@ -335,8 +334,7 @@ mod tests {
                       VALUES ('dead', ?1, 1, '', '', 0, 0)";
         connection.execute(insert, [dead.name()]).unwrap();
         let (sender, inbox) = mpsc::channel();
-        let common = SharedState::in_file(file, Names::Plain, true, Arc::new(SystemClock)).unwrap();
-        let store = Store::new(Arc::new(common), PATIENCE, sender, None, watch::channel(false).1);
+        let store = Store::new(SharedState::of_file(file), PATIENCE, sender, None, watch::channel(false).1);
         let confirmation = LapseConfirmation { lapses: Arc::default(), lease: Duration::ZERO, silence: Duration::ZERO };
         let mut recovery = Box::pin(recover(&store, &[], confirmation));
         let mut sent = || {

@@ -296,7 +296,7 @@ fn writer_of(folder: &tempfile::TempDir, syncs: &Arc<AtomicU32>, refuses: &Arc<A
         if refuses.load(Ordering::SeqCst) { Err(io::Error::other("the disk is gone")) } else { Ok(()) }
     });
     let write_lock = FairWriteLock::open(&file).unwrap();
-    let common = Arc::new(SharedState::in_file(file, Names::Plain, false, Arc::new(SystemClock)).unwrap());
+    let common = SharedState::of_file(file);
     let (inbox, ended) = (mpsc::channel().1, watch::channel(false).0);
     uncut(Writer::new(common, connection, names, Some(write_lock), Some(disk), inbox, ended))
 }
