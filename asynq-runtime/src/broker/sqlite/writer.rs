@@ -445,9 +445,9 @@ impl Writer {
     fn leave(&mut self) {
         let common = Arc::clone(&self.common);
         let Some(liveness) = &common.liveness else { return };
-        let _ = common.look_for_file() || common.check_log(&self.connection).is_err();
-        let gone = !common.is_broken() && listed::forget_idle(&self.view(), liveness.name()).unwrap_or(false);
-        if liveness.has_joined() && !common.is_broken() && self.repair_log().is_ok() {
+        let is_lost = common.look_for_file() || common.check_log(&self.connection).is_err();
+        let gone = !is_lost && listed::forget_idle(&self.view(), liveness.name()).unwrap_or(false);
+        if !is_lost && liveness.has_joined() && self.repair_log().is_ok() {
             let _ = connection::empty_wal(&mut self.connection);
         }
         liveness.hide(!gone && common.has_its_file());

@@ -286,7 +286,7 @@ fn counts_are_written_once_per_commit_and_state() {
 }
 
 /// Returns a writer of a file whose disk counts its syncs in `syncs`, and fails while `refuses`.
-fn writer_of(folder: &tempfile::TempDir, syncs: &Arc<AtomicU32>, refuses: &Arc<AtomicBool>) -> Writer {
+pub(super) fn writer_of(folder: &tempfile::TempDir, syncs: &Arc<AtomicU32>, refuses: &Arc<AtomicBool>) -> Writer {
     let file = folder.path().join("jobs.db");
     let mut connection = connection::open_untouched(&file).unwrap();
     let names = migrate::settle_in(&mut connection, false, "here", connection::make_writer).unwrap();

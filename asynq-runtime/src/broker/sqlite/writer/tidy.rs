@@ -159,7 +159,30 @@ impl LogWatch {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::{fs, sync::Arc};
+
+    use super::{super::tests::writer_of, *};
+
+    #[test]
+    fn a_writer_that_tidies_or_leaves_touches_nothing_after_its_log_was_cut_off() {
+        for leaves in [false, true] {
+            let folder = tempfile::tempdir().unwrap();
+            let mut writer = writer_of(&folder, &Arc::default(), &Arc::default());
+            // A worker that leaves empties the log.
+            writer.common.liveness.as_ref().unwrap().show().unwrap();
+            let [file, log] = ["jobs.db", "jobs.db-wal"].map(|name| folder.path().join(name));
+            let before = fs::read(&file).unwrap();
+            fs::File::options().write(true).open(&log).unwrap().set_len(0).unwrap();
+            if leaves {
+                writer.leave();
+            } else {
+                assert_eq!(writer.tidy(), Rest::Tidy);
+            }
+            let error = writer.common.check().unwrap_err().to_string();
+            assert!(error.contains("jobs.db-wal was emptied or cut off"), "{error}");
+            assert!(fs::read(&file).unwrap() == before && fs::read(&log).unwrap().is_empty(), "leaves: {leaves}");
+        }
+    }
 
     #[test]
     fn free_pages_are_given_back_down_to_a_quarter_of_the_file() {
