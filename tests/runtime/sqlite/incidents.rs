@@ -96,6 +96,33 @@ async fn a_second_restore_leaves_the_log_that_the_first_one_set_aside() {
     assert_ne!(kept[0], kept[1]);
 }
 
+/// The program that opens the file waits meanwhile, because another one writes.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_file_that_is_replaced_while_a_program_opens_it_is_not_taken_for_the_one_that_was_opened() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().canonicalize().unwrap();
+    let [file, copy, log] = ["jobs.db", "backup.db", "jobs.db-wal"].map(|name| place.join(name));
+    rusqlite::Connection::open(&copy).unwrap().execute_batch("CREATE TABLE a(x)").unwrap();
+    let backup = fs::read(&copy).unwrap();
+    let other = rusqlite::Connection::open(&file).unwrap();
+    other.execute_batch("PRAGMA journal_mode=wal; BEGIN IMMEDIATE").unwrap();
+    let url = url(&file);
+    let opening = tokio::spawn(async move { SqliteBroker::open(&url, patient()).await });
+    let logs_open = || {
+        let open = fs::read_dir("/proc/self/fd").unwrap().flatten();
+        open.filter(|fd| fs::read_link(fd.path()).is_ok_and(|open| open == log)).count()
+    };
+    eventually("the broker reads the file", async || (logs_open() == 2).then_some(())).await;
+    fs::rename(&copy, &file).unwrap();
+    drop(other);
+    let error = soon(opening).await.unwrap().unwrap_err();
+    assert_eq!(error.kind(), BrokerErrorKind::Corrupt, "{error}");
+    assert!(error.to_string().contains("jobs.db was replaced"), "{error}");
+    // SQLite would read the log into the backup.
+    assert!(fs::read(&file).unwrap() == backup && !log.exists());
+}
+
 /// No row of another file names the lock file, so that no program would ever remove it.
 #[tokio::test]
 async fn a_server_whose_file_was_replaced_or_removed_takes_its_lock_file_along() {

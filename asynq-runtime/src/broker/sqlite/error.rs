@@ -75,7 +75,9 @@ pub(super) fn translate_io(error: io::Error, path: &Path) -> BrokerError {
         io::ErrorKind::PermissionDenied => (BrokerErrorKind::Denied, "this program may not write here"),
         io::ErrorKind::ReadOnlyFilesystem => (BrokerErrorKind::Denied, "the file system is read-only"),
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => (BrokerErrorKind::Full, "the disk is full"),
-        io::ErrorKind::NotFound => (BrokerErrorKind::Config, "the folder does not exist; create it first"),
+        io::ErrorKind::NotFound => {
+            (BrokerErrorKind::Corrupt, "the file or its folder was deleted or moved away; restart this program")
+        }
         _ => (BrokerErrorKind::Unavailable, "the file cannot be used"),
     };
     BrokerError::with_source(kind, format!("{place}: {advice} ({error})"), error)
@@ -153,11 +155,17 @@ mod tests {
             (io::ErrorKind::PermissionDenied, BrokerErrorKind::Denied),
             (io::ErrorKind::ReadOnlyFilesystem, BrokerErrorKind::Denied),
             (io::ErrorKind::StorageFull, BrokerErrorKind::Full),
-            (io::ErrorKind::NotFound, BrokerErrorKind::Config),
+            (io::ErrorKind::NotFound, BrokerErrorKind::Corrupt),
             (io::ErrorKind::Other, BrokerErrorKind::Unavailable),
         ] {
             assert_eq!(translate_io(code.into(), Path::new("/x/jobs.db")).kind(), kind);
         }
+    }
+
+    #[test]
+    fn a_log_that_goes_away_while_it_is_opened_is_named() {
+        let error = translate_io(io::ErrorKind::NotFound.into(), Path::new("/x/jobs.db-wal")).to_string();
+        assert!(error.starts_with("/x/jobs.db-wal: the file or its folder was deleted"), "{error}");
     }
 
     #[test]

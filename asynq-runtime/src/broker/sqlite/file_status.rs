@@ -2,7 +2,7 @@
 
 use std::{fs, io, os::unix::fs::MetadataExt as _, path::Path};
 
-use rusqlite::ErrorCode;
+use rusqlite::{Connection, Error::SqliteFailure, ErrorCode, ffi};
 
 use super::{beside::is_link, connection};
 use crate::broker::{BrokerError, BrokerErrorKind};
@@ -21,6 +21,25 @@ impl Identity {
         let found = fs::metadata(path)?;
         Ok(Self(found.dev(), found.ino()))
     }
+}
+
+/// Opens a connection to `file` as [`open_untouched`](connection::open_untouched) does, and returns with it which file it has open. Where
+/// another file takes the name meanwhile, either may be that one, so the name is opened again.
+///
+/// # Errors
+///
+/// The file cannot be opened, or was replaced each time.
+pub(super) fn open_known(file: &Path) -> rusqlite::Result<(Connection, Identity)> {
+    for _ in 0..3 {
+        let before = Identity::of(file).ok();
+        let connection = connection::open_untouched(file)?;
+        if let Ok(identity) = Identity::of(file)
+            && before.is_none_or(|before| before == identity)
+        {
+            return Ok((connection, identity));
+        }
+    }
+    Err(SqliteFailure(ffi::Error::new(ffi::SQLITE_READONLY_DBMOVED), None))
 }
 
 /// Status of a file since it was opened.

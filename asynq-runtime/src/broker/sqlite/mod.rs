@@ -69,12 +69,13 @@ use crate::clock::{Clock, SystemClock};
 pub use self::in_transaction::TransactionError;
 use self::{
     await_end::EndWaiters,
+    beside::beside,
     command::{Priority, WriteCommand},
     consume::Tokens,
     disk::Disk,
     error::{translate, translate_io},
     fair_write_lock::FairWriteLock,
-    file_status::Identity,
+    file_status::open_known,
     maintain::Lapses,
     shared_state::SharedState,
     store::{LOOK_AT_MANUAL_CLOCK, Store, far},
@@ -145,9 +146,9 @@ impl SqliteBroker {
     /// # Errors
     ///
     /// [`Config`](BrokerErrorKind::Config): the URL, the place or an option cannot be used.
-    /// [`Corrupt`](BrokerErrorKind::Corrupt): the file is not a SQLite file, is damaged, or belongs to another program;
-    /// it is left as it was. [`Denied`](BrokerErrorKind::Denied): no permission to read and write it and to create
-    /// files beside it.
+    /// [`Corrupt`](BrokerErrorKind::Corrupt): the file is not a SQLite file, is damaged, or belongs to another program, and
+    /// is left as it was; or it was replaced or deleted while it was opened. [`Denied`](BrokerErrorKind::Denied): no
+    /// permission to read and write it and to create files beside it.
     pub async fn open(url: &str, options: SqliteOptions) -> Result<Self, BrokerError> {
         Self::start(Location::parse(url)?, options).await
     }
@@ -324,28 +325,33 @@ fn set_up(location: &Location, options: &SqliteOptions) -> Result<(Store, Writer
         let mut connection = connection::open_memory().map_err(|error| translate(error, place))?;
         let names = migrate::settle_in(&mut connection, false, place, |_| Ok(()))?;
         let common = Arc::new(SharedState::in_memory(names, clock));
+        let connection = common.guard(connection);
         let store = Store::new(Arc::clone(&common), options.call_timeout, inbox_sender, None, has_ended);
         return Ok((store, Writer::new(common, connection, names, None, None, inbox, ended)));
     };
     let file = open::look(file, location)?;
     let place = file.display().to_string();
-    let mut connection = connection::open_untouched(&file).map_err(|error| translate(error, &place))?;
-    connection::refuse_read_only(&connection).map_err(|error| translate(error, &place))?;
+    let failed = |error: rusqlite::Error| translate(error, &place);
+    let (mut connection, identity) = open_known(&file).map_err(failed)?;
+    connection::refuse_read_only(&connection).map_err(failed)?;
     let names = migrate::settle_in(&mut connection, location.shared, &place, connection::make_writer)?;
-    let broken = |error: io::Error| translate_io(error, &file);
     // A copy made by VACUUM INTO is not in WAL mode before, and SQLite creates the log at the first look into the file.
     let look = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()));
-    look.map_err(|error| translate(error, &place))?;
+    look.map_err(failed)?;
+    let page_size = connection::page_size(&connection).map_err(failed)?;
+    let common = SharedState::in_file(file.clone(), identity, page_size, names, location.normal, clock);
+    let common = Arc::new(common);
+    let connection = common.guard(connection);
+    // The connection still has the file that it opened, even if another has taken the name since.
+    common.look_for_file();
+    common.check()?;
     let write_lock = FairWriteLock::open(&file).inspect_err(|error| {
         log!(warn, %error, file = place, "the lock files that order the writers cannot be used; goes on without them");
     });
-    let disk = if location.normal { None } else { Some(Disk::open(&file).map_err(broken)?) };
-    let identity = Identity::of(&file).map_err(broken)?;
-    let page_size = connection::page_size(&connection).map_err(|error| translate(error, &place))?;
-    let common = SharedState::in_file(file.clone(), identity, page_size, names, location.normal, clock);
-    let common = Arc::new(common);
+    let no_log = |error: io::Error| translate_io(error, &beside(&file, "-wal"));
+    let disk = if location.normal { None } else { Some(Disk::open(&file).map_err(no_log)?) };
     let (readers, running_reads) = reader::start(&common, names).map_err(no_thread)?;
-    watch::start(&common, running_reads, inbox_sender.clone()).map_err(broken)?;
+    watch::start(&common, running_reads, inbox_sender.clone()).map_err(no_thread)?;
     let store = Store::new(Arc::clone(&common), options.call_timeout, inbox_sender, Some(readers), has_ended);
     Ok((store, Writer::new(common, connection, names, write_lock.ok(), disk, inbox, ended)))
 }

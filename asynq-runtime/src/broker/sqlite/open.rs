@@ -2,7 +2,7 @@
 //! (docs/design/sqlite.md#opening).
 
 use std::{
-    fs,
+    fs, io,
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
 };
@@ -34,6 +34,9 @@ fn look_with(
     match fs::metadata(folder) {
         Ok(found) if !found.is_dir() => return Err(config(format!("{} is not a folder", folder.display()))),
         Ok(_) => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Err(config(format!("{}: the folder does not exist; create it first", folder.display())));
+        }
         Err(error) => return Err(translate_io(error, folder)),
     }
     // The log lies beside the file to which links lead, so the folder of the links says nothing about the file system.
@@ -58,7 +61,7 @@ fn look_with(
             check_name(&file, &found)?;
             Ok(file)
         }
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => match fs::read_link(&file) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => match fs::read_link(&file) {
             // SQLite makes the file where the link leads.
             Ok(target) => look_with(&folder.join(target), location, kind_of),
             Err(_) => {

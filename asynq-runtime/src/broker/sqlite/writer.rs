@@ -10,7 +10,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rusqlite::Connection;
 use tokio::sync::watch;
 
 use crate::broker::{BrokerError, BrokerErrorKind};
@@ -72,14 +71,13 @@ pub(super) struct Writer {
 impl Writer {
     pub(super) fn new(
         common: Arc<SharedState>,
-        connection: Connection,
+        connection: GuardedConnection,
         names: Names,
         write_lock: Option<FairWriteLock>,
         disk: Option<Disk>,
         inbox: mpsc::Receiver<Message>,
         ended: watch::Sender<bool>,
     ) -> Self {
-        let connection = common.guard(connection);
         let (room, parked, most_time) = (DiskRoom::of_disk(), Parked::default(), MOST_TIME);
         Self {
             common,

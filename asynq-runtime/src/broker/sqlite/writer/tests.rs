@@ -26,8 +26,8 @@ fn writer() -> Writer {
     let mut connection = connection::open_memory().unwrap();
     let names = migrate::settle_in(&mut connection, false, ":memory:", |_| Ok(())).unwrap();
     let common = Arc::new(SharedState::in_memory(Names::Plain, Arc::new(SystemClock)));
-    let writer = Writer::new(common, connection, names, None, None, mpsc::channel().1, watch::channel(false).0);
-    uncut(writer)
+    let connection = common.guard(connection);
+    uncut(Writer::new(common, connection, names, None, None, mpsc::channel().1, watch::channel(false).0))
 }
 
 /// Returns a writer of a file that has no tables yet.
@@ -297,6 +297,7 @@ pub(super) fn writer_of(folder: &tempfile::TempDir, syncs: &Arc<AtomicU32>, refu
     });
     let write_lock = FairWriteLock::open(&file).unwrap();
     let common = SharedState::of_file(file);
+    let connection = common.guard(connection);
     let (inbox, ended) = (mpsc::channel().1, watch::channel(false).0);
     uncut(Writer::new(common, connection, names, Some(write_lock), Some(disk), inbox, ended))
 }
@@ -422,7 +423,7 @@ fn an_answered_commit_survives_a_power_cut() {
             assert!(sender.send(Message::Command(work)).is_ok());
         }
         assert!(answer.blocking_recv().unwrap().is_ok());
-        let after = Connection::open(copy.join("jobs.db")).unwrap();
+        let after = rusqlite::Connection::open(copy.join("jobs.db")).unwrap();
         let found: Vec<String> = after
             .prepare("SELECT name FROM queue ORDER BY q")
             .and_then(|mut queues| queues.query_map([], |row| row.get(0))?.collect())
