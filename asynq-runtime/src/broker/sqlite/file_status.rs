@@ -24,19 +24,19 @@ impl Identity {
 }
 
 /// Opens a connection to `file` as [`open_untouched`](connection::open_untouched) does, and returns with it which file it has open. Where
-/// another file takes the name meanwhile, either may be that one, so the name is opened again.
+/// another file takes the name meanwhile, either may be that one, so the name is opened again; so is a file that the first opening made.
 ///
 /// # Errors
 ///
 /// The file cannot be opened, or was replaced each time.
 pub(super) fn open_known(file: &Path) -> rusqlite::Result<(Connection, Identity)> {
     for _ in 0..3 {
-        let before = Identity::of(file).ok();
+        let before = Identity::of(file);
         let connection = connection::open_untouched(file)?;
-        if let Ok(identity) = Identity::of(file)
-            && before.is_none_or(|before| before == identity)
+        if let (Ok(before), Ok(after)) = (before, Identity::of(file))
+            && before == after
         {
-            return Ok((connection, identity));
+            return Ok((connection, after));
         }
     }
     Err(SqliteFailure(ffi::Error::new(ffi::SQLITE_READONLY_DBMOVED), None))
