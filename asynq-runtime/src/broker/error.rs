@@ -12,8 +12,11 @@ use crate::task::add_causes;
 #[derive(Clone)]
 pub struct BrokerError {
     inner: Arc<Inner>,
-    /// Whether the broker said that the call changed nothing.
+    /// Whether the call changed nothing.
     is_without_effect: bool,
+    /// Whether no byte of this call to Redis was written. Other calls of the same operation may have changed something.
+    #[cfg(feature = "redis")]
+    is_unsent: bool,
 }
 
 struct Inner {
@@ -53,7 +56,7 @@ pub enum BrokerErrorKind {
 impl BrokerError {
     /// Makes an error of `kind`; `message` says what to do.
     pub fn new(kind: BrokerErrorKind, message: impl Into<String>) -> Self {
-        Self { inner: Arc::new(Inner { kind, message: message.into(), source: None }), is_without_effect: false }
+        Self::of(Inner { kind, message: message.into(), source: None })
     }
 
     /// Makes an error of `kind` with the error that caused it, whose text, and those of its own causes, come behind `message` unless
@@ -65,13 +68,34 @@ impl BrokerError {
     ) -> Self {
         let source = source.into();
         let message = add_causes(message.into(), Some(&*source));
-        Self { inner: Arc::new(Inner { kind, message, source: Some(source) }), is_without_effect: false }
+        Self::of(Inner { kind, message, source: Some(source) })
+    }
+
+    fn of(inner: Inner) -> Self {
+        Self {
+            inner: Arc::new(inner),
+            is_without_effect: false,
+            #[cfg(feature = "redis")]
+            is_unsent: false,
+        }
     }
 
     /// Returns this error of a call that changed nothing, as the broker said, or because the call was given up before it began.
     #[cfg(any(feature = "redis", feature = "sqlite"))]
     pub(crate) fn without_effect(self) -> Self {
         Self { is_without_effect: true, ..self }
+    }
+
+    /// Returns this error of a call of which no byte was written.
+    #[cfg(feature = "redis")]
+    pub(crate) fn unsent(self) -> Self {
+        Self { is_unsent: true, ..self }
+    }
+
+    /// Returns whether no byte of the call was written.
+    #[cfg(feature = "redis")]
+    pub(crate) fn is_unsent(&self) -> bool {
+        self.is_unsent
     }
 
     /// Returns the kind of the failure.
@@ -86,8 +110,9 @@ impl BrokerError {
     }
 
     /// Returns whether the call may have taken effect in spite of the error: the broker is
-    /// [unavailable](Self::is_unavailable), and neither answered an enqueue that it takes no writes now nor had yet to begin the call
-    /// (on SQLite); or the kind is [`Unconfirmed`](BrokerErrorKind::Unconfirmed), and then the call has taken effect.
+    /// [unavailable](Self::is_unavailable), unless it had yet to begin the call (on SQLite), or an enqueue or a change of one task was
+    /// never sent, as without a connection, or was answered that Redis takes no writes now; or the kind is
+    /// [`Unconfirmed`](BrokerErrorKind::Unconfirmed), and then the call has taken effect.
     pub fn is_ambiguous(&self) -> bool {
         self.is_unavailable() && !self.is_without_effect || self.inner.kind == BrokerErrorKind::Unconfirmed
     }

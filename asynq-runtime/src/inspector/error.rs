@@ -209,7 +209,7 @@ pub enum InspectError {
         /// The error of the broker.
         source: BrokerError,
     },
-    /// The broker failed. For [`is_unavailable`](BrokerError::is_unavailable) errors the change may have been made all the same.
+    /// The broker failed. Where the error [`is_ambiguous`](BrokerError::is_ambiguous), the change may have been made all the same.
     #[error(transparent)]
     Broker(#[from] BrokerError),
 }

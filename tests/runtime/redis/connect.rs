@@ -11,9 +11,10 @@ use std::{
 use asynq_runtime::{
     Client, EnqueueError, RawTask,
     broker::{
-        Broker, BrokerErrorKind, Consume, Maintain, Presence, Produce, Quarantined, Refused, Settled,
-        redis::RedisBroker,
+        Broker, BrokerErrorKind, BulkAction, Consume, Maintain, Presence, Produce, Quarantined, Refused, Repair,
+        Settled, redis::RedisBroker,
     },
+    inspector::InspectError,
     task::{ServerInfo, TaskId},
 };
 use asynq_test_support::{Log, eventually, soon};
@@ -149,7 +150,7 @@ async fn user_password_and_database_are_used_over_tcp_and_unix_socket() {
 }
 
 #[tokio::test]
-async fn an_enqueue_into_a_redis_that_was_killed_is_typed_and_ambiguous() {
+async fn a_call_to_a_redis_that_was_killed_is_typed_and_changed_nothing() {
     let mut server = Server::start(&[]);
     // Each enqueue waits twice as long for a Redis that is gone.
     let options = in_time(BRIEF / 3);
@@ -157,9 +158,24 @@ async fn an_enqueue_into_a_redis_that_was_killed_is_typed_and_ambiguous() {
     let raw = || RawTask::new("of go", "x");
     eventually("Redis answers in time", async || client.enqueue(raw()).await.ok()).await;
     server.kill();
+    // A call that comes before the end of the connection is noticed may be written to it.
+    assert!(soon(client.ping()).await.unwrap_err().is_unavailable());
     let error = soon(client.enqueue(raw())).await.unwrap_err();
-    assert!(error.is_ambiguous() && !error.is_duplicate(), "{error:?}");
+    assert!(!error.is_ambiguous() && !error.is_duplicate(), "{error:?}");
     assert!(matches!(&error, EnqueueError::Broker(broker) if broker.is_unavailable()), "{error:?}");
+    let inspector = client.inspector();
+    let changes = async {
+        tokio::join!(
+            inspector.run("default", "t"),
+            inspector.move_to("default", "t", "low"),
+            inspector.pause("default")
+        )
+    };
+    let (run, moved, paused) = soon(changes).await;
+    for change in [run, moved, paused.map(drop)] {
+        let Err(InspectError::Broker(error)) = &change else { panic!("{change:?}") };
+        assert!(!error.is_ambiguous() && error.to_string().ends_with("; nothing was changed"), "{error:?}");
+    }
     let outer = soon(client.enqueue_many([raw(), raw()])).await.unwrap_err();
     assert!(outer.is_unavailable(), "nothing was sent: {outer:?}");
     server.restart();
@@ -184,8 +200,10 @@ async fn a_redis_that_is_not_there_and_one_that_does_not_answer_end_in_time() {
     let pings = async || broker.ping().await.ok();
     // Only the time limit of the call can end it while Redis stands still.
     let stopped = server.stop();
-    let error = soon(broker.ping()).await.unwrap_err();
-    assert!(error.is_unavailable(), "{error:?}");
+    let queue = queue();
+    let error = soon(broker.change_task(&queue, &TaskId::new("t").unwrap(), None, BulkAction::Run)).await.unwrap_err();
+    assert!(error.is_unavailable() && error.is_ambiguous(), "{error:?}");
+    assert!(error.to_string().ends_with("; whether the call took effect is unknown"), "{error}");
     drop(stopped);
     eventually("the broker reaches Redis again", pings).await;
     server.restart();

@@ -6,6 +6,7 @@ use redis::Value;
 
 use super::{
     super::{BrokerError, BrokerErrorKind, Refused},
+    effect,
     item::{Item, Outcome, read_outcomes},
     keys::Keys,
     reply,
@@ -127,7 +128,7 @@ impl<'b> Chunk<'b> {
     pub(super) fn note(&mut self, answer: Result<Value, BrokerError>, doubt: Option<BrokerError>) {
         let may_have_run = |error: &BrokerError| {
             // The broker may have been closed between the send and the answer.
-            error.kind() == BrokerErrorKind::Closed || error.is_unavailable() && !reply::wrote_nothing(error)
+            (error.kind() == BrokerErrorKind::Closed || error.is_unavailable()) && !effect::changed_nothing(error)
         };
         self.may_be_stored |= answer.as_ref().is_err_and(may_have_run);
         (self.answer, self.doubt) = (Some(answer), doubt);
@@ -287,7 +288,7 @@ impl<'b> Chunk<'b> {
                 Err(error) => all(error),
             },
             Some(Err(error)) if self.may_be_stored && !is_of_a_script(&error) => all(unanswered(error)),
-            Some(Err(error)) if reply::wrote_nothing(&error) => all(error.without_effect()),
+            Some(Err(error)) if effect::changed_nothing(&error) => all(error.without_effect()),
             Some(Err(error)) => all(error),
             None => all(reply::unexpected("no answer")),
         }
@@ -393,6 +394,29 @@ mod tests {
             assert!(error.is_unavailable(), "{line}");
             assert_eq!(error.is_ambiguous(), is_ambiguous, "{line}");
             assert!(outcome(vec![late(), refused(line)]).is_ambiguous(), "after an answer that did not come: {line}");
+        }
+    }
+
+    #[test]
+    fn a_task_that_was_never_sent_is_not_in_doubt_unless_an_earlier_send_was_not_answered() {
+        use BrokerErrorKind::{Closed, Timeout, Unavailable};
+        let batch = [vec![item("a", 10)]];
+        let ordered = ordered(&batch);
+        for kind in [Closed, Timeout, Unavailable] {
+            let (sent, unsent) = (BrokerError::new(kind, "why"), BrokerError::new(kind, "why").unsent());
+            let cases: [(&[&BrokerError], bool); 5] = [
+                (&[&unsent], false),
+                (&[&unsent, &unsent], false),
+                (&[&sent], true),
+                (&[&sent, &unsent], true),
+                (&[&unsent, &sent], true),
+            ];
+            for (sends, is_ambiguous) in cases {
+                let mut chunk = Chunk::all(&batch, &ordered).remove(0);
+                sends.iter().for_each(|error| chunk.note(Err(BrokerError::clone(error)), None));
+                let Err(Refused::Broker(error)) = chunk.outcomes().1.remove(0) else { panic!("stored") };
+                assert_eq!(error.is_ambiguous(), is_ambiguous, "{kind:?} {} sends", sends.len());
+            }
         }
     }
 

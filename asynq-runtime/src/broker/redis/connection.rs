@@ -98,7 +98,7 @@ impl Connection {
     /// Returns why the server is away, if no attempt to connect has succeeded for as long as a call waits for a connection.
     pub(super) fn away(&self) -> Option<BrokerError> {
         match &*self.state.borrow() {
-            State::Down { error, since } if since.elapsed() >= self.timeout => Some(error.clone()),
+            State::Down { error, since } if since.elapsed() >= self.timeout => Some(error.clone().unsent()),
             _ => None,
         }
     }
@@ -238,7 +238,7 @@ impl Connection {
     }
 
     async fn exchange(&self, pipeline: &Pipeline) -> Result<Vec<Value>, BrokerError> {
-        self.exchange_on(self.up().await?, pipeline).await
+        self.exchange_on(self.up().await.map_err(BrokerError::unsent)?, pipeline).await
     }
 
     async fn exchange_on(&self, up: Up, pipeline: &Pipeline) -> Result<Vec<Value>, BrokerError> {
@@ -363,12 +363,27 @@ mod tests {
             let are_answered: Vec<bool> = match connection.send(calls, Durability::Async).await {
                 Ok(replies) => replies.into_iter().map(|reply| reply.value.is_ok()).collect(),
                 Err(error) => {
-                    assert!(error.is_unavailable(), "{error:?}");
+                    assert!(error.is_unavailable() && !error.is_unsent(), "{error:?}");
                     vec![false; 4]
                 }
             };
             assert_eq!(are_answered, [answered == 1, false, false, false]);
         }
+    }
+
+    #[tokio::test]
+    async fn a_call_without_a_connection_says_that_it_was_not_sent() {
+        let thread = Thread::start("t").unwrap();
+        let role = Role { timeout: Duration::ZERO, ..role_to("redis://127.0.0.1:1") };
+        let connection = Connection::open(&thread.tasks(), role);
+        let unsent = async || {
+            let error = connection.send(vec![Call::plain("!")], Durability::Async).await.unwrap_err();
+            assert!(error.is_unavailable() && error.is_unsent(), "{error:?}");
+        };
+        unsent().await;
+        connection.first_attempt().await.unwrap_err();
+        unsent().await;
+        assert!(connection.away().unwrap().is_unsent());
     }
 
     #[tokio::test]

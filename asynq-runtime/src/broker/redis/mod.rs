@@ -17,6 +17,7 @@ mod dedicated;
 mod dequeue_room;
 mod diagnose;
 mod durability;
+mod effect;
 mod evictions;
 #[cfg(test)]
 mod fake_server;

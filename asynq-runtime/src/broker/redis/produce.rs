@@ -137,7 +137,7 @@ impl Producer {
         let sent = self.waiting.send(Waiting { items, answer });
         let answered = match within(end, sent).await {
             Some(sent) => sent.map(|()| answered).map_err(|_| closed()),
-            None => Err(late()),
+            None => Err(queued()),
         };
         Part { size, answered, end }
     }
@@ -218,6 +218,12 @@ async fn within<T>(end: Option<Instant>, future: impl Future<Output = T>) -> Opt
 
 fn late() -> BrokerError {
     BrokerError::new(BrokerErrorKind::Timeout, "Redis did not answer in time whether it stored the task")
+}
+
+/// Returns the error of a call that found no room among those that wait to be sent.
+fn queued() -> BrokerError {
+    let text = "Redis did not answer the enqueues before this one in time, so its tasks were not sent";
+    BrokerError::new(BrokerErrorKind::Timeout, text).without_effect()
 }
 
 /// Returns the error of a call that waited for its outcome when the broker was closed: it may have been sent.

@@ -6,6 +6,7 @@ use super::{
     super::BrokerError,
     connection::{Away, Connection, Reply},
     durability::Durability,
+    effect,
     identity::Identity,
     io::Io,
     reply::{self, answer},
@@ -80,6 +81,11 @@ impl Router {
     /// Sends one call.
     pub(super) async fn send_one(&self, call: Call) -> Answer {
         self.send(vec![call]).await?.pop().unwrap_or_else(|| Err(reply::unexpected("no answer")))
+    }
+
+    /// Sends one call that changes something. An error says whether the change may have been made, where Redis was unavailable.
+    pub(super) async fn change(&self, call: Call) -> Answer {
+        self.send_one(call).await.map_err(effect::of_change)
     }
 
     /// Sends `calls` as [`send`](Self::send) does, and returns with each answer the reason why `durability` was not

@@ -112,14 +112,14 @@ impl Cluster {
         durability: Durability,
         away: Away,
     ) -> Result<Vec<Reply>, BrokerError> {
-        let map = self.map().await?;
+        let map = self.map().await.map_err(BrokerError::unsent)?;
         let deadline = far(Instant::now(), self.0.role.timeout);
         let mut replies: Vec<Option<Reply>> = calls.iter().map(|_| None).collect();
         let mut open = Vec::with_capacity(calls.len());
         for (place, call) in calls.into_iter().enumerate() {
             match self.owner(&map, &call) {
                 Some(to) => open.push(RoutedCall { place, call, to }),
-                None => replies[place] = Some(refused(no_owner())),
+                None => replies[place] = Some(refused(no_owner().unsent())),
             }
         }
         for hop in 0.. {

@@ -107,12 +107,12 @@ impl Inspect for RedisBroker {
     async fn pause(&self, queue: &QueueName) -> Result<bool, BrokerError> {
         let now = self.clock.now().timestamp();
         let call = Call::plain("SET").arg(Keys::new(queue).paused()).arg(now).arg("NX");
-        Ok(self.router.send_one(call).await? != Value::Nil)
+        Ok(self.router.change(call).await? != Value::Nil)
     }
 
     async fn resume(&self, queue: &QueueName) -> Result<bool, BrokerError> {
         let call = Call::plain("DEL").arg(Keys::new(queue).paused());
-        Ok(reply::number(&self.router.send_one(call).await?) == Some(1))
+        Ok(reply::number(&self.router.change(call).await?) == Some(1))
     }
 
     async fn locks(&self, queue: &QueueName, after: Option<&str>) -> Result<LockPage, BrokerError> {

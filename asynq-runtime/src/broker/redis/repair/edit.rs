@@ -43,7 +43,7 @@ impl RedisBroker {
                 // The script decides whether the task holds a lock that it gives up for the new one.
                 call.push(TaskMessage { unique_key: new.to_owned(), ..changed }.encode());
             }
-            let mut answer = reply::array(self.router.send_one(call).await?)?.into_iter();
+            let mut answer = reply::array(self.router.change(call).await?)?.into_iter();
             let (word, holder) = (answer.next(), answer.next().and_then(reply::text));
             let word = word.ok_or_else(|| reply::unexpected("no word"))?;
             if word == redis::Value::BulkString(b"duplicate".to_vec()) {

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use redis::Value;
 
 use super::{
-    RedisBroker, groups,
+    RedisBroker, effect, groups,
     keys::Keys,
     reply,
     script::{BULK, CHANGE, Call, UNLOCK},
@@ -44,11 +44,14 @@ impl Repair for RedisBroker {
             .arg(word(action))
             .arg(id.as_str())
             .arg(only.map_or("", TaskState::as_str));
-        read_changed(self.router.send_one(call).await?)?.ok_or_else(|| reply::unexpected("an unknown word"))
+        read_changed(self.router.change(call).await?)?.ok_or_else(|| reply::unexpected("an unknown word"))
     }
 
     async fn move_task(&self, queue: &QueueName, id: &TaskId, to: &QueueName) -> Result<Changed, Refused> {
-        self.move_between(queue, id, to).await
+        self.move_between(queue, id, to).await.map_err(|refused| match refused {
+            Refused::Broker(error) => effect::of_steps(error).into(),
+            refused => refused,
+        })
     }
 
     async fn edit_payload(&self, queue: &QueueName, id: &TaskId, edit: &PayloadEdit) -> Result<Changed, EditError> {
@@ -87,7 +90,7 @@ impl Repair for RedisBroker {
                 .arg(state.as_str())
                 .arg(group)
                 .arg(&step);
-            let (mut slice, next) = read_slice(self.router.send_one(call).await?)?;
+            let (mut slice, next) = read_slice(self.router.change(call).await?)?;
             let found_nothing = slice == BulkSlice::default();
             slice.more |= next.is_some();
             match next {
@@ -111,16 +114,16 @@ impl Repair for RedisBroker {
             return Ok(false);
         }
         let call = UNLOCK.on(&[key, &keys.task(holder.as_str())]).arg(holder.as_str()).arg(i32::from(stuck));
-        Ok(reply::number(&self.router.send_one(call).await?) == Some(1))
+        Ok(reply::number(&self.router.change(call).await?) == Some(1))
     }
 
     async fn delete_queue(&self, queue: &QueueName) -> Result<QueueDeleted, BrokerError> {
-        self.delete_everything(queue).await
+        self.delete_everything(queue).await.map_err(effect::of_steps)
     }
 }
 
 impl RedisBroker {
-    /// Reads the state and the message of a task; `None` if there is no task.
+    /// Reads the state and the message of a task ahead of a change; `None` if there is no task.
     async fn read_for_change(
         &self,
         keys: &Keys,
@@ -130,7 +133,7 @@ impl RedisBroker {
         let fields = match self.router.send_one(call).await {
             // Something else lies under the key of the task, so there is no task.
             Err(error) if error.kind() == BrokerErrorKind::Corrupt => return Ok(None),
-            answer => reply::array(answer?)?,
+            answer => reply::array(answer.map_err(effect::unchanged)?)?,
         };
         let mut fields = fields.into_iter();
         let state = fields.next().and_then(reply::text).and_then(|state| state.parse().ok());
@@ -182,6 +185,7 @@ fn restless(id: &TaskId) -> BrokerError {
         BrokerErrorKind::Unavailable,
         format!("task {id} was changed by others {TRIES} times in a row; nothing was done, try again"),
     )
+    .without_effect()
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ use crate::{
     broker::{
         BrokerError, Changed, Refused,
         redis::{
-            RedisBroker,
+            RedisBroker, effect,
             keys::Keys,
             queue_names::QueueNames,
             reply,
@@ -58,8 +58,10 @@ impl RedisBroker {
         id: &TaskId,
         to: &QueueName,
     ) -> Result<Changed, Refused> {
-        for _ in 0..TRIES {
-            let Some(found) = self.look(queue, id).await? else { return self.arrive(queue, id, to).await };
+        for n in 0..TRIES {
+            let looked = self.look(queue, id).await;
+            let looked = looked.map_err(|error| if n == 0 { effect::unchanged(error) } else { error });
+            let Some(found) = looked? else { return self.arrive(queue, id, to).await };
             if let Some(state) = found.untouchable {
                 return Ok(Changed::Unfit(state));
             }

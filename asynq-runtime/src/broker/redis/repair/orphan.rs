@@ -38,7 +38,7 @@ impl RedisBroker {
                 .arg(message.encode())
                 .arg(state.as_str())
                 .arg(now.checked_add_signed(COUNTERS_TTL).unwrap_or(now).timestamp());
-            if let Some(changed) = read_changed(self.router.send_one(call).await?)? {
+            if let Some(changed) = read_changed(self.router.change(call).await?)? {
                 return Ok(changed);
             }
         }
