@@ -248,6 +248,20 @@ async fn a_first_node_that_does_not_answer_keeps_no_program_from_its_start() {
     put(&broker, vec![task("t")]).await;
 }
 
+#[tokio::test]
+async fn a_master_that_is_away_holds_up_no_start_and_another_one_that_may_evict_is_refused() {
+    let mut t = World::new();
+    let here = t.cluster.owner(t.cluster.slot(&format!("asynq:{{{}}}:lease", t.here)));
+    t.kill_away();
+    // A call waits so long for a connection, and the start for none to this master.
+    let (url, mut options) = (t.cluster.url(), RedisOptions::default());
+    options.call_timeout = HOUR;
+    let start = async || soon(RedisBroker::connect(&url, options.clone())).await;
+    start().await.unwrap().ping().await.unwrap();
+    t.cluster.command::<()>(here, &["CONFIG", "SET", "maxmemory-policy", "volatile-lru"]);
+    assert_eq!(start().await.unwrap_err().kind(), BrokerErrorKind::Config);
+}
+
 /// As one that `redis-cli --cluster del-node` has left running.
 #[tokio::test]
 async fn a_first_node_without_slots_keeps_no_program_from_its_start() {

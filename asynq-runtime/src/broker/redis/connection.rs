@@ -63,6 +63,8 @@ pub(super) struct Reply {
 pub(super) enum Away {
     /// They fail at once, so that the queues of other nodes do not wait for it.
     Fails,
+    /// They fail at once, also where it is not known for how long the node has been away: its last attempt to connect has failed.
+    FailsAtOnce,
     /// They wait again.
     IsWaitedFor,
 }
@@ -101,6 +103,14 @@ impl Connection {
             State::Down { error, since } if since.elapsed() >= self.timeout => Some(error.clone().unsent()),
             _ => None,
         }
+    }
+
+    /// Returns why the server cannot be reached, if the last attempt to connect has failed. Waits for one that is under way, at most as
+    /// long as a call waits for a connection.
+    #[cfg(feature = "cluster")]
+    pub(super) async fn unreachable(&self) -> Option<BrokerError> {
+        let attempt = timeout(self.timeout, self.first_attempt()).await;
+        attempt.unwrap_or_else(|_| Err(late())).err().map(BrokerError::unsent)
     }
 
     /// Returns the number of the current connection, counted from 1; 0 while there is none. A new number means that

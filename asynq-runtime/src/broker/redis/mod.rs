@@ -284,7 +284,7 @@ impl RedisBroker {
         let produces = match durability.probe() {
             None => router.clone(),
             Some(probe) => {
-                for answer in router.send_to_each(probe).await? {
+                for answer in router.send_to_reachable(probe).await? {
                     durability.check(answer).map_err(|error| located(&target, error))?;
                 }
                 // A connection of its own: a call that waits for replicas delays all calls behind it.
@@ -401,7 +401,8 @@ async fn check_eviction(router: &Router, allowed: bool) -> Result<(), BrokerErro
     }
     // The reason why a server does not tell its policy. It is used: the warning below leaves the check to the operator.
     let mut untold = None;
-    for info in router.send_to_each(Call::plain("INFO").arg("memory")).await.unwrap_or_default() {
+    // A master that cannot be reached holds up no start: a short program would wait for it each time.
+    for info in router.send_to_reachable(Call::plain("INFO").arg("memory")).await.unwrap_or_default() {
         let info = info.map(|info| reply::text(info).unwrap_or_default());
         match info.as_ref().map(|info| info_field(info, "maxmemory_policy")) {
             Ok(Some("noeviction")) => {}

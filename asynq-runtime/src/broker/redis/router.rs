@@ -119,14 +119,13 @@ impl Router {
 
     /// Sends `call` to every server that takes writes.
     pub(super) async fn send_to_each(&self, call: Call) -> Result<Vec<Answer>, BrokerError> {
-        match self {
-            Self::One(_) => self.send(vec![call]).await,
-            #[cfg(feature = "cluster")]
-            Self::Many(cluster) => {
-                let replies = cluster.send_to_each(&call).await?;
-                Ok(replies.into_iter().map(|reply| reply.value.and_then(answer)).collect())
-            }
-        }
+        self.deliver_to_each(call, Away::Fails).await
+    }
+
+    /// Sends `call` as [`send_to_each`](Self::send_to_each) does, and waits for no node of a cluster to which the last attempt to connect
+    /// has failed.
+    pub(super) async fn send_to_reachable(&self, call: Call) -> Result<Vec<Answer>, BrokerError> {
+        self.deliver_to_each(call, Away::FailsAtOnce).await
     }
 
     /// Returns where this program reaches each server, in the order of [`send_to_each`](Self::send_to_each); `None` for a server
@@ -174,6 +173,19 @@ impl Router {
             Self::One(connection) => connection.ended().await,
             #[cfg(feature = "cluster")]
             Self::Many(cluster) => cluster.ended().await,
+        }
+    }
+
+    async fn deliver_to_each(&self, call: Call, away: Away) -> Result<Vec<Answer>, BrokerError> {
+        #[cfg(not(feature = "cluster"))]
+        let _ = away;
+        match self {
+            Self::One(_) => self.send(vec![call]).await,
+            #[cfg(feature = "cluster")]
+            Self::Many(cluster) => {
+                let replies = cluster.send_to_each(&call, away).await?;
+                Ok(replies.into_iter().map(|reply| reply.value.and_then(answer)).collect())
+            }
         }
     }
 

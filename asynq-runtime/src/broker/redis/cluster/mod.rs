@@ -162,11 +162,11 @@ impl Cluster {
     }
 
     /// Sends `call` to every master.
-    pub(super) async fn send_to_each(&self, call: &Call) -> Result<Vec<Reply>, BrokerError> {
+    pub(super) async fn send_to_each(&self, call: &Call, away: Away) -> Result<Vec<Reply>, BrokerError> {
         let map = self.map().await?;
         let routed_call = |to: &Address| RoutedCall { place: 0, call: call.clone(), to: to.clone() };
         let routed_calls = map.masters().iter().map(routed_call).collect();
-        let trips = self.travel(routed_calls, Durability::Async, Away::Fails).await;
+        let trips = self.travel(routed_calls, Durability::Async, away).await;
         Ok(trips.into_iter().flat_map(|(_, _, outcome)| outcome.unwrap_or_else(|error| vec![refused(error)])).collect())
     }
 
@@ -232,7 +232,12 @@ impl Cluster {
         let trip = |to: Address, routed_calls: Vec<RoutedCall>| {
             let connection = self.connection(&to);
             async move {
-                let outcome = match connection.away().filter(|_| away == Away::Fails) {
+                let gone = match away {
+                    Away::Fails => connection.away(),
+                    Away::FailsAtOnce => connection.unreachable().await,
+                    Away::IsWaitedFor => None,
+                };
+                let outcome = match gone {
                     Some(error) => Err(error),
                     // Each call is copied, because the node may redirect it.
                     None => {

@@ -32,7 +32,7 @@ async fn the_connection_to_a_node_that_has_left_the_cluster_is_closed() {
     let (thread, topology) = (Thread::start("t").unwrap(), Topology::new(Vec::new()));
     topology.learn(Ok(map(&[&stays, &leaves])));
     let cluster = Cluster::open(thread.tasks(), stays.clone(), topology.clone());
-    let replies = cluster.send_to_each(&Call::plain("PING")).await.unwrap();
+    let replies = cluster.send_to_each(&Call::plain("PING"), Away::Fails).await.unwrap();
     assert!(replies.len() == 2 && replies.iter().all(|reply| reply.value.is_ok()), "{replies:?}");
     topology.learn(Ok(map(&[&stays])));
     soon(closed.recv()).await.unwrap();
