@@ -21,9 +21,15 @@ pub(super) async fn run(session: &mut Session) -> Result<(), CliError> {
     let redis = Redis::of(&inspector, client.broker().kind(), &queues).await?;
     let mut value = statistics.to_json();
     (value["redis"], value["slots"]) = redis.to_json();
-    let hidden = if statistics.servers.is_empty() { unlisted::reason_of(&client).await? } else { None };
+    let is_empty = statistics.servers.is_empty() && statistics.servers_unreadable.is_none();
+    let hidden = if is_empty { unlisted::reason_of(&client).await? } else { None };
     let written = session.answer(&value, |style| text(&statistics, hidden, style) + &redis.to_text(style));
-    CliError::unless_reader_left(written, unreadable(session, &statistics.unreadable))
+    let mut outcome = unreadable(session, &statistics.unreadable);
+    if let Some(error) = &statistics.servers_unreadable {
+        session.note(&format!("error: the list of servers cannot be read: {error}; `asynq doctor` says more"));
+        outcome = Err(CliError::Reported(CliError::FAILED));
+    }
+    CliError::unless_reader_left(written, outcome)
 }
 
 /// Reports the queues that cannot be read, beside the readable ones.
@@ -35,7 +41,18 @@ pub(super) fn unreadable(session: &mut Session, queues: &[UnreadableQueue]) -> R
 }
 
 fn text(statistics: &Statistics, hidden: Option<&str>, style: Style) -> String {
-    let Statistics { broker, at, totals, queues, unreadable, running, servers, queues_left_out, .. } = statistics;
+    let Statistics {
+        broker,
+        at,
+        totals,
+        queues,
+        unreadable,
+        running,
+        servers,
+        servers_unreadable,
+        queues_left_out,
+        ..
+    } = statistics;
     let mut text = format!("{}\n\n", clean(broker));
     if queues.is_empty() && unreadable.is_empty() {
         text.push_str("no queues yet: nothing was ever enqueued here\n");
@@ -54,7 +71,9 @@ fn text(statistics: &Statistics, hidden: Option<&str>, style: Style) -> String {
         ));
     }
     text.push('\n');
-    if servers.is_empty() {
+    if servers_unreadable.is_some() {
+        text.push_str("which servers run is not known\n");
+    } else if servers.is_empty() {
         text.push_str(&format!("{}\n", unlisted::no_server(hidden)));
     } else {
         let is_stuck =

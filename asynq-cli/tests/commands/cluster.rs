@@ -6,7 +6,7 @@ use asynq_runtime::{
     task::{QueueName, ServerInfo},
 };
 use asynq_tests::{Build as _, Lent, RedisCluster, StoreOn, task};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::fixture::{self, CliFixture, Setting};
 
@@ -103,6 +103,27 @@ async fn without_a_node_nothing_is_concluded_from_the_list_of_servers() {
     for command in [&["server", "ls"][..], &["stats"]] {
         let answer = t.run(command).await;
         assert!(answer.out.contains("no server is listed, but a node of the cluster does not answer"), "{answer}");
+    }
+}
+
+#[tokio::test]
+async fn without_the_list_of_servers_the_numbers_of_the_queues_are_shown() {
+    let mut t = OneAway::start().await;
+    // The names of the queues lie on another node.
+    t.node = t.cluster.owner(t.cluster.slot("asynq:servers"));
+    let [known] = t.queues(false).await;
+    t.cluster.kill(t.node);
+    let answer = t.run(&["stats", "--json"]).await;
+    let stats: Value = serde_json::from_str(&answer.out).unwrap_or_else(|error| panic!("{error}\n{answer}"));
+    assert_eq!((&stats["queues"][0]["queue"], &stats["queues"][0]["pending"]), (&json!(known), &json!(1)), "{stats}");
+    assert_eq!(stats["servers"], json!([]), "{stats}");
+    assert!(stats["servers_unreadable"].is_string(), "{stats}");
+    let text = t.run(&["stats"]).await;
+    assert!(text.out.contains("which servers run is not known\n"), "{text}");
+    let list = t.run(&["server", "ls"]).await;
+    for (answer, code) in [(&answer, 1), (&text, 1), (&list, 2)] {
+        assert_eq!(answer.code, code, "{answer}");
+        assert!(answer.err.contains("error: the list of servers cannot be read: "), "{answer}");
     }
 }
 

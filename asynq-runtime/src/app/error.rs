@@ -39,6 +39,9 @@ pub enum AppError {
         /// How many.
         queues: usize,
     },
+    /// The list of servers cannot be read; the queues were shown.
+    #[error("the list of servers cannot be read")]
+    UnreadableServers,
     /// The facts to show cannot be read.
     #[error(transparent)]
     Inspect(#[from] InspectError),

@@ -177,9 +177,13 @@ impl Inspector {
     ///
     /// # Errors
     ///
-    /// The broker failed.
+    /// The broker failed, or the part of it that keeps the list of servers: the error says so, because the rest of a Redis Cluster may
+    /// work.
     pub async fn servers(&self) -> Result<Vec<ServerState>, InspectError> {
-        Ok(self.broker.servers().await?)
+        self.broker.servers().await.map_err(|error| {
+            let message = format!("the list of servers cannot be read: {error}");
+            BrokerError::with_source(error.kind(), message, error).into()
+        })
     }
 
     /// Returns the broker's facts about itself, one entry per server or file that keeps tasks: version, memory, persistence,

@@ -20,12 +20,17 @@ impl Inspector {
     ///
     /// # Errors
     ///
-    /// The broker failed. A queue that cannot be read is not an error, but an entry of [`Statistics::unreadable`].
+    /// The broker failed. A queue that cannot be read is not an error, but an entry of [`Statistics::unreadable`], and a list of servers
+    /// that cannot be read is [`Statistics::servers_unreadable`].
     pub async fn statistics(&self) -> Result<Statistics, InspectError> {
         let (queues, unreadable) = UnreadableQueue::part(self.each_queue().await?);
-        let servers = self.broker.servers().await?;
+        // In a cluster the list may lie on a node that is away, while the queues are on others.
+        let (servers, servers_unreadable) = match self.broker.servers().await {
+            Ok(servers) => (servers, None),
+            Err(error) => (Vec::new(), Some(error.to_string())),
+        };
         let statistics = Statistics::of(self.broker.location(), self.broker.now(), queues, servers);
-        Ok(Statistics { unreadable, ..statistics })
+        Ok(Statistics { unreadable, servers_unreadable, ..statistics })
     }
 }
 
@@ -63,7 +68,8 @@ impl Inspector {
 /// ```
 ///
 /// `rust_version` is null for a server of a Go program. If queues cannot be read, there is one more field:
-/// `"unreadable": [{ "queue": "default", "error": "…" }]`.
+/// `"unreadable": [{ "queue": "default", "error": "…" }]`. If the list of servers cannot be read, `running` and `servers` are empty, and
+/// `"servers_unreadable": "…"` is the reason.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Statistics {
@@ -81,6 +87,8 @@ pub struct Statistics {
     pub running: Vec<RunningTask>,
     /// The servers that run.
     pub servers: Vec<ServerInfo>,
+    /// The reason, for display, why the list of servers cannot be read, so that `running` and `servers` are empty.
+    pub servers_unreadable: Option<String>,
     /// How many queues are left out.
     pub queues_left_out: usize,
     /// How many running tasks are left out.
@@ -216,8 +224,18 @@ impl Statistics {
         running.sort_by(|a, b| (a.since, &a.queue, &a.id).cmp(&(b.since, &b.queue, &b.id)));
         let running_left_out = running.len().saturating_sub(Self::MOST_RUNNING);
         running.truncate(Self::MOST_RUNNING);
-        let unreadable = Vec::new();
-        Self { broker, at, totals, queues, unreadable, running, servers, queues_left_out, running_left_out }
+        Self {
+            broker,
+            at,
+            totals,
+            queues,
+            unreadable: Vec::new(),
+            running,
+            servers,
+            servers_unreadable: None,
+            queues_left_out,
+            running_left_out,
+        }
     }
 
     /// Returns one queue in the JSON form, for a program that reports a single one.
@@ -326,6 +344,9 @@ impl Statistics {
         if !self.unreadable.is_empty() {
             let to_json_row = |queue: &UnreadableQueue| json!({ "queue": queue.name.as_str(), "error": queue.error });
             value["unreadable"] = self.unreadable.iter().map(to_json_row).collect();
+        }
+        if let Some(reason) = &self.servers_unreadable {
+            value["servers_unreadable"] = json!(reason);
         }
         value
     }

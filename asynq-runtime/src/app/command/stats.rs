@@ -18,13 +18,14 @@ pub(in super::super) async fn stats(settings: Settings, as_json: bool) -> Result
     let statistics = client.inspector().statistics().await?;
     if as_json { print_json(&statistics.to_json()) } else { print(to_text(&statistics)) }?;
     match statistics.unreadable.len() {
+        0 if statistics.servers_unreadable.is_some() => Err(AppError::UnreadableServers),
         0 => Ok(()),
         queues => Err(AppError::Unreadable { queues }),
     }
 }
 
 fn to_text(statistics: &Statistics) -> String {
-    let Statistics { broker, queues, unreadable, servers, queues_left_out, .. } = statistics;
+    let Statistics { broker, queues, unreadable, servers, servers_unreadable, queues_left_out, .. } = statistics;
     let mut text = format!("{broker}\n\n");
     if queues.is_empty() && unreadable.is_empty() {
         text.push_str("no queues yet: nothing was ever enqueued here\n");
@@ -39,7 +40,10 @@ fn to_text(statistics: &Statistics) -> String {
         text.push_str(&format!("and {queues_left_out} more queues\n"));
     }
     text.push('\n');
-    if servers.is_empty() {
+    if let Some(reason) = servers_unreadable {
+        text.push_str(&clean(&format!("the list of servers cannot be read: {reason}")));
+        text.push('\n');
+    } else if servers.is_empty() {
         text.push_str("no worker is listed\n");
     } else {
         text.push_str(&server_table(servers).to_string());
@@ -137,5 +141,9 @@ mod tests {
         (statistics.queues, statistics.servers) = (Vec::new(), Vec::new());
         let nothing = to_text(&statistics);
         assert!(nothing.contains("no queues yet") && nothing.contains("no worker is listed"), "{nothing}");
+        statistics.servers_unreadable = Some("h:1: no answer".to_owned());
+        let unknown = to_text(&statistics);
+        assert!(unknown.ends_with("\nthe list of servers cannot be read: h:1: no answer\n"), "{unknown}");
+        assert!(!unknown.contains("no worker is listed"), "{unknown}");
     }
 }
