@@ -32,7 +32,7 @@ impl Doctor {
         bar.finish_and_clear();
         let (mut evidence, unread) = gathered?;
         evidence.allows_eviction = session.allows_eviction();
-        let complete = unread.is_empty() && is_complete(&evidence);
+        let complete = unread.is_empty() && evidence.unanswered.is_empty() && is_complete(&evidence);
         let mut findings = unread;
         findings.extend(diagnose(&evidence));
         findings.sort_by_key(|finding| finding.severity);
@@ -133,6 +133,8 @@ fn wrapped(label: &str, value: &str, style: Style) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use asynq_runtime::broker::Fact;
     use chrono::Utc;
 
@@ -161,6 +163,7 @@ mod tests {
             servers: Vec::new(),
             servers_unread: false,
             queues: Vec::new(),
+            unanswered: BTreeMap::new(),
             entries: Vec::new(),
         }
     }

@@ -24,7 +24,7 @@ const LARGE_LOG: u64 = 256 << 20;
 pub(super) fn check(evidence: &Evidence) -> Vec<Finding> {
     let mut findings = Vec::new();
     for node in &evidence.nodes {
-        info(node, &evidence.nodes, &mut findings);
+        info(node, evidence, &mut findings);
         memory(node, evidence, &mut findings);
         persistence(node, &mut findings);
         clock(node, &mut findings);
@@ -69,14 +69,16 @@ fn set(node: &Node, setting: &str, value: &str) -> String {
     )
 }
 
-fn info(node: &Node, all: &[Node], findings: &mut Vec<Finding>) {
-    if is_away(node, all) {
+fn info(node: &Node, evidence: &Evidence, findings: &mut Vec<Finding>) {
+    if is_away(node, &evidence.nodes) {
         let place = node.endpoint.as_deref().unwrap_or("one of them");
+        let queues =
+            evidence.unanswered.get(place).map_or_else(String::new, |there| format!(", with {}", there.listed()));
         findings.push(Finding::new(
             &node.address,
             Severity::Error,
             "unreadable",
-            format!("a node of the cluster does not answer: {place}"),
+            format!("a node of the cluster does not answer: {place}{queues}"),
             "queues in its slots can neither be filled nor served, and workers with reports there are not listed",
             "bring the node back, or let a replica of it take over, then ask again",
         ));

@@ -1,4 +1,4 @@
-//! Checks whether the slots of a cluster have masters.
+//! Checks whether the slots of a cluster have masters, and whether these answer.
 
 use asynq_grammar::shell;
 use asynq_runtime::broker::Node;
@@ -7,12 +7,31 @@ use super::{
     Evidence, Finding, Severity,
     broker::{host_and_port, tls},
 };
+use crate::unlisted::is_away;
 
 /// The slots of a cluster.
 const SLOTS: u64 = 16_384;
 
 pub(super) fn check(evidence: &Evidence) -> Vec<Finding> {
-    evidence.nodes.iter().filter_map(slots).collect()
+    evidence.nodes.iter().filter_map(slots).chain(unanswered(evidence)).collect()
+}
+
+/// Returns a finding for each node with queues that do not answer, unless the node answers nothing at all: that finding names them.
+fn unanswered(evidence: &Evidence) -> Vec<Finding> {
+    let away = evidence.nodes.iter().filter(|node| is_away(node, &evidence.nodes));
+    let away: Vec<&str> = away.filter_map(|node| node.endpoint.as_deref()).collect();
+    let mut findings = Vec::new();
+    for (node, there) in evidence.unanswered.iter().filter(|(node, _)| !away.contains(&node.as_str())) {
+        findings.push(Finding::new(
+            node,
+            Severity::Error,
+            "unreadable",
+            format!("this node does not answer for {}: {}", there.listed(), there.error),
+            "nothing is known of these queues: neither what waits in them nor what is wrong with them",
+            "repair what the error names; where a node of a cluster is down, bring it back, then ask again",
+        ));
+    }
+    findings
 }
 
 /// Returns a finding for a node that knows slots without a master.

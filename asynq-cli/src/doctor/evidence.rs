@@ -13,7 +13,10 @@ use asynq_runtime::{
 };
 use chrono::{DateTime, Utc};
 
-use super::{Finding, Severity};
+use super::{
+    Finding, Severity,
+    unanswered::{Unanswered, by_node},
+};
 use crate::{
     entries::{Entry, entries},
     reading::{Take, Unseen, read},
@@ -34,8 +37,10 @@ pub(crate) struct Evidence {
     pub(crate) servers: Vec<ServerState>,
     /// Whether `servers` says nothing, because the list of them cannot be read.
     pub(crate) servers_unread: bool,
-    /// Every queue.
+    /// Every queue that can be read.
     pub(crate) queues: Vec<QueueEvidence>,
+    /// The queues that do not answer, by the address of the node that keeps them.
+    pub(crate) unanswered: BTreeMap<String, Unanswered>,
     /// Every periodic entry that a living scheduler lists.
     pub(crate) entries: Vec<Entry>,
 }
@@ -101,7 +106,7 @@ pub(crate) async fn gather(
     let servers_unread = !findings.is_empty();
     let means = "nothing is known of any queue";
     let all = or_report(client, inspector.each_queue().await, "queues", means, &mut findings).await?;
-    let number = all.len();
+    let (number, mut unanswered) = (all.len(), Vec::new());
     let names: Vec<QueueName> = all.iter().map(|queue| queue.name.clone()).collect();
     let keys = client.broker().keys_of(&names, limit).await;
     for (n, (QueueReading { name, stats, .. }, keys)) in all.into_iter().zip(keys).enumerate() {
@@ -124,7 +129,11 @@ pub(crate) async fn gather(
         if let Some(error) = failed {
             is_there(client, error).await?;
             let is_reported = examined.as_ref().is_ok_and(|found| found.oddities.iter().any(is_foreign));
-            findings.extend((!is_reported).then(|| unreadable(name.as_str(), error.to_string(), QUEUE)));
+            match error.is_unavailable() {
+                _ if is_reported => {}
+                true => unanswered.push((name.clone(), error.to_string())),
+                false => findings.push(unreadable(name.as_str(), error.to_string(), QUEUE)),
+            }
         }
         if let Ok(mut examination) = examined {
             let stats = stats.unwrap_or_else(|_| QueueStats::empty(name, client.broker().now()));
@@ -141,6 +150,8 @@ pub(crate) async fn gather(
             queues.push(QueueEvidence { stats, examination, states, unknown, oldest_group });
         }
     }
+    let (unanswered, alone) = by_node(&inspector, unanswered).await;
+    findings.extend(alone.into_iter().map(|(name, error)| unreadable(name.as_str(), error, QUEUE)));
     // The numbers of a queue that was deleted meanwhile are those from before.
     if let Ok(names) = client.broker().queues().await {
         let names = HashSet::<QueueName>::from_iter(names);
@@ -154,7 +165,7 @@ pub(crate) async fn gather(
         findings.extend(error.clone().map(|error| unreadable(&listed.task_type, error, means)));
     }
     let (now, allows_eviction) = (client.broker().now(), false);
-    Ok((Evidence { now, nodes, allows_eviction, servers, servers_unread, queues, entries }, findings))
+    Ok((Evidence { now, nodes, allows_eviction, servers, servers_unread, queues, unanswered, entries }, findings))
 }
 
 /// Fails if the broker does not answer at all after `error`. A Redis that cannot save refuses even `PING`, and answers this.

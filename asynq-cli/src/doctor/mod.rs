@@ -9,6 +9,7 @@ mod schedule;
 mod servers;
 #[cfg(test)]
 mod tests;
+mod unanswered;
 
 pub(crate) use self::{
     evidence::{Evidence, gather},

@@ -16,6 +16,7 @@ use clap::Parser as _;
 use super::{
     Evidence, Finding, diagnose,
     evidence::{QueueEvidence, UnknownCounts, UnknownPart},
+    unanswered::Unanswered,
 };
 use crate::{command::Cli, entries::Entry};
 
@@ -61,6 +62,7 @@ fn sound() -> Evidence {
             unknown: Default::default(),
             oldest_group: None,
         }],
+        unanswered: Default::default(),
         entries: vec![entry("@hourly", TimeDelta::minutes(3))],
     }
 }
@@ -327,6 +329,28 @@ fn a_node_of_a_cluster_that_does_not_answer_is_named_and_hides_servers() {
     assert_eq!(findings.len(), 1, "no queue is said to have no server: {findings:?}");
     assert_eq!((findings[0].check, &*findings[0].found), ("unreadable", "a node of the cluster does not answer: b:2"));
     assert!(!findings[0].repair.contains("+info"), "{findings:?}");
+}
+
+#[test]
+fn queues_that_do_not_answer_are_one_finding_for_each_node() {
+    let queues = |n: u32| Unanswered {
+        queues: (0..n).map(|n| QueueName::from_wire(&format!("q{n}"))).collect(),
+        error: "no answer".to_owned(),
+    };
+    let mut evidence = sound();
+    let mut away = Node::new("redis-cluster://h:6379,b:2", "unknown");
+    away.endpoint = Some("b:2".to_owned());
+    evidence.nodes.push(away);
+    evidence.unanswered = [("b:2".to_owned(), queues(6)), ("h:6379".to_owned(), queues(1))].into();
+    let findings = diagnose(&evidence);
+    assert_eq!(
+        findings.iter().map(|finding| &*finding.found).collect::<Vec<_>>(),
+        [
+            "a node of the cluster does not answer: b:2, with 6 queues: q0, q1, q2, q3, q4, …",
+            "this node does not answer for 1 queue: q0: no answer",
+        ]
+    );
+    findings.iter().for_each(is_documented);
 }
 
 #[test]

@@ -107,6 +107,22 @@ async fn without_a_node_nothing_is_concluded_from_the_list_of_servers() {
 }
 
 #[tokio::test]
+async fn a_node_that_is_away_is_one_finding_with_its_queues() {
+    let mut t = OneAway::start().await;
+    let ([_waits], names) = (t.queues(false).await, t.queues::<7>(true).await);
+    t.cluster.kill(t.node);
+    let found = t.run(&["doctor", "--json"]).await;
+    let report: Value = serde_json::from_str(&found.out).unwrap_or_else(|error| panic!("{error}\n{found}"));
+    assert_eq!(report["complete"], false, "{report}");
+    let findings = report["findings"].as_array().unwrap();
+    let of_queues = |finding: &&Value| names.iter().any(|name| finding.to_string().contains(&format!("{name}, ")));
+    let [away] = findings.iter().filter(of_queues).collect::<Vec<_>>()[..] else { panic!("{report}") };
+    let node = format!("127.0.0.1:{}", t.cluster.port(t.node));
+    assert!(away["found"].as_str().unwrap().contains(&format!("{node}, with 7 queues: ")), "{report}");
+    assert!(findings.iter().all(|finding| names.iter().all(|name| finding["subject"] != name.as_str())), "{report}");
+}
+
+#[tokio::test]
 async fn without_the_list_of_servers_the_numbers_of_the_queues_are_shown() {
     let mut t = OneAway::start().await;
     // The names of the queues lie on another node.
