@@ -12,6 +12,11 @@ pub(super) fn of_change(error: BrokerError) -> BrokerError {
     if changed_nothing(&error) { unchanged(error) } else { of_steps(error) }
 }
 
+/// Returns the error of one slice of a longer change. Its words are left to the error around it, which counts the slices before.
+pub(super) fn of_slice(error: BrokerError) -> BrokerError {
+    if changed_nothing(&error) { error.without_effect() } else { error }
+}
+
 /// Returns the error of a change that had not begun, as its first read failed.
 pub(super) fn unchanged(error: BrokerError) -> BrokerError {
     if error.is_ambiguous() { saying(error, "nothing was changed").without_effect() } else { error }
@@ -52,6 +57,8 @@ mod tests {
             let told = of_change(error.clone());
             assert_eq!((told.kind(), told.is_ambiguous()), (error.kind(), is_ambiguous), "{error}");
             assert_eq!(told.to_string(), format!("{error}{}", words.unwrap_or_default()));
+            let told = of_slice(error.clone());
+            assert_eq!((told.to_string(), told.is_ambiguous()), (error.to_string(), is_ambiguous));
             // Each step of a longer change may have been preceded by one that took effect.
             assert_eq!(of_steps(error.clone()).is_ambiguous(), error.is_unavailable(), "{error}");
             assert!(!unchanged(error).is_ambiguous());

@@ -90,7 +90,7 @@ impl Repair for RedisBroker {
                 .arg(state.as_str())
                 .arg(group)
                 .arg(&step);
-            let (mut slice, next) = read_slice(self.router.change(call).await?)?;
+            let (mut slice, next) = read_slice(self.router.send_one(call).await.map_err(effect::of_slice)?)?;
             let found_nothing = slice == BulkSlice::default();
             slice.more |= next.is_some();
             match next {

@@ -13,11 +13,10 @@ use redis::Value;
 use super::{
     TRIES, on_task,
     record::{End, Move},
-    restless,
 };
 use crate::{
     broker::{
-        BrokerError, Changed, Refused,
+        BrokerError, BrokerErrorKind, Changed, Refused,
         redis::{
             RedisBroker, effect,
             keys::Keys,
@@ -108,7 +107,9 @@ impl RedisBroker {
                 None => return Err(reply::unexpected("a task in an unknown state: run, archive or delete it").into()),
             }
         }
-        Err(restless(id).into())
+        // The last try may hold the task.
+        let text = format!("task {id} was changed by others {TRIES} times in a row; move it again");
+        Err(BrokerError::new(BrokerErrorKind::Unavailable, text).into())
     }
 
     /// Ends the move of a task that has left its queue: it may not have been released in the other one yet.

@@ -5,7 +5,7 @@ use crate::{
     broker::{
         BrokerError, Inspect as _, QueueDeleted,
         redis::{
-            RedisBroker, effect,
+            RedisBroker,
             keys::{Keys, QUEUES},
             queue_names::QueueNames,
             reply,
@@ -18,7 +18,7 @@ use crate::{
 impl RedisBroker {
     pub(super) async fn delete_everything(&self, queue: &QueueName) -> Result<QueueDeleted, BrokerError> {
         let keys = Keys::new(queue);
-        let is_known = self.knows(queue).await.map_err(effect::unchanged)?;
+        let is_known = self.knows(queue).await?;
         // Removes names and ids without a task from groups, also from groups that are missing from the set of groups.
         // No task is touched.
         let is_empty = self.for_each_slice(&keys, "g:", Step::Clear).await?;
