@@ -192,7 +192,7 @@ async fn each(
             Err(failure) if failure.kind == Kind::Away && report.changed == 0 => return Err(failure),
             Err(failure) => {
                 refusals += 1;
-                let perhaps = if is_unknown { "; it may have been changed all the same" } else { "" };
+                let perhaps = if is_unknown { "; look whether it was changed" } else { "" };
                 if report.refused.len() < MOST_REPORTED {
                     report.refused.push(Refused { id: id.clone(), message: failure.message + perhaps });
                 }

@@ -120,7 +120,7 @@ pub enum Refused {
         /// The task that holds the lock, if the broker could tell.
         holder: Option<TaskId>,
     },
-    /// The broker failed. For [`is_unavailable`](BrokerError::is_unavailable) errors the task may be stored all the same.
+    /// The broker failed. Where the error [`is_ambiguous`](BrokerError::is_ambiguous), the task may be stored all the same.
     #[error(transparent)]
     Broker(#[from] BrokerError),
 }

@@ -187,7 +187,7 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// No call was answered. Whether any of them took effect is then unknown.
+    /// No call was answered. Whether any of them took effect is then unknown, unless the error [`is_unsent`](BrokerError::is_unsent).
     pub(super) async fn send(&self, calls: Vec<Call>, durability: Durability) -> Result<Vec<Reply>, BrokerError> {
         let size = calls.len();
         let mut replies = Vec::with_capacity(size);

@@ -72,7 +72,7 @@ impl Router {
     ///
     /// # Errors
     ///
-    /// No call was answered. Whether any of them took effect is then unknown.
+    /// No call was answered. Whether any of them took effect is then unknown, unless the error [`is_unsent`](BrokerError::is_unsent).
     pub(super) async fn send(&self, calls: Vec<Call>) -> Result<Vec<Answer>, BrokerError> {
         let replies = self.deliver(calls, Durability::Async, Away::Fails).await?;
         Ok(replies.into_iter().map(|reply| reply.value.and_then(answer)).collect())
