@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use asynq_runtime::{
     broker::{Action, Page, Run, Settled},
-    task::{TaskMessage, TaskState},
+    task::{Progress, TaskMessage, TaskState},
 };
 use asynq_tests::{
     Build as _, GoPeer, Need, Seeded as _, Store as _, archive, complete, default_queue, done, requeue, retry, task,
@@ -256,4 +256,36 @@ async fn crashes_that_an_earlier_version_counted_are_counted_on() {
     t.let_leases_pass();
     t.recover().await;
     assert_eq!(t.take_one().await.crashes, 3);
+}
+
+#[tokio::test]
+async fn progress_of_our_run_is_not_shown_for_a_run_of_go() {
+    let t = Fixture::start().await;
+    let Some(go) = go(&t) else { return };
+    let run = t.start_run(task("t1").with_retention(60)).await;
+    let progress = Progress::new(0.9, "row 9 of 10");
+    assert_eq!(t.broker().write_progress(&run.key, &progress).await.unwrap(), Settled::Ok);
+    let (queue, id) = (default_queue(), asynq_tests::task_id("t1"));
+    let shown = async || t.broker().task(&queue, &id).await.unwrap().unwrap().progress;
+    assert_eq!(shown().await, Some(progress));
+    t.settle(&run, requeue()).await;
+    go.dequeue(t.now().timestamp() + 30);
+    assert_eq!(shown().await, None);
+    assert_eq!(t.snapshot().await.active[0].progress, None);
+    go.complete(&message("t1"), t.now().timestamp(), t.now().timestamp() + 60);
+    assert_eq!(shown().await, None);
+    assert_eq!(t.snapshot().await.completed[0].progress, None);
+}
+
+#[tokio::test]
+async fn crashes_are_not_shown_after_a_success_of_go() {
+    let t = Fixture::start().await;
+    let Some(go) = go(&t) else { return };
+    t.start_run(task("t1").with_retention(60)).await;
+    t.let_leases_pass();
+    assert_eq!(t.recover().await, ["t1"]);
+    go.dequeue(t.now().timestamp() + 30);
+    assert_eq!(t.snapshot().await.active[0].crashes, 1);
+    go.complete(&message("t1"), t.now().timestamp(), t.now().timestamp() + 60);
+    assert_eq!(t.snapshot().await.completed[0].crashes, 0);
 }

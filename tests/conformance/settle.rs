@@ -402,6 +402,18 @@ async fn progress_shows_while_the_task_runs() {
 }
 
 #[tokio::test]
+async fn progress_is_not_shown_after_its_run() {
+    for action in [complete("1"), retry(MINUTE, "x"), archive("x"), requeue()] {
+        let t = Fixture::start().await;
+        let run = t.start_run(task("t1").with_retention(60)).await;
+        t.broker().write_progress(&run.key, &Progress::new(0.9, "row 9 of 10")).await.unwrap();
+        assert_eq!(t.settle(&run, action.clone()).await, Settled::Ok);
+        let ended = t.broker().task(&default_queue(), &task_id("t1")).await.unwrap().unwrap();
+        assert_eq!(ended.progress, None, "{action:?}");
+    }
+}
+
+#[tokio::test]
 async fn an_outcome_of_a_task_that_never_was_is_gone() {
     let t = Fixture::start().await;
     let mut run = t.seed_active("t1").await;

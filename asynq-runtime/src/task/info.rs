@@ -64,7 +64,7 @@ pub struct TaskInfo {
     pub archived_at: Option<DateTime<Utc>>,
     /// The encoded result of the job.
     pub result: Option<Bytes>,
-    /// The progress that the running job reported last.
+    /// The progress that the running job reported last. `None` in every state but active, and while a Go worker runs the task.
     pub progress: Option<Progress>,
     /// Key of the unique lock, which another task may hold by now.
     pub unique_key: Option<String>,

@@ -157,7 +157,8 @@ impl TaskRow {
         info.lease_until = (state == TaskState::Active).then(|| instant(self.at));
         info.archived_at = (state == TaskState::Archived).then(|| instant(self.at));
         info.result = self.result.map(Bytes::from);
-        info.progress = self.progress.map(|fraction| Progress::new(fraction, self.progress_note.unwrap_or_default()));
+        let reported = self.progress.filter(|_| state == TaskState::Active);
+        info.progress = reported.map(|fraction| Progress::new(fraction, self.progress_note.unwrap_or_default()));
         Some(info)
     }
 }

@@ -25,7 +25,8 @@ end
 
 -- Returns what brief_of takes of a task, nil if there is none. peek: a key of a foreign type is not a task.
 local function read_task(key)
-  local task = peek('HMGET', key, 'msg', 'result', 'crashes', 'progress', 'state', 'x', 'crashes_retried')
+  local task = peek('HMGET', key, 'msg', 'result', 'crashes', 'progress', 'state', 'x', 'crashes_retried',
+    'pending_since')
   return not task.err and task[1] and task or nil
 end
 
@@ -33,11 +34,13 @@ end
 local function brief_of(id, score, lease, due, task, most)
   local msg, result = task[1], task[2]
   local size, result_size = '', ''
-  local crashes = task[3] and whole(crashes_of(nil, msg, task[3], task[7]))
+  -- Go's success leaves the count where it is, and Go's dequeue the progress of an earlier run. A run of Go has no token.
+  local crashes = task[5] ~= 'completed' and task[3] and whole(crashes_of(nil, msg, task[3], task[7]))
+  local progress = task[5] == 'active' and task[8] and task[4]
   local read = #msg + (result and #result or 0)
   if most and #msg > most then msg, size = cut_message(msg, most) end
   if most and result and #result > most then
     result, result_size = string.sub(result, 1, most), #result
   end
-  return { id, score, lease, due, msg, result, crashes, task[4], task[5], size, result_size, task[6] }, read
+  return { id, score, lease, due, msg, result, crashes, progress, task[5], size, result_size, task[6] }, read
 end
