@@ -7,13 +7,12 @@ use asynq_runtime::{
 };
 use chrono::TimeDelta;
 
-use super::{Evidence, Finding, Severity};
+use super::{
+    Evidence, Finding, Severity,
+    clocks::{GOS_PRECISION, MOST_SKEW},
+};
 use crate::unlisted::is_away;
 
-/// Clocks that differ by less count as equal; workers of Go use their own clock for decisions.
-const MOST_SKEW: TimeDelta = TimeDelta::seconds(1);
-/// The uncertainty of the clock of a Go server.
-const GOS_PRECISION: TimeDelta = TimeDelta::milliseconds(500);
 /// Calls that kept a node busy for at least this long are reported, in milliseconds.
 const SLOW_MS: u128 = 10;
 /// How long a slow call is reported after it happened.

@@ -15,6 +15,7 @@ use chrono::{DateTime, Utc};
 
 use super::{
     Finding, Severity,
+    clocks::after_late_beats,
     unanswered::{Unanswered, by_node},
 };
 use crate::{
@@ -104,6 +105,7 @@ pub(crate) async fn gather(
     let means = "which servers serve the queues is not known";
     let servers = or_report(client, inspector.servers().await, "servers", means, &mut findings).await?;
     let servers_unread = !findings.is_empty();
+    let servers = after_late_beats(&inspector, servers).await;
     let means = "nothing is known of any queue";
     let all = or_report(client, inspector.each_queue().await, "queues", means, &mut findings).await?;
     let (number, mut unanswered) = (all.len(), Vec::new());

@@ -1,6 +1,7 @@
 //! `asynq doctor`: examines a system, and reports its faults with their effects and repairs.
 
 mod broker;
+mod clocks;
 mod cluster;
 mod evidence;
 mod finding;

@@ -1,6 +1,6 @@
 //! `doctor` on real brokers, sound and ill.
 
-use std::time::Duration;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use asynq_runtime::{
     Client, RawTask, Registry, Server, job,
@@ -343,4 +343,35 @@ async fn what_redis_refuses_to_tell_is_a_finding_beside_the_others() {
         assert!(answer.out.contains("there is no append-only file"), "{answer}");
         assert!(!answer.out.contains("no-consumer"), "nobody knows who serves: {answer}");
     }
+}
+
+/// Writes a beat as Go's `WriteServerState` does that waited for so many seconds: Go takes the time before it sends the beat.
+fn beat_of_go(redis: &mut redis::Connection, waited: u64) {
+    let key = "asynq:servers:{go:7:id}";
+    let sent = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() - waited;
+    redis::cmd("ZADD").arg("asynq:servers").arg(sent + 10).arg(key).exec(redis).unwrap();
+    // This text is a `ServerInfo` with the host alone.
+    redis::cmd("SETEX").arg(key).arg(10).arg("\n\u{2}go").exec(redis).unwrap();
+}
+
+#[tokio::test]
+async fn a_beat_of_go_that_waited_for_redis_is_not_taken_for_a_wrong_clock() {
+    let server = asynq_tests::RedisServer::start(asynq_tests::Persistence::None);
+    let mut redis = server.connection();
+    beat_of_go(&mut redis, 3);
+    let beats = async {
+        eventually("doctor has read a beat that waited", async || {
+            beat_of_go(&mut redis, 3);
+            (Calls::ask(&mut redis).of("pttl") > 0).then_some(())
+        })
+        .await;
+        eventually("a beat that did not wait", async || {
+            let began = Instant::now();
+            beat_of_go(&mut redis, 0);
+            (began.elapsed() < Duration::from_millis(500)).then_some(())
+        })
+        .await;
+    };
+    let (answer, ()) = tokio::join!(run_on(&server, &["doctor"]), beats);
+    assert!(!answer.out.contains("the clock of its host"), "{answer}");
 }

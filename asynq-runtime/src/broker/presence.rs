@@ -109,8 +109,8 @@ pub struct ServerState {
     pub workers: Vec<WorkerInfo>,
     /// How far the clock of the server's host was ahead of the broker's at the last beat; negative if it was behind. A server of
     /// this crate measures the difference. For a Go server the broker can tell it to half a second, and only below 10 s: with a
-    /// larger difference the server is not seen at all, or stays after its death. `None` on SQLite, where all servers share one
-    /// clock.
+    /// larger difference the server is not seen at all, or stays after its death. A beat that waited for Redis makes a Go server
+    /// look behind by as long, until its next beat. `None` on SQLite, where all servers share one clock.
     pub clock_ahead: Option<TimeDelta>,
 }
 

@@ -239,7 +239,8 @@ impl AnnouncedInfo {
 
 /// Returns how far the clock of a Go server is ahead of Redis's, seen at `read_at`. The Go server writes the end of its
 /// listing by its own clock, in whole seconds. Its key ends at the same time, and Redis counts the rest of that key's
-/// life by Redis's own clock.
+/// life by Redis's own clock. The Go server takes the time before it sends the beat, so that a beat which waits for Redis
+/// looks like a clock that is behind.
 fn gos_clock(listed_until: &str, left_ms: Option<i64>, read_at: DateTime<Utc>) -> Option<TimeDelta> {
     let listed_until = DateTime::from_timestamp(listed_until.parse::<f64>().ok()? as i64, 500_000_000)?;
     let left = left_ms.filter(|&left| left >= 0).and_then(TimeDelta::try_milliseconds)?;
