@@ -13,6 +13,7 @@ use asynq_runtime::{
     broker::{
         Action, Broker, Changed, NewTask, Placed, Refused, Replaces, RetryOrder, Run, Settled, Settlement, Wanted, When,
     },
+    clock::ManualClock,
     task::{Extra, QueueName, TaskMessage, TaskState, UniqueUntil},
 };
 
@@ -226,6 +227,21 @@ async fn the_time_since_the_first_is_bounded() {
     let after_failure = t.enqueue(within(45 * SECOND, debounced("d", "6"))).await;
     assert!(replaced(&after_failure, "c"));
     assert_eq!(after_failure.process_at, now(&t) + 30 * SECOND);
+}
+
+/// The broker's clock was an hour ahead when the burst began.
+#[tokio::test]
+async fn a_burst_has_an_end_although_the_clock_was_set_back_since_its_beginning() {
+    let t = Fixture::start().await;
+    let ahead = t.store.connect(Some(Arc::new(ManualClock::new(t.now() + 3600 * SECOND)))).await;
+    ahead.enqueue(vec![within(45 * SECOND, debounced("a", "0"))]).await.remove(0).unwrap();
+    let end = now(&t) + 45 * SECOND;
+    for (payload, due) in [("1", now(&t) + 30 * SECOND), ("2", end)] {
+        let placed = t.enqueue(within(45 * SECOND, debounced("b", payload))).await;
+        assert!(replaced(&placed, "a"));
+        assert_eq!((placed.state, placed.process_at), (TaskState::Scheduled, due));
+        t.advance(20 * SECOND);
+    }
 }
 
 #[tokio::test]

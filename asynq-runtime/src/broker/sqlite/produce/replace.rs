@@ -30,7 +30,8 @@ fn can_be_replaced(state: TaskState) -> bool {
 /// and the extra facts keep when the burst began. `since` is that time, if the burst began before `task`.
 pub(super) fn bounded(task: &NewTask, now: i64, since: Option<i64>) -> (When, Option<Extra>) {
     let Some(Replaces { within: Some(within) }) = task.replaces else { return (task.when, None) };
-    let since = since.unwrap_or(now);
+    // A burst that begins in the future began before the clock was set back, and its limit would be as far away.
+    let since = since.unwrap_or(now).min(now);
     let (_, due) = place(task.when, false, now);
     let due = due.min(after(since, within));
     (When::At(instant(due)), Some(Extra { replaced_since_ms: Some(since), ..task.extra.clone() }))

@@ -36,6 +36,8 @@ end
 local function bounded(when, x, most, since)
   local due = due_at(when, now_ms)
   if most == '' then return due, x end
+  -- A burst that begins in the future began before the clock was set back, and its limit would be as far away.
+  since = math.min(since, now_ms)
   -- Field 11 of the message in x.
   return math.min(due, since + tonumber(most)), x .. '\88' .. write_varint(since)
 end
