@@ -9,11 +9,11 @@ use std::{
         Arc,
         atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use bytes::Bytes;
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
@@ -30,6 +30,8 @@ use crate::{
 
 /// How many bytes of a payload are shown to other programs at most.
 const PAYLOAD_EXCERPT: usize = 1024;
+/// Below this difference the broker's clock counts as not set since a run began.
+const CLOCK_IS_THE_SAME: TimeDelta = TimeDelta::seconds(2);
 
 /// The tasks that a server holds, and the slots that the running ones take.
 #[derive(Debug)]
@@ -54,7 +56,9 @@ pub(crate) struct ActiveRuns {
 pub(crate) struct ActiveRun {
     pub(crate) attempt: Attempt,
     pub(crate) stop: Stop,
+    /// When the server got the task, by the broker's clock at that time and by one that cannot be set.
     since: DateTime<Utc>,
+    held: Instant,
     /// The number of this task among all that the server has held, in the order of their dequeues.
     pub(crate) place: u64,
     phase: AtomicU8,
@@ -89,6 +93,16 @@ impl ActiveRun {
     pub(crate) fn is_late(&self, now: DateTime<Utc>, part: Duration) -> bool {
         let Attempt { asked, asked_at, .. } = &self.attempt;
         asked.elapsed() >= part || (now - asked_at).to_std().is_ok_and(|since| since >= part)
+    }
+
+    /// Returns when the run began and when it must end, by the broker's clock, which shows `now`. A timer ends the attempt, so both times
+    /// move with a clock that was set meanwhile.
+    fn times(&self, now: DateTime<Utc>) -> [DateTime<Utc>; 2] {
+        let passed = TimeDelta::from_std(self.held.elapsed()).unwrap_or_default();
+        let moved = now.signed_duration_since(self.since).checked_sub(&passed).unwrap_or_default();
+        let moved = if moved.abs() > CLOCK_IS_THE_SAME { moved } else { TimeDelta::zero() };
+        let ends = AttemptDeadline::of(&self.attempt.message, self.since).at();
+        [self.since, ends].map(|at| at.checked_add_signed(moved).unwrap_or(at))
     }
 
     /// Returns whether the run is neither settled nor lost.
@@ -175,6 +189,7 @@ impl ActiveRuns {
             attempt,
             stop: Stop::new(),
             since: now,
+            held: Instant::now(),
             place: self.dequeued.fetch_add(1, Ordering::AcqRel),
             phase: AtomicU8::new(Phase::Dequeued as u8),
             decided: Mutex::default(),
@@ -292,13 +307,13 @@ impl ActiveRuns {
         self.live.lock().is_empty()
     }
 
-    /// Returns the running tasks as beats show them to other programs.
-    pub(crate) fn worker_infos(&self, server: &ServerName) -> Vec<WorkerInfo> {
+    /// Returns the running tasks as beats show them to other programs. `now` is the broker's time.
+    pub(crate) fn worker_infos(&self, server: &ServerName, now: DateTime<Utc>) -> Vec<WorkerInfo> {
         let live = self.live.lock();
         let running = live.iter().filter(|(_, run)| run.is_running());
         running
-            .map(|(key, run)| (key, run.since, &run.attempt.message))
-            .map(|(key, since, message)| WorkerInfo {
+            .map(|(key, run)| (key, run.times(now), &run.attempt.message))
+            .map(|(key, [since, ends], message)| WorkerInfo {
                 host: server.host.clone(),
                 pid: i32::try_from(server.pid).unwrap_or(0),
                 server_id: server.server_id.clone(),
@@ -307,7 +322,7 @@ impl ActiveRuns {
                 task_payload: payload_excerpt(&message.payload),
                 queue: key.queue.as_str().to_owned(),
                 start_time: Some(since.into()),
-                deadline: Some(AttemptDeadline::of(message, since).at().into()),
+                deadline: Some(ends.into()),
             })
             .collect()
     }
@@ -324,8 +339,6 @@ fn payload_excerpt(payload: &Bytes) -> Bytes {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Instant;
-
     use super::*;
     use crate::{
         broker::{Run, RunToken},
@@ -333,17 +346,16 @@ mod tests {
     };
 
     fn attempt(queue: &str, id: &str) -> Attempt {
-        let key = RunKey {
-            queue: QueueName::from_wire(queue),
-            id: TaskId::from_wire(id),
-            token: RunToken(1),
-            server: 0,
-            row: 0,
-        };
+        let (queue, id) = (QueueName::from_wire(queue), TaskId::from_wire(id));
+        let key = RunKey { queue, id, token: RunToken(1), server: 0, row: 0 };
         let message = TaskMessage { payload: vec![7; 5000].into(), timeout: 60, ..TaskMessage::default() };
         let (extra, asked, taken_at) = (Extra::default(), Instant::now(), DateTime::from_timestamp_nanos(1));
         let asked_at = taken_at;
         Attempt::from(Run { key, message: Ok(message), crashes: 0, extra, waited: None, asked, asked_at, taken_at })
+    }
+
+    fn server() -> ServerName {
+        ServerName { host: "h".into(), pid: 1, server_id: "s".into() }
     }
 
     #[test]
@@ -450,13 +462,26 @@ mod tests {
     }
 
     #[test]
+    fn a_run_lasts_as_long_as_before_by_a_clock_that_was_set() {
+        let (runs, began) = (ActiveRuns::new(1, true), Utc::now());
+        assert!(runs.start(&runs.hold([attempt("a", "1")], began)[0]));
+        for hours in [0, 1, -1] {
+            let now = began + TimeDelta::hours(hours);
+            let run = &runs.worker_infos(&server(), now)[0];
+            // The attempt may take 60 s, and counts as stuck 10 s after its end.
+            let is_stuck = [0, 80].map(|seconds| run.is_stuck(now + TimeDelta::seconds(seconds)));
+            assert_eq!(is_stuck, [false, true], "{hours}");
+        }
+    }
+
+    #[test]
     fn others_see_no_more_than_a_kilobyte_of_a_payload() {
         let runs = ActiveRuns::new(1, true);
         let a = runs.hold([attempt("a", "1")], Utc::now()).remove(0);
-        let server = ServerName { host: "h".into(), pid: 1, server_id: "s".into() };
-        assert!(runs.worker_infos(&server).is_empty());
+        let infos = || runs.worker_infos(&server(), Utc::now());
+        assert!(infos().is_empty());
         assert!(runs.start(&a));
-        assert_eq!(runs.worker_infos(&server)[0].task_payload.len(), 1024);
+        assert_eq!(infos()[0].task_payload.len(), 1024);
     }
 
     #[test]

@@ -18,8 +18,9 @@ pub(crate) async fn run(context: Arc<ServerContext>) {
         crate::metrics::refresh();
         // Read before the beat: a change during the beat makes the next one come at once.
         let (was_quiet, was_closing) = (context.quiet.is_cancelled(), context.closing.is_cancelled());
-        let (info, workers) = (context.server_info(), context.runs.worker_infos(&context.member.name));
-        log_stuck(&workers, context.broker.now(), &mut stuck);
+        let now = context.broker.now();
+        let (info, workers) = (context.server_info(), context.runs.worker_infos(&context.member.name, now));
+        log_stuck(&workers, now, &mut stuck);
         let beat = context.broker.beat(&context.member, &info, &workers);
         let pause = match context.answer(beat).await {
             Ok(()) => {
