@@ -25,7 +25,6 @@
 
 use std::{
     collections::HashMap,
-    mem,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering::SeqCst},
@@ -154,25 +153,35 @@ impl Semaphore {
                 until,
                 broker,
                 holders: AtomicUsize::default(),
-                is_kept: Default::default(),
+                kept_until: Default::default(),
             })
         };
         let own = Arc::clone(tokens.by_scope.lock().entry(Arc::clone(&self.scope)).or_insert_with(make));
-        let mut is_kept = own.is_kept.lock().await;
+        let mut kept_until = own.kept_until.lock().await;
         // The release of a token that was dropped may not have begun, and would count that token or take the new one.
-        if *is_kept && own.holders.load(SeqCst) == 0 {
-            own.release(&mut is_kept).await?;
+        if kept_until.is_some() && own.holders.load(SeqCst) == 0 {
+            own.release(&mut kept_until).await?;
         }
-        let was_kept = mem::replace(&mut *is_kept, true);
+        let before = *kept_until;
+        // Without an answer the end is not known where the clocks differ: such a token stays out until it ends.
+        *kept_until = before.or(Some(until));
         // Made before the answer, because the call may have taken a token although its caller leaves or its answer is lost.
         own.holders.fetch_add(1, SeqCst);
         let mut token = Token { own: Some(Arc::clone(&own)), until, runtime: Handle::try_current().ok() };
-        let answer = own.broker.acquire_token(&own.scope, self.max, &own.id, until, was_kept).await;
-        if !answer.as_ref().map_or_else(BrokerError::is_ambiguous, |given| *given) {
-            *is_kept = was_kept;
-            token.forget();
+        let call = own.broker.acquire_token(&own.scope, self.max, &own.id, until, ctx.remaining(), before.is_some());
+        let answer = call.await;
+        match &answer {
+            Ok(Some(end)) => {
+                *kept_until = Some(*end);
+                token.until = *end;
+            }
+            Err(error) if error.is_ambiguous() => {}
+            Ok(None) | Err(_) => {
+                *kept_until = before;
+                token.forget();
+            }
         }
-        Ok(answer?.then_some(token))
+        Ok(answer?.map(|_| token))
     }
 
     /// Returns the name of the scope.
@@ -201,16 +210,16 @@ struct OwnToken {
     broker: Arc<dyn Broker>,
     /// How many values of [`Token`] stand for it, also while the broker is asked for it.
     holders: AtomicUsize,
-    /// Whether the broker may keep it. The lock is held during each call, so that a late release cannot take the token of a later
-    /// acquire: for the broker both are the same.
-    is_kept: tokio::sync::Mutex<bool>,
+    /// The end by which the broker knows it, if it may keep it. The lock is held during each call, so that a late release cannot take the
+    /// token of a later acquire: for the broker both are the same.
+    kept_until: tokio::sync::Mutex<Option<DateTime<Utc>>>,
 }
 
 impl OwnToken {
     /// Releases the token of the attempt; returns whether the attempt had it.
-    async fn release(&self, is_kept: &mut bool) -> Result<bool, BrokerError> {
-        let had_one = self.broker.release_token(&self.scope, &self.id, self.until).await?;
-        *is_kept = false;
+    async fn release(&self, kept_until: &mut Option<DateTime<Utc>>) -> Result<bool, BrokerError> {
+        let had_one = self.broker.release_token(&self.scope, &self.id, kept_until.unwrap_or(self.until)).await?;
+        *kept_until = None;
         Ok(had_one)
     }
 }
@@ -238,7 +247,8 @@ impl Token {
         Some(own)
     }
 
-    /// Returns when the token is free again by itself: the attempt's deadline.
+    /// Returns when the token is free again by itself: at the attempt's deadline, or later where the broker's clock is ahead of the one
+    /// that gave that deadline.
     pub fn until(&self) -> DateTime<Utc> {
         self.until
     }
@@ -251,9 +261,9 @@ impl Token {
     /// [`SemaphoreError::Gone`], or the broker failed: then the release is tried once more, as for a token that is dropped.
     pub async fn release(mut self) -> Result<(), SemaphoreError> {
         let Some(own) = self.own.clone() else { return Ok(()) };
-        let mut is_kept = own.is_kept.lock().await;
+        let mut kept_until = own.kept_until.lock().await;
         let has_another = own.holders.load(SeqCst) > 1;
-        let had_one = has_another || own.release(&mut is_kept).await?;
+        let had_one = has_another || own.release(&mut kept_until).await?;
         self.forget();
         if had_one { Ok(()) } else { Err(SemaphoreError::Gone { scope: own.scope.to_string(), id: own.id.clone() }) }
     }
@@ -265,12 +275,12 @@ impl Drop for Token {
         let Some(runtime) = Handle::try_current().ok().or_else(|| self.runtime.take()) else { return };
         // A task of its own: the token, its semaphore and its job may be gone before the broker answers.
         runtime.spawn(async move {
-            let mut is_kept = own.is_kept.lock().await;
+            let mut kept_until = own.kept_until.lock().await;
             // A later acquire of the attempt has released it, or has it now.
-            if !*is_kept || own.holders.load(SeqCst) > 0 {
+            if kept_until.is_none() || own.holders.load(SeqCst) > 0 {
                 return;
             }
-            if let Err(error) = own.release(&mut is_kept).await {
+            if let Err(error) = own.release(&mut kept_until).await {
                 let OwnToken { scope, id, .. } = &*own;
                 log!(warn, %id, %scope, %error, "a token was not released; it ends with its attempt's deadline");
             }

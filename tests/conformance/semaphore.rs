@@ -19,7 +19,8 @@ async fn acquire_again(t: &Fixture, scope: &str, max: usize, task: &str) -> bool
 }
 
 async fn acquire_as(t: &Fixture, scope: &str, max: usize, task: &str, has_one: bool) -> bool {
-    t.broker().acquire_token(scope, max, &task_id(task), t.now() + MINUTE, has_one).await.unwrap()
+    let until = t.now() + MINUTE;
+    t.broker().acquire_token(scope, max, &task_id(task), until, MINUTE, has_one).await.unwrap() == Some(until)
 }
 
 /// Releases a token that was acquired just now.
@@ -67,6 +68,27 @@ async fn a_token_counts_until_its_time_is_over() {
     t.advance(Duration::from_secs(2));
     assert!(acquire(&t, "mail", 1, "b").await);
     assert!(!release_of(&t, "mail", "a", Duration::from_secs(61)).await, "its token is gone");
+}
+
+/// The broker's clock was set ahead of the one by which the attempt knows its end, or is that of another node.
+#[tokio::test]
+async fn a_token_whose_end_has_passed_already_counts_for_the_time_that_its_attempt_has_left() {
+    let t = Fixture::start().await;
+    let before = t.now() - 60 * MINUTE;
+    let acquire =
+        async |task| t.broker().acquire_token("mail", 1, &task_id(task), before, MINUTE, false).await.unwrap();
+    let end = acquire("a").await.expect("the first");
+    assert!(
+        end > t.now() + MINUTE - Duration::from_secs(1) && end < t.now() + MINUTE + Duration::from_secs(1),
+        "{end}"
+    );
+    assert_eq!(acquire("b").await, None, "one is out");
+    t.advance(MINUTE - Duration::from_secs(2));
+    assert_eq!(acquire("b").await, None, "its attempt may still run");
+    assert!(t.broker().release_token("mail", &task_id("a"), end).await.unwrap());
+    acquire("b").await.expect("it came back");
+    t.advance(MINUTE + Duration::from_secs(2));
+    acquire("c").await.expect("the time of that attempt is over");
 }
 
 #[tokio::test]
@@ -148,9 +170,8 @@ async fn brokers_share_the_tokens_of_a_scope() {
     let mut calls = JoinSet::new();
     for i in 0..14 {
         let (broker, until) = (if i % 2 == 0 { t.shared() } else { t.another_broker().await }, t.now() + MINUTE);
-        calls.spawn(
-            async move { broker.acquire_token("mail", 7, &task_id(&format!("t{i}")), until, false).await.unwrap() },
-        );
+        let id = task_id(&format!("t{i}"));
+        calls.spawn(async move { broker.acquire_token("mail", 7, &id, until, MINUTE, false).await.unwrap().is_some() });
     }
     assert_eq!(calls.join_all().await.into_iter().filter(|got| *got).count(), 7);
 }

@@ -87,6 +87,18 @@ async fn a_token_comes_back_when_the_deadline_has_passed() {
 }
 
 #[tokio::test]
+async fn a_token_lasts_as_long_as_its_attempt_although_the_clock_was_set_ahead() {
+    let t = Fixture::start().await;
+    let (partner, attempts) = (semaphore(1), ["t1", "t2"].map(|id| minute(&t, id)));
+    t.advance(Duration::from_secs(3600));
+    let one = partner.try_acquire(&attempts[0]).await.unwrap().expect("the first");
+    assert!(one.until() > t.now(), "{}", one.until());
+    assert!(partner.try_acquire(&attempts[1]).await.unwrap().is_none(), "one is out");
+    one.release().await.unwrap();
+    partner.try_acquire(&attempts[1]).await.unwrap().expect("it came back").release().await.unwrap();
+}
+
+#[tokio::test]
 async fn a_token_that_is_dropped_goes_back() {
     let t = Fixture::start().await;
     let partner = semaphore(1);

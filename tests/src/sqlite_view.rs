@@ -257,8 +257,9 @@ asynq_test_support::delegate! {
             max: usize,
             task: &TaskId,
             until: DateTime<Utc>,
+            remaining: Duration,
             has_one: bool
-        ) -> Result<bool, BrokerError>;
+        ) -> Result<Option<DateTime<Utc>>, BrokerError>;
         release_token(scope: &str, task: &TaskId, until: DateTime<Utc>) -> Result<bool, BrokerError>;
     }
 }

@@ -1,5 +1,7 @@
 //! Contract: tokens, of which a limited number of tasks hold one at a time, over all programs.
 
+use std::time::Duration;
+
 use chrono::{DateTime, Utc};
 
 use super::BrokerError;
@@ -9,7 +11,12 @@ use crate::task::TaskId;
 #[async_trait::async_trait]
 pub trait Semaphores {
     /// Gives the task a token until the time `until`, if fewer than `max` tokens are held; expired tokens do not count. Returns
-    /// whether the task got one. On Redis times are whole seconds, and a token counts until the end of the second of its `until`.
+    /// the end of the token if the task got one. On Redis times are whole seconds, and a token counts until the end of the second of its
+    /// `until`.
+    ///
+    /// `remaining` is the time that the attempt has left. The clock that counts the token may be ahead of the one that gave `until`: it was
+    /// set since, or is that of another node of a cluster. Where the attempt ends more than 2 s after `until` by that clock, its token
+    /// lasts until then, because it would otherwise end before the attempt, or be given and not count.
     ///
     /// `has_one` says whether this attempt holds one already, which then counts like any other and lasts until the new time.
     /// Otherwise a token of the task was acquired for an earlier attempt, which is over: unlike in asynq it does not count, and the new
@@ -24,10 +31,11 @@ pub trait Semaphores {
         max: usize,
         task: &TaskId,
         until: DateTime<Utc>,
+        remaining: Duration,
         has_one: bool,
-    ) -> Result<bool, BrokerError>;
+    ) -> Result<Option<DateTime<Utc>>, BrokerError>;
 
-    /// Releases the token that the task holds until `until`, as it was acquired; returns whether the task had it. A token that a later
+    /// Releases the token that the task holds until `until`, the end that the acquire returned; returns whether the task had it. A token that a later
     /// attempt at the task has acquired stays if it ends at another time; both end at the task's `deadline` where it has no timeout.
     ///
     /// # Errors

@@ -1,11 +1,11 @@
 //! The context of a running job: its task, its attempt, and reports about itself.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
 use parking_lot::Mutex;
-use tokio::runtime::Handle;
+use tokio::{runtime::Handle, time::Instant};
 
 use super::{
     Codec,
@@ -38,6 +38,9 @@ pub struct JobContext(Arc<Attempt>);
 
 struct Attempt {
     parts: ContextParts,
+    /// When the attempt began, and how long it could take then: the broker's clock may be set meanwhile.
+    began: Instant,
+    could_take: Duration,
     /// The values that layers have put beside the attempt.
     beside: Mutex<StateMap>,
 }
@@ -75,7 +78,9 @@ impl JobContext {
     /// Returns a context of its parts; the server makes one per attempt.
     #[doc(hidden)]
     pub fn new(parts: ContextParts) -> Self {
-        Self(Arc::new(Attempt { parts, beside: Mutex::default() }))
+        let span = |broker: &Arc<dyn Broker>| (parts.deadline? - broker.now()).to_std().ok();
+        let could_take = parts.broker.as_ref().and_then(span).unwrap_or_default();
+        Self(Arc::new(Attempt { parts, began: Instant::now(), could_take, beside: Mutex::default() }))
     }
 
     /// Returns a context that belongs to no task, for calling a job's function directly in a test. It has no states, is never
@@ -159,6 +164,11 @@ impl JobContext {
     /// tasks (`on_archive`).
     pub fn deadline(&self) -> Option<DateTime<Utc>> {
         self.0.parts.deadline
+    }
+
+    /// Returns the time that the attempt has left, which no change of the broker's clock moves.
+    pub(crate) fn remaining(&self) -> Duration {
+        self.0.could_take.saturating_sub(self.0.began.elapsed())
     }
 
     /// Returns every header of the task, in the order in which they were given; Go writes them in any order.

@@ -105,8 +105,9 @@ async fn groups_of_a_full_redis_are_drained() {
     assert_eq!(broker.reclaim_sets(&queue()).await.unwrap(), 1);
     let () = redis.srem(GROUPS, "g").await.unwrap();
     assert_eq!(broker.restore_groups(&[queue()]).await.unwrap(), 1);
-    let until = clock_now(&broker) + chrono::TimeDelta::seconds(60);
-    assert!(broker.acquire_token("mail", 1, &TaskId::new("a").unwrap(), until, false).await.unwrap());
+    let minute = Duration::from_secs(60);
+    let (id, until) = (TaskId::new("a").unwrap(), clock_now(&broker) + minute);
+    assert!(broker.acquire_token("mail", 1, &id, until, minute, false).await.unwrap().is_some());
 }
 
 fn clock_now(broker: &RedisBroker) -> chrono::DateTime<chrono::Utc> {

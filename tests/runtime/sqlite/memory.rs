@@ -156,24 +156,24 @@ async fn tokens_are_counted_over_all_programs_and_end_to_the_millisecond() {
     let other = SqliteBroker::open(&url(&folder.path().join("jobs.db")), options).await.unwrap();
     let id = |id: &str| TaskId::new(id).unwrap();
     let until = broker.now() + SECOND;
-    assert!(broker.acquire_token("s", 2, &id("a"), until, false).await.unwrap());
-    assert!(other.acquire_token("s", 2, &id("b"), until + SECOND, false).await.unwrap());
+    let acquire = async |broker: &SqliteBroker, scope: &str, max, task: &str, until| {
+        broker.acquire_token(scope, max, &id(task), until, Duration::ZERO, false).await.unwrap().is_some()
+    };
+    assert!(acquire(&broker, "s", 2, "a", until).await);
+    assert!(acquire(&other, "s", 2, "b", until + SECOND).await);
     for broker in [&broker, &other] {
-        assert!(!broker.acquire_token("s", 2, &id("c"), until, false).await.unwrap());
-        assert!(
-            broker.acquire_token("another scope", 2, &id("c"), until, false).await.unwrap()
-                || std::ptr::eq(broker, &other)
-        );
+        assert!(!acquire(broker, "s", 2, "c", until).await);
+        assert!(acquire(broker, "another scope", 2, "c", until).await || std::ptr::eq(broker, &other));
     }
     clock.advance(SECOND - MS);
-    assert!(!broker.acquire_token("s", 2, &id("c"), until, false).await.unwrap());
+    assert!(!acquire(&broker, "s", 2, "c", until).await);
     clock.advance(MS);
-    assert!(broker.acquire_token("s", 2, &id("c"), until + SECOND, false).await.unwrap());
-    assert!(!broker.acquire_token("s", 2, &id("a"), until + SECOND, false).await.unwrap(), "b and c have them");
+    assert!(acquire(&broker, "s", 2, "c", until + SECOND).await);
+    assert!(!acquire(&broker, "s", 2, "a", until + SECOND).await, "b and c have them");
     assert!(!other.release_token("s", &id("a"), until).await.unwrap());
     assert!(other.release_token("s", &id("b"), until + SECOND).await.unwrap());
-    assert!(broker.acquire_token("s", 2, &id("a"), until + SECOND, false).await.unwrap());
-    assert!(!broker.acquire_token("none", 0, &id("a"), until, false).await.unwrap());
+    assert!(acquire(&broker, "s", 2, "a", until + SECOND).await);
+    assert!(!acquire(&broker, "none", 0, "a", until).await);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -190,7 +190,7 @@ async fn no_more_tokens_are_out_than_there_are_however_many_ask() {
             let mut got = 0;
             while got < 10 {
                 let until = broker.now() + HOUR;
-                if broker.acquire_token("s", most, &id, until, false).await.unwrap() {
+                if broker.acquire_token("s", most, &id, until, HOUR, false).await.unwrap().is_some() {
                     let now_out = out.fetch_add(1, std::sync::atomic::Ordering::SeqCst) + 1;
                     assert!(now_out <= most, "{now_out} tokens are out");
                     tokio::task::yield_now().await;

@@ -1,10 +1,13 @@
 //! Tokens on Redis: asynq's own zset per scope, which lies outside every queue.
 
+use std::time::Duration;
+
 use chrono::{DateTime, Utc};
 
 use super::{
     RedisBroker, keys, reply,
-    script::{ACQUIRE, Call, RELEASE_TOKEN},
+    script::{ACQUIRE, RELEASE_TOKEN},
+    span::whole_seconds,
 };
 use crate::{
     broker::{BrokerError, Semaphores},
@@ -19,25 +22,27 @@ impl Semaphores for RedisBroker {
         max: usize,
         task: &TaskId,
         until: DateTime<Utc>,
+        remaining: Duration,
         has_one: bool,
-    ) -> Result<bool, BrokerError> {
+    ) -> Result<Option<DateTime<Utc>>, BrokerError> {
         let call = ACQUIRE
             .on(&[keys::semaphore(scope)])
             .arg(self.clock.argument())
             .arg(max)
             .arg(until.timestamp())
             .arg(task.as_str())
-            .arg(i32::from(has_one));
-        self.ask_whether(call).await
+            .arg(i32::from(has_one))
+            .arg(whole_seconds(remaining));
+        match reply::number(&self.router.send_one(call).await?) {
+            Some(0) => Ok(None),
+            Some(end) if end == until.timestamp() => Ok(Some(until)),
+            Some(end) => Ok(Some(DateTime::from_timestamp(end, 0).unwrap_or(until))),
+            None => Err(reply::unexpected("no end of a token")),
+        }
     }
 
     async fn release_token(&self, scope: &str, task: &TaskId, until: DateTime<Utc>) -> Result<bool, BrokerError> {
-        self.ask_whether(RELEASE_TOKEN.on(&[keys::semaphore(scope)]).arg(until.timestamp()).arg(task.as_str())).await
-    }
-}
-
-impl RedisBroker {
-    async fn ask_whether(&self, call: Call) -> Result<bool, BrokerError> {
+        let call = RELEASE_TOKEN.on(&[keys::semaphore(scope)]).arg(until.timestamp()).arg(task.as_str());
         match reply::number(&self.router.send_one(call).await?) {
             Some(0) => Ok(false),
             Some(1) => Ok(true),

@@ -1,5 +1,7 @@
 //! Gives out tokens (contract: `broker/semaphore.rs`).
 
+use std::time::Duration;
+
 use chrono::{DateTime, Utc};
 use rusqlite::params;
 
@@ -11,9 +13,13 @@ use crate::{
 use super::{
     SqliteBroker,
     command::{Priority, WriteCommand},
+    row::{after, instant},
     sql,
     tx::View,
 };
+
+/// What the way of a call may make of the end of an attempt where both clocks are one, in milliseconds.
+const SAME_END: i64 = 2_000;
 
 #[async_trait::async_trait]
 impl Semaphores for SqliteBroker {
@@ -23,21 +29,25 @@ impl Semaphores for SqliteBroker {
         max: usize,
         task: &TaskId,
         until: DateTime<Utc>,
+        remaining: Duration,
         has_one: bool,
-    ) -> Result<bool, BrokerError> {
-        let (scope, task, until) = (scope.to_owned(), task.clone(), until.timestamp_millis());
+    ) -> Result<Option<DateTime<Utc>>, BrokerError> {
+        let (scope, task, until_ms) = (scope.to_owned(), task.clone(), until.timestamp_millis());
         let (same_scope, same_task) = (scope.clone(), task.clone());
         let command = WriteCommand::new(Priority::Settle, 1, move |tx| {
             tx.view.execute(&sql::semaphore::FORGET, params![scope, tx.view.now])?;
-            let left = is_left(&tx.view, &scope, max, &task, has_one)?;
-            if left {
-                tx.view.execute(&sql::semaphore::ACQUIRE, params![scope, task.as_str(), until])?;
+            if !is_left(&tx.view, &scope, max, &task, has_one)? {
+                return Ok(None);
             }
-            Ok(left)
+            let end = after(tx.view.now, remaining);
+            let end = if end > until_ms.saturating_add(SAME_END) { end } else { until_ms };
+            tx.view.execute(&sql::semaphore::ACQUIRE, params![scope, task.as_str(), end])?;
+            Ok(Some(end))
         });
         let command =
-            command.unless(move |view| Ok((!is_left(view, &same_scope, max, &same_task, has_one)?).then_some(false)));
-        self.store.write(command).await
+            command.unless(move |view| Ok((!is_left(view, &same_scope, max, &same_task, has_one)?).then_some(None)));
+        let end = self.store.write(command).await?;
+        Ok(end.map(|end| if end == until_ms { until } else { instant(end) }))
     }
 
     async fn release_token(&self, scope: &str, task: &TaskId, until: DateTime<Utc>) -> Result<bool, BrokerError> {

@@ -132,9 +132,11 @@ asynq_test_support::delegate! {
             max: usize,
             task: &TaskId,
             until: DateTime<Utc>,
+            remaining: Duration,
             has_one: bool,
-        ) -> Result<bool, BrokerError> {
-            let given = self.pulse("acquire_token").await.acquire_token(scope, max, task, until, has_one).await?;
+        ) -> Result<Option<DateTime<Utc>>, BrokerError> {
+            let broker = self.pulse("acquire_token").await;
+            let given = broker.acquire_token(scope, max, task, until, remaining, has_one).await?;
             let withholds = self.withholds_token.lock().unwrap().take();
             if let Some(is_given) = withholds {
                 is_given.send(()).unwrap();
