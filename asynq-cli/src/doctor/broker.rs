@@ -31,6 +31,7 @@ pub(super) fn check(evidence: &Evidence) -> Vec<Finding> {
         file(node, &mut findings);
         disk(node, &mut findings);
     }
+    findings.extend(node_clocks(evidence));
     findings.extend(server_clocks(evidence));
     findings
 }
@@ -210,6 +211,25 @@ fn clock(node: &Node, findings: &mut Vec<Finding>) {
             "let every host keep its time by NTP, such as by timedatectl set-ntp true",
         ));
     }
+}
+
+/// Compares the clocks of the nodes of a cluster with each other.
+fn node_clocks(evidence: &Evidence) -> Option<Finding> {
+    let known = || evidence.nodes.iter().filter(|node| !is_away(node, &evidence.nodes));
+    let (ahead, behind) = (known().max_by_key(|node| node.ahead)?, known().min_by_key(|node| node.ahead)?);
+    let off = |node: &Node| TimeDelta::from_std(node.precision).unwrap_or_default();
+    let apart = ahead.ahead - behind.ahead;
+    (apart > MOST_SKEW + off(ahead) + off(behind)).then(|| {
+        Finding::new(
+            &ahead.address,
+            Severity::Warning,
+            "clock",
+            format!("its clock is {} that of {}", off_by(apart), behind.address),
+            "programs know the time of one node: in the queues of another that is ahead of it delayed tasks, retries and the tasks of dead \
+             workers come later by as much, and in those of one behind it tasks pass their deadline or expire too early",
+            "let every host of the cluster keep its time by NTP, such as by timedatectl set-ntp true",
+        )
+    })
 }
 
 /// Returns a text such as `2.5 s ahead of`.

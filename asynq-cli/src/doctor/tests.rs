@@ -319,6 +319,22 @@ fn without_writes_nothing_is_concluded_from_the_list_of_servers() {
 }
 
 #[test]
+fn nodes_whose_clocks_differ_from_each_other_are_named() {
+    let mut evidence = sound();
+    let mut behind = evidence.nodes[0].clone();
+    (behind.address, behind.ahead) = ("redis://h:6380".to_owned(), TimeDelta::milliseconds(-700));
+    evidence.nodes[0].ahead = TimeDelta::milliseconds(700);
+    evidence.nodes.push(behind);
+    let findings = diagnose(&evidence);
+    assert_eq!((findings.len(), findings[0].check, &*findings[0].subject), (1, "clock", "redis://h:6379"));
+    assert_eq!(findings[0].found, "its clock is 1.4 s ahead of that of redis://h:6380");
+    is_understood(&findings[0].repair);
+    is_documented(&findings[0]);
+    evidence.nodes[1].precision = Duration::from_millis(500);
+    assert!(diagnose(&evidence).is_empty(), "the answer may have taken as long");
+}
+
+#[test]
 fn a_node_of_a_cluster_that_does_not_answer_is_named_and_hides_servers() {
     let mut evidence = sound();
     evidence.servers.clear();
