@@ -116,6 +116,18 @@ async fn retry_is_due_to_the_millisecond() {
 }
 
 #[tokio::test]
+async fn a_retry_or_snooze_for_ever_is_due_before_years_have_five_digits() {
+    let t = Fixture::start().await;
+    for (id, action) in [("t1", retry(Duration::MAX, "boom")), ("t2", snooze(Duration::MAX, Extra::default()))] {
+        let run = t.seed_active(id).await;
+        assert_eq!(t.settle(&run, action).await, Settled::Ok);
+        let due = t.snapshot().await.retry.into_iter().find(|entry| entry.id == id).unwrap().due.unwrap();
+        let left = (due - t.now()).num_days() / 365;
+        assert!((291..=293).contains(&left), "{id}: {due}");
+    }
+}
+
+#[tokio::test]
 async fn a_retry_that_is_not_counted_spends_and_counts_nothing() {
     let t = Fixture::start().await;
     let new = task("t1");
