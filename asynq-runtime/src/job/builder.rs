@@ -2,11 +2,9 @@
 
 use std::{fmt, marker::PhantomData};
 
-use chrono::{DateTime, Datelike as _, Utc};
-
 use super::{
     EnqueueError, IntoInstant, IntoSpan, IntoUntil, Job, RawTask,
-    prepared::{PreparedTask, bounded, crashes, exact, option, span, times, until},
+    prepared::{PreparedTask, bounded, crashes, exact, instant, option, span, times, until},
 };
 use crate::{
     broker::When,
@@ -61,16 +59,16 @@ macro_rules! option_methods {
             self
         }
 
-        /// Sets the end after which no attempt may run: a moment, or a length of time from the enqueue on, longer than zero. Rounded up to a
-        /// whole second. It must lie behind the time when a delayed task is due; a task whose end has passed is archived in place
+        /// Sets the end after which no attempt may run: a moment before the year 9999, or a length of time from the enqueue on, longer than
+        /// zero. Rounded up to a whole second. It must lie behind the time when a delayed task is due; a task whose end has passed is archived in place
         /// of its next attempt.
         pub fn deadline(mut self, deadline: impl IntoUntil) -> Self {
             self$(.$task)?.set(|p| until("deadline", deadline).map(|end| p.deadline = Some(end)));
             self
         }
 
-        /// Sets the end after which the task is archived instead of started: a moment, or a length of time from the enqueue
-        /// on, longer than zero. Kept to the millisecond, rounded up. It must lie behind the time when a delayed task is due; a task whose end has
+        /// Sets the end after which the task is archived instead of started: a moment before the year 9999, or a length of time from the
+        /// enqueue on, longer than zero. Kept to the millisecond, rounded up. It must lie behind the time when a delayed task is due; a task whose end has
         /// passed is archived in place of its next attempt.
         #[doc(alias("expires_in", "expiry", "expire"))]
         pub fn expires(mut self, expires: impl IntoUntil) -> Self {
@@ -221,9 +219,3 @@ impl<J: Job> fmt::Debug for JobBuilder<J> {
 
 /// The prefixes of ids that the framework makes itself, so that no other task can take their place.
 const RESERVED_IDS: [&str; 2] = ["agg:", "cron:"];
-
-/// Returns a moment that Go's tools can show in every time zone: they write no year of five digits.
-fn instant(name: &'static str, when: impl IntoInstant) -> Result<DateTime<Utc>, EnqueueError> {
-    let at = when.into_instant().map_err(|error| option(name, error))?;
-    if at.year() < 9999 { Ok(at) } else { Err(option(name, "it must lie before the year 9999")) }
-}

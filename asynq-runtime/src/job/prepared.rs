@@ -3,9 +3,10 @@
 use std::{fmt, time::Duration};
 
 use bytes::Bytes;
+use chrono::{DateTime, Datelike as _, Utc};
 
 use super::{
-    ArgumentShape, EnqueueError, IntoSpan, IntoUntil, Job, JobOptions, Until,
+    ArgumentShape, EnqueueError, IntoInstant, IntoSpan, IntoUntil, Job, JobOptions, Until,
     codec::{CodecError, encode_arguments, split},
 };
 use crate::{
@@ -211,8 +212,14 @@ pub(super) fn crashes(most: u32) -> Result<u32, EnqueueError> {
 pub(super) fn until(name: &'static str, end: impl IntoUntil) -> Result<Until, EnqueueError> {
     match end.into_until().map_err(|error| option(name, error))? {
         Until::In(span) => exact(name, span).map(Until::In),
-        end => Ok(end),
+        Until::At(at) => instant(name, at).map(Until::At),
     }
+}
+
+/// Returns a moment that Go's tools can show in every time zone: they write no year of five digits.
+pub(super) fn instant(name: &'static str, when: impl IntoInstant) -> Result<DateTime<Utc>, EnqueueError> {
+    let at = when.into_instant().map_err(|error| option(name, error))?;
+    if at.year() < 9999 { Ok(at) } else { Err(option(name, "it must lie before the year 9999")) }
 }
 
 /// Returns a time of at most 292 years.

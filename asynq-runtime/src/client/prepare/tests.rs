@@ -13,6 +13,10 @@ const NOW: DateTime<Utc> = match DateTime::from_timestamp(1_893_553_445, 678_912
     Some(now) => now,
     None => panic!("in range"),
 };
+const YEAR_9999: DateTime<Utc> = match DateTime::from_timestamp(253_370_764_800, 0) {
+    Some(begin) => begin,
+    None => panic!("in range"),
+};
 const LIMIT: usize = 1024;
 
 fn new(task: impl Into<PreparedTask>) -> NewTask {
@@ -122,6 +126,7 @@ fn timeout_and_deadline_default_as_in_asynq() {
         (raw().timeout("5s").deadline(at(2_000_000_000)), 5, 2_000_000_000),
         (raw().deadline("90s"), 0, 1_893_553_445 + 90 + 1), // from the enqueue on
         (raw().deadline(SystemTime::UNIX_EPOCH), 0, 1),     // 0 would mean none
+        (raw().deadline(YEAR_9999 - chrono::TimeDelta::seconds(1)), 0, YEAR_9999.timestamp() - 1),
         (raw().deadline(at(-5)), 0, 1),
         (raw().process_in("1h").deadline("61m"), 0, 1_893_553_445 + 3_660 + 1),
         (raw().process_at(at(5)).deadline(at(5)), 0, 5), // due in the past is due now
@@ -246,8 +251,11 @@ fn the_error_of_an_invalid_task_says_what_to_write() {
         (raw().group(" "), "group name must not be empty"),
         (raw().group("a:018cc251-f400-7a00-8000-000000000000"), "cannot be used: group name"),
         (raw().expires("0s"), "invalid option `expires`: it must be longer than zero"),
+        (raw().expires(YEAR_9999), "invalid option `expires`: it must lie before the year 9999"),
         (raw().expires("soon"), "invalid option `expires`: invalid duration \"soon\""),
         (raw().deadline("0s"), "invalid option `deadline`: it must be longer than zero"),
+        (raw().deadline(YEAR_9999), "invalid option `deadline`: it must lie before the year 9999"),
+        (raw().deadline(DateTime::<Utc>::MAX_UTC), "invalid option `deadline`: it must lie before the year 9999"),
         (raw().deadline(Duration::MAX), "invalid option `deadline`: it must be at most 292 years"),
         (raw().unique_until(UniqueUntil::Start), "invalid option `unique_until`: it needs `unique`"),
         (raw().unique_extend(), "invalid option `unique_extend`: it needs `unique`"),
