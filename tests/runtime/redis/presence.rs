@@ -95,6 +95,34 @@ async fn a_beat_tells_a_server_how_many_servers_live() {
 }
 
 #[tokio::test]
+async fn a_dead_name_is_listed_nowhere_and_is_dropped_by_the_next_server_that_joins() {
+    let server = Server::start(&[]);
+    let mut redis = server.foreign().await;
+    let broker = server.broker().await;
+    let member_of_ours = broker.join(&member("here").name, &named("here")).await.unwrap();
+    for list in ["asynq:servers", "asynq:workers"] {
+        let () = redis::cmd("ZADD").arg(list).arg(1).arg("dead").query_async(&mut redis).await.unwrap();
+    }
+    // A beat writes its own name alone, so that it costs no more.
+    broker.beat(&member_of_ours, &named("here"), &[]).await.unwrap();
+    assert_eq!(dead_names(&mut redis).await, 2);
+    let servers = broker.servers().await.unwrap();
+    assert!(servers.iter().all(|server| server.info.host == "here"), "{servers:?}");
+    broker.join(&member("next").name, &named("next")).await.unwrap();
+    assert_eq!(dead_names(&mut redis).await, 0);
+}
+
+/// Returns in how many lists of servers and workers the name `dead` stands.
+async fn dead_names(redis: &mut MultiplexedConnection) -> usize {
+    let mut found = 0;
+    for list in ["asynq:servers", "asynq:workers"] {
+        let score: Option<f64> = redis::cmd("ZSCORE").arg(list).arg("dead").query_async(redis).await.unwrap();
+        found += usize::from(score.is_some());
+    }
+    found
+}
+
+#[tokio::test]
 async fn the_facts_of_a_server_expire_with_its_heartbeat() {
     let server = Server::start(&[]);
     let mut redis = server.foreign().await;
