@@ -80,6 +80,25 @@ async fn holder(broker: &SqliteBroker, key: &str) -> Option<String> {
 }
 
 #[tokio::test]
+async fn a_sweep_deletes_the_last_cancel_requests_when_they_are_old() {
+    let (folder, clock, broker) = world().await;
+    let count = || {
+        let file = rusqlite::Connection::open(folder.path().join("jobs.db")).unwrap();
+        file.query_row("SELECT count(*) FROM signal", [], |row| row.get::<_, i64>(0)).unwrap()
+    };
+    for id in ["a", "b"] {
+        broker.cancel(&TaskId::new(id).unwrap()).await.unwrap();
+    }
+    clock.advance(600 * SECOND);
+    broker.sweep(&queue()).await.unwrap();
+    assert_eq!(count(), 2, "a server that stood still may read them");
+    clock.advance(MS);
+    broker.sweep(&queue()).await.unwrap();
+    assert_eq!(count(), 0);
+    broker.close().await;
+}
+
+#[tokio::test]
 async fn an_archived_task_keeps_its_lock_if_it_asked_to_until_it_is_deleted() {
     let (folder, clock, broker) = world().await;
     let member = join(&broker).await;

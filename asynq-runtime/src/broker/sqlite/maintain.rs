@@ -21,6 +21,7 @@ pub(super) use self::lapses::Lapses;
 use super::{
     SqliteBroker,
     command::{Priority, Ready, WriteCommand},
+    presence,
     row::{after, limit_of, text, text_or_null},
     schedule,
     settle::lost,
@@ -243,6 +244,7 @@ fn extend(view: &View<'_>, run: &RunKey, until: i64) -> rusqlite::Result<Settled
 
 fn sweep(tx: &mut Tx<'_>, queue: &QueueName, lease: i64) -> rusqlite::Result<Swept> {
     schedule::sweep(&tx.view)?;
+    presence::forget_signals(&tx.view)?;
     tx.view.execute(&sql::semaphore::SWEEP, [tx.view.now, limit_of(SLICE)])?;
     let Some(q) = tx.view.queue(queue)? else { return Ok(Swept::default()) };
     let mut swept = Swept::default();

@@ -18,7 +18,7 @@ use super::{
     row::text,
     sql,
     store::Store,
-    tx::Tx,
+    tx::{Tx, View},
     wake::notifier::Listener,
 };
 
@@ -33,10 +33,15 @@ const AFTER_FAILED_READ: Duration = Duration::from_millis(500);
 
 /// Asks the server that runs a task to stop it.
 pub(super) fn ask_to_cancel(tx: &mut Tx<'_>, id: &str) -> rusqlite::Result<()> {
-    tx.view.execute(&sql::presence::FORGET_SIGNALS, [tx.view.now.saturating_sub(SIGNALS_TTL_MS)])?;
+    forget_signals(&tx.view)?;
     tx.view.execute(&sql::presence::ASK_CANCEL, params![id, tx.view.now])?;
     tx.effects.signal = true;
     Ok(())
+}
+
+/// Deletes some of the cancel requests that all living servers have read. A request does so for those before it, and a sweep for the last.
+pub(super) fn forget_signals(view: &View<'_>) -> rusqlite::Result<()> {
+    view.execute(&sql::presence::FORGET_SIGNALS, [view.now.saturating_sub(SIGNALS_TTL_MS)]).map(|_| ())
 }
 
 #[async_trait::async_trait]
@@ -227,9 +232,7 @@ mod tests {
     use tokio::sync::watch;
 
     use super::{
-        super::{
-            command::Command, connection, migrate, shared_state::SharedState, sql::Names, store::Message, tx::View,
-        },
+        super::{command::Command, connection, migrate, shared_state::SharedState, sql::Names, store::Message},
         *,
     };
     use crate::clock::SystemClock;
