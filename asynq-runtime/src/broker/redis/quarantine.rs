@@ -15,6 +15,9 @@ use crate::task::QueueName;
 /// length unchanged.
 pub(super) const TRUSTED_FOR: Duration = Duration::from_secs(1);
 
+/// Time after which a queue that is not dequeued any more is forgotten: it may have been deleted. Each dequeue notes its queue anew.
+const KEPT_FOR: Duration = Duration::from_secs(60);
+
 /// The queues whose last dequeue passed quarantined tasks.
 #[derive(Debug, Default)]
 pub(super) struct PassedQuarantine(Mutex<HashMap<QueueName, Passed>>);
@@ -31,6 +34,7 @@ impl PassedQuarantine {
     pub(super) fn note(&self, queue: &QueueName, passed: i64, is_all: bool) {
         let mut queues = self.0.lock();
         if passed > 0 {
+            queues.retain(|_, passed| passed.since.elapsed() < KEPT_FOR);
             queues.insert(queue.clone(), Passed { since: Instant::now(), alone: is_all.then_some(passed) });
         } else if !queues.is_empty() {
             queues.remove(queue);
@@ -68,6 +72,16 @@ mod tests {
         assert_eq!(next(), "c");
         passed.note(&wanted[2].queue, 0, false);
         assert_eq!((next(), passed.next(&[])), ("a".to_owned(), None));
+    }
+
+    #[test]
+    fn a_queue_that_is_not_dequeued_any_more_is_forgotten_with_the_next_one() {
+        let (passed, [deleted, next]) = (PassedQuarantine::default(), ["a", "b"].map(QueueName::from_wire));
+        passed.note(&deleted, 1, true);
+        passed.0.lock().get_mut(&deleted).unwrap().since = Instant::now().checked_sub(KEPT_FOR).unwrap();
+        passed.note(&next, 1, true);
+        let queues = passed.0.lock();
+        assert_eq!([&deleted, &next].map(|queue| queues.contains_key(queue)), [false, true]);
     }
 
     #[test]
