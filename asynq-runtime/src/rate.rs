@@ -132,8 +132,9 @@ impl Semaphore {
     /// error to spend a retry. A token that was released is unused until the next of these tasks comes back, so choose a snooze
     /// of about the time for which a job holds its token. A task has at most one token of a scope: if an attempt acquires it again, it
     /// goes back with the last [`Token`]. If the future is dropped, or the answer is lost, a token that was taken meanwhile is
-    /// released in the background, and another call of the attempt waits for that. A future that is kept and no longer polled holds up
-    /// the other calls of its attempt until it is dropped.
+    /// released in the background, and another call of the attempt waits for that. Such a token stays where the broker gave it another
+    /// end than the attempt's deadline, because the clocks differ or the call took more than 2 s to arrive: until that end, or the next
+    /// attempt at the task. A future that is kept and no longer polled holds up the other calls of its attempt until it is dropped.
     ///
     /// # Errors
     ///
@@ -163,7 +164,8 @@ impl Semaphore {
             own.release(&mut kept_until).await?;
         }
         let before = *kept_until;
-        // Without an answer the end is not known where the clocks differ: such a token stays out until it ends.
+        // Without an answer the end is not known where the clocks differ or the call arrived late: such a token stays out until it ends,
+        // because a release of any end could take the token of a later attempt.
         *kept_until = before.or(Some(until));
         // Made before the answer, because the call may have taken a token although its caller leaves or its answer is lost.
         own.holders.fetch_add(1, SeqCst);

@@ -35,8 +35,9 @@ pub trait Semaphores {
         has_one: bool,
     ) -> Result<Option<DateTime<Utc>>, BrokerError>;
 
-    /// Releases the token that the task holds until `until`, the end that the acquire returned; returns whether the task had it. A token that a later
-    /// attempt at the task has acquired stays if it ends at another time; both end at the task's `deadline` where it has no timeout.
+    /// Releases the token that the task holds until `until`, the end that the acquire returned; returns whether the task had it. A
+    /// token that a later attempt at the task has acquired stays if it ends at another time; both end at the task's `deadline` where
+    /// it has no timeout.
     ///
     /// # Errors
     ///

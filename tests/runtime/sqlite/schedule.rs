@@ -225,7 +225,8 @@ async fn the_janitor_deletes_expired_rows_and_no_others() {
     // Workers died with these, and no task asks for one of their scopes again.
     for scope in ["export:a", "export:b", "export:c"] {
         let task = TaskId::new("t").unwrap();
-        assert!(w.broker.acquire_token(scope, 1, &task, w.broker.now() + TTL, false).await.unwrap());
+        let until = w.broker.now() + TTL;
+        assert!(w.broker.acquire_token(scope, 1, &task, until, TTL, false).await.unwrap().is_some());
     }
     let tables = ["tick", "cron", "shown", "lead", "enqueued", "history", "token"];
     let rows = || tables.map(|table| w.rows(table));

@@ -18,7 +18,7 @@ use super::{
     tx::View,
 };
 
-/// What the way of a call may make of the end of an attempt where both clocks are one, in milliseconds.
+/// The milliseconds by which the way of a call may move the end of an attempt where both clocks are one.
 const SAME_END: i64 = 2_000;
 
 #[async_trait::async_trait]
