@@ -215,7 +215,9 @@ fn clock(node: &Node, findings: &mut Vec<Finding>) {
 
 /// Compares the clocks of the nodes of a cluster with each other.
 fn node_clocks(evidence: &Evidence) -> Option<Finding> {
-    let known = || evidence.nodes.iter().filter(|node| !is_away(node, &evidence.nodes));
+    // A node that did not tell its time counts as one without a difference, which was never measured.
+    let is_measured = |node: &Node| !node.ahead.is_zero() || !node.precision.is_zero();
+    let known = || evidence.nodes.iter().filter(|node| is_measured(node) && !is_away(node, &evidence.nodes));
     let (ahead, behind) = (known().max_by_key(|node| node.ahead)?, known().min_by_key(|node| node.ahead)?);
     let off = |node: &Node| TimeDelta::from_std(node.precision).unwrap_or_default();
     let apart = ahead.ahead - behind.ahead;

@@ -332,6 +332,12 @@ fn nodes_whose_clocks_differ_from_each_other_are_named() {
     is_documented(&findings[0]);
     evidence.nodes[1].precision = Duration::from_millis(500);
     assert!(diagnose(&evidence).is_empty(), "the answer may have taken as long");
+    // The other node did not tell its time.
+    evidence.nodes[0].ahead = TimeDelta::seconds(5);
+    (evidence.nodes[1].ahead, evidence.nodes[1].precision) = (TimeDelta::zero(), Duration::ZERO);
+    let findings = diagnose(&evidence);
+    assert_eq!(findings.len(), 1, "{findings:?}");
+    assert_eq!(findings[0].found, "its clock is 5.0 s ahead of this host's");
 }
 
 #[test]
