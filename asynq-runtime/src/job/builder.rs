@@ -3,7 +3,7 @@
 use std::{fmt, marker::PhantomData};
 
 use super::{
-    EnqueueError, IntoInstant, IntoSpan, IntoUntil, Job, RawTask,
+    IntoInstant, IntoSpan, IntoUntil, Job, RawTask,
     prepared::{PreparedTask, bounded, crashes, exact, instant, option, span, times, until},
 };
 use crate::{
