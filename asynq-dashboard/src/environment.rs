@@ -17,6 +17,8 @@ const TITLE: &str = "ASYNQ_DASHBOARD_TITLE";
 const READ_ONLY: &str = "ASYNQ_DASHBOARD_READ_ONLY";
 const MOUNT: &str = "ASYNQ_DASHBOARD_MOUNT";
 const PASSWORD_HASH: [&str; 2] = ["ASYNQ_DASHBOARD_PASSWORD_HASH", "ASYNQ_DASHBOARD_PASSWORD_HASH_FILE"];
+/// The names that a password itself would have, which are refused: a dashboard that ignored them would be open.
+const PASSWORD: [&str; 2] = ["ASYNQ_DASHBOARD_PASSWORD", "ASYNQ_DASHBOARD_PASSWORD_FILE"];
 const TOKEN: [&str; 2] = ["ASYNQ_DASHBOARD_TOKEN", "ASYNQ_DASHBOARD_TOKEN_FILE"];
 const TRUSTED_HEADER: &str = "ASYNQ_DASHBOARD_TRUSTED_HEADER";
 const TRUSTED_PROXIES: &str = "ASYNQ_DASHBOARD_TRUSTED_PROXIES";
@@ -39,7 +41,8 @@ impl Dashboard {
     ///
     /// # Errors
     ///
-    /// A variable is not valid or not UTF-8 text, or its file cannot be read.
+    /// A variable is not valid or not UTF-8 text, or its file cannot be read; or `ASYNQ_DASHBOARD_PASSWORD` or its `…_FILE` is set,
+    /// because a dashboard takes the hash of a password alone.
     #[allow(clippy::wrong_self_convention)] // it reads as `Dashboard::new(&client).from_env()?`
     pub fn from_env(self) -> Result<Self, DashboardError> {
         self.configured(text)
@@ -49,6 +52,11 @@ impl Dashboard {
         mut self,
         text: impl Fn(&'static str) -> Result<Option<String>, DashboardError>,
     ) -> Result<Self, DashboardError> {
+        for variable in PASSWORD {
+            if text(variable)?.is_some() {
+                return Err(DashboardError::Variable { variable, reason: hash_instead() });
+            }
+        }
         if let Some(hash) = secret(PASSWORD_HASH, &text)? {
             self = self.password_hash(hash);
         }
@@ -70,6 +78,15 @@ impl Dashboard {
         }
         Ok(parts(&text(HOSTS)?.unwrap_or_default()).fold(self, Self::allow_host))
     }
+}
+
+/// Returns the settings that take the place of a password in a variable.
+fn hash_instead() -> String {
+    let [hash, file] = PASSWORD_HASH;
+    format!(
+        "a dashboard takes only the hash of a password: set {hash} to the output of `asynq hash-password`, or {file} to \
+         the path of a file that holds it"
+    )
 }
 
 /// Returns the parts between the commas of a list.

@@ -122,6 +122,7 @@ fn a_workers_dashboard_is_configured_by_the_environment_and_refuses_to_be_open_t
         ("ASYNQ_DASHBOARD_READ_ONLY", "maybe", "ASYNQ_DASHBOARD_READ_ONLY: it is `maybe`"),
         ("ASYNQ_DASHBOARD_TOKEN_FILE", "/nowhere", "ASYNQ_DASHBOARD_TOKEN_FILE: /nowhere cannot be read"),
         ("ASYNQ_DASHBOARD_PASSWORD_HASH", "secret", "$argon2id$"),
+        ("ASYNQ_DASHBOARD_PASSWORD", "secret", "ASYNQ_DASHBOARD_PASSWORD: a dashboard takes only the hash"),
     ] {
         let (status, output) = Program::start("dashboard", at, &["--dashboard", "0"], &[(variable, value)]).end();
         assert!(!status.success() && output.contains(says) && !output.contains("serving"), "{variable}: {output}");

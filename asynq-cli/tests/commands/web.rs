@@ -140,6 +140,27 @@ async fn a_login_that_is_not_utf8_text_is_not_taken_for_unset() {
 }
 
 #[tokio::test]
+async fn a_password_in_place_of_its_hash_is_refused_and_not_repeated() {
+    let store = SqliteStore::start().await;
+    store.connect(None).await;
+    // An address that is in use: a dashboard that ignored the variable would end as well.
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let (url, address) = (store.url(), taken.local_addr().unwrap().to_string());
+    let web = |variable: &str, value: &str| {
+        asynq(&["--url", &url, "web", "--listen", &address]).env(variable, value).output().unwrap()
+    };
+    for variable in ["ASYNQ_DASHBOARD_PASSWORD", "ASYNQ_DASHBOARD_PASSWORD_FILE"] {
+        let output = web(variable, "canary");
+        ends(&output, 2);
+        let says = "a dashboard takes only the hash of a password: set ASYNQ_DASHBOARD_PASSWORD_HASH to the output of \
+                    `asynq hash-password`, or ASYNQ_DASHBOARD_PASSWORD_HASH_FILE to the path of a file that holds it";
+        assert_eq!(text(&output.stderr), format!("error: {variable}: {says}\n"));
+        let blank = web(variable, " ");
+        assert!(text(&blank.stderr).contains(&address), "a blank one counts as not set: {}", text(&blank.stderr));
+    }
+}
+
+#[tokio::test]
 async fn a_dashboard_without_a_login_refuses_other_machines() {
     let store = SqliteStore::start().await;
     let client = asynq_runtime::Client::new(store.connect(None).await);
