@@ -153,8 +153,11 @@ impl Inspector {
 
     /// Asks the server that runs the task to cancel it, in all queues. If a task with this id is active although its lease has
     /// passed, no worker runs it, and it is ended as a failed attempt: retried or archived, as its counters say. Returns the
-    /// queues of such tasks. A worker whose connection is cut at this moment learns of the request when it is connected again. A Go
-    /// worker, or one of a version before this rule, does not: whether such a worker received the request is not known, as in asynq.
+    /// queues of such tasks. An empty list says nothing of the task: it is the answer for one that runs and was asked to stop, for one
+    /// that waits, which is not cancelled, and for an id that no task has. A worker whose connection is cut at this moment learns of
+    /// the request when it is connected again. A Go worker, or one of a version before this rule, does not: whether such a worker
+    /// received the request is not known, as in asynq. A request to a run whose worker has died, but whose lease is not over, is lost
+    /// with it: the task is requeued and runs again.
     ///
     /// # Errors
     ///
