@@ -72,7 +72,8 @@ impl JobError {
     }
 
     /// Returns the error of a task that is not wanted any more: the task is deleted, or kept as completed without a result if it is
-    /// [awaited](crate::JobBuilder::awaited).
+    /// [awaited](crate::JobBuilder::awaited). A job that returns it whenever [`is_stopping`](crate::JobContext::is_stopping) is true
+    /// loses its task on every deploy.
     pub fn revoke(error: impl Into<BoxError>) -> Self {
         Self::with(error, Policy::Revoke)
     }
