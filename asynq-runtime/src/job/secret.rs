@@ -53,6 +53,7 @@ impl<T> Secret<T> {
     }
 
     /// Returns the value itself.
+    #[doc(alias("expose_secret", "reveal"))]
     pub const fn expose(&self) -> &T {
         &self.0
     }
