@@ -7,6 +7,7 @@ use asynq_runtime::{
 
 use crate::changes::{Change, all};
 
+mod gone;
 mod samples;
 mod upgrades;
 

@@ -41,7 +41,7 @@ pub enum Verdict {
     NotLocked,
     /// The tasks wait in this queue, which a worker of this program does not serve by itself.
     UnservedQueue(String),
-    /// The tasks keep waiting, because this argument or field is new and has no default.
+    /// The tasks keep waiting, because this argument or field is new and has no default; none is gone beside it.
     NeedsDefault(String),
     /// The tasks keep waiting, because this argument or field is new and has no default; others of the same shape are gone, so that
     /// the new one may be one of them under another name. A default would lose its values.
@@ -51,7 +51,8 @@ pub enum Verdict {
         /// Those that are gone, at least one. Where they are several, their order says nothing about which one was renamed.
         earlier: Vec<String>,
     },
-    /// The tasks keep waiting, because not all of their values can be read, for this reason.
+    /// The tasks keep waiting, because not all of their values can be read, for this reason, which may be that an argument or field is
+    /// new beside others that are gone: a default would lose their values.
     NeedsUpgrade(String),
     /// The tasks keep waiting, because the job is gone. These new ones, at least one, take the same arguments, so that one of them
     /// may be the job under another name; any other would run its tasks.
@@ -118,8 +119,9 @@ impl fmt::Display for LockFinding {
             Verdict::NeedsUpgrade(reason) => {
                 write!(
                     f,
-                    ": needs an upgrade ({reason}): write #[job(upgrade = from_v1)] with a function from these arguments, beside \
-                     any other upgrade"
+                    ": needs an upgrade ({reason}): write #[job(upgrade = from_v1)] on `{}` with a function from these \
+                     arguments, beside any other upgrade; that of another job does not hold here",
+                    self.job
                 )
             }
             Verdict::LooksRenamed(new) => {
@@ -231,7 +233,17 @@ fn advice(reason: String, before: &ShapeDocument, today: &ShapeDocument) -> Verd
         return Verdict::NeedsUpgrade(reason);
     };
     let earlier: Vec<String> = before.earlier_names(today, &field).into_iter().map(str::to_owned).collect();
-    if earlier.is_empty() { Verdict::NeedsDefault(field) } else { Verdict::NeedsAlias { field, earlier } }
+    if !earlier.is_empty() {
+        return Verdict::NeedsAlias { field, earlier };
+    }
+    let gone: Vec<String> = before.gone_beside(today, &field).into_iter().collect();
+    if gone.is_empty() {
+        return Verdict::NeedsDefault(field);
+    }
+    Verdict::NeedsUpgrade(format!(
+        "`{field}` is new and `{}` gone; with a default such tasks run without the values that are gone",
+        gone.join("`, `")
+    ))
 }
 
 /// Returns whether an upgrade of today's job takes payloads with the number of an earlier shape, whatever is known of that shape.

@@ -7,6 +7,7 @@
 
 mod by_shape;
 mod from_value;
+mod gone;
 mod join;
 mod json;
 pub(super) mod of_type;
