@@ -328,3 +328,21 @@ fn a_file_that_cannot_be_read_is_reported_with_its_line() {
         "{error}"
     );
 }
+
+/// serde announces an alias as if it were a field. The text in the file is compared, and the other one is shown.
+#[test]
+fn an_alias_is_not_shown_as_an_argument_and_the_file_keeps_its_text() {
+    use asynq_runtime::prelude::*;
+
+    #[job(name = "lock:aliased")]
+    async fn aliased(#[serde(alias = "to")] recipient: String, subject: String, copy: Option<String>) -> JobResult {
+        let _ = (recipient, subject, copy);
+        Ok(())
+    }
+
+    let registry = Registry::only::<(aliased,)>().unwrap();
+    let lock = JobsLock::default().with(&registry);
+    assert_eq!(lock.shapes()[0].shape, "{recipient: str, to: str, subject: str?, copy: _}");
+    let found = lock.check(&registry).swap_remove(0);
+    assert_eq!(found.to_string(), "safe    lock:aliased {recipient: str, subject: str, copy: str?}");
+}

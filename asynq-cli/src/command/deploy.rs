@@ -6,7 +6,7 @@ use asynq_runtime::{
     Client, TaskState,
     broker::{BrokerError, TaskBrief},
     inspector::UnreadableQueue,
-    job::JobsLock,
+    job::{JobsLock, LockedShape},
     task::QueueName,
 };
 use clap::{Args, Subcommand};
@@ -70,8 +70,8 @@ struct Counted {
 /// Tasks of one type and shape.
 #[derive(Debug, Default)]
 struct Found {
-    /// The shape for people, if it is in the file.
-    shape: Option<String>,
+    /// The shape, if it is in the file.
+    shape: Option<LockedShape>,
     /// The queues that hold the tasks, each once.
     queues: Vec<String>,
     /// The number of tasks in all states, archived ones included.
@@ -105,7 +105,7 @@ impl Check {
                     format!("{} is not in the file", fingerprint.as_deref().unwrap_or("a JSON payload of this type"))
                 };
                 let (shape, is_readable) = match &found.shape {
-                    Some(shape) => (shape.clone(), Cell::from("yes")),
+                    Some(locked) => (locked.text(), Cell::from("yes")),
                     None => (unknown(), Cell::from("NO").bad()),
                 };
                 table.row([
@@ -195,7 +195,7 @@ impl Check {
                 let task = task.task;
                 let key = (task.r#type.clone(), JobsLock::fingerprint_of(&task.payload));
                 let found = counted.found.entry(key).or_insert_with(|| Found {
-                    shape: lock.find(&task.r#type, &task.payload).map(|locked| locked.shape.clone()),
+                    shape: lock.find(&task.r#type, &task.payload).cloned(),
                     ..Found::default()
                 });
                 found.tasks += 1;
@@ -215,7 +215,7 @@ fn to_json(((r#type, fingerprint), found): (&(String, Option<String>), &Found)) 
     json!({
         "type": r#type,
         "fingerprint": fingerprint,
-        "shape": found.shape,
+        "shape": found.shape.as_ref().map(|locked| &locked.shape),
         "queues": found.queues,
         "tasks": found.tasks,
         "archived": found.archived,

@@ -127,7 +127,7 @@ fn decode_postcard<J: Job>(found: u32, arguments: &[u8]) -> Result<J, PayloadErr
                 job: J::NAME,
                 expected: fingerprint.value,
                 found,
-                shape: fingerprint.shape.clone(),
+                shape: fingerprint.text(),
             })
         });
     }

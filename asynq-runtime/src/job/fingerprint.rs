@@ -27,7 +27,7 @@ use super::{
 pub struct Fingerprint {
     /// The number that a payload carries.
     pub value: u32,
-    /// The shape for people, such as `{to: str, lines: [u32]}`.
+    /// The shape as text, such as `{to: str, lines: [u32]}`. An alias of a field is in it as if it were a field.
     pub shape: String,
     /// Whether the whole shape is known; `false` means *partly checked*: a custom `Deserialize` stopped the recorder, and
     /// changes behind it are not noticed.
@@ -52,6 +52,11 @@ impl Fingerprint {
     /// of the job's own.
     pub(crate) fn is(&self, number: u32) -> bool {
         self.value == number || self.renamed.contains(&number)
+    }
+
+    /// Returns the shape for people.
+    pub(crate) fn text(&self) -> String {
+        self.document.text_of(&self.shape)
     }
 
     /// Returns the fingerprint of `J`'s arguments, computed once per job.

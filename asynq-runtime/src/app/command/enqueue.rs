@@ -81,7 +81,7 @@ fn prepare(registry: &Registry, name: &str, arguments: Option<&str>) -> Result<P
 fn shape(job: &JobDescriptor) -> String {
     match job.fingerprint() {
         fingerprint if fingerprint.no_arguments => "none".to_owned(),
-        fingerprint => fingerprint.shape.clone(),
+        fingerprint => fingerprint.text(),
     }
 }
 
@@ -134,11 +134,12 @@ mod tests {
     }
 
     job!(Mail "mail" { to: String, copies: Option<u8> });
+    job!(Letter "letter" { #[serde(alias = "to")] recipient: String, subject: String, copy: Option<String> });
     job!(Tidy "tidy" {});
     job!(#[serde(transparent)] One "one" { path: String });
 
     fn checked(name: &str, arguments: Option<&str>) -> Result<(), String> {
-        let registry = Registry::only::<(Mail, Tidy, One)>().unwrap();
+        let registry = Registry::only::<(Mail, Letter, Tidy, One)>().unwrap();
         prepare(&registry, name, arguments).map(drop).map_err(|error| error.to_string())
     }
 
@@ -171,9 +172,10 @@ mod tests {
             ("one", Some("a  b"), by_example),
             ("one", Some("redis://:secret@host"), by_example),
             ("mail", None, "`mail` does not take these arguments: none were given; it takes {to: str, copies: u8?}"),
+            ("letter", Some(r#"{"to":"a"}"#), "`subject`; it takes {recipient: str, subject: str, copy: str?}"),
             ("tidy", Some("[1]"), "it takes none"),
             ("one", Some("null"), "invalid type: null, expected a string; it takes str"),
-            ("male", None, "this program has no job `male`; it has `mail`, `one`, `tidy`"),
+            ("male", None, "this program has no job `male`; it has `letter`, `mail`, `one`, `tidy`"),
         ] {
             let error = checked(name, arguments).unwrap_err();
             assert!(error.contains(expected), "{error}\n  should contain\n{expected}");

@@ -29,7 +29,7 @@ pub(in super::super) fn jobs(services: &[&ServiceEntry], as_json: bool) -> Resul
 fn to_text(registry: &Registry, services: &[(&str, Vec<ServiceRow>)]) -> String {
     let mut table = Table::new(&["JOB", "QUEUE", "OPTIONS", "ARGUMENTS", "PLACE"]);
     for job in registry.iter() {
-        let shape = if job.fingerprint().no_arguments { "none".to_owned() } else { short(&job.fingerprint().shape) };
+        let shape = if job.fingerprint().no_arguments { "none".to_owned() } else { short(&job.fingerprint().text()) };
         let mark = match &job.fingerprint().self_describing {
             Some(_) if job.codec == Codec::Postcard => " (postcard cannot carry this: write codec = \"json\")",
             _ if partly_checked(job) => " (partly checked)",

@@ -147,8 +147,7 @@ impl fmt::Display for LockFinding {
 }
 
 pub(super) fn check(lock: &JobsLock, registry: &Registry) -> Vec<LockFinding> {
-    let find =
-        |shape: &LockedShape, verdict| LockFinding { job: shape.job.clone(), shape: shape.shape.clone(), verdict };
+    let find = |shape: &LockedShape, verdict| LockFinding { job: shape.job.clone(), shape: shape.text(), verdict };
     let locked = lock.0.iter().map(|shape| find(shape, verdict(shape, lock, registry)));
     let today = registry.iter().map(LockedShape::of).filter(|shape| !lock.0.contains(shape));
     locked.chain(today.map(|shape| find(&shape, Verdict::NotLocked))).collect()

@@ -59,7 +59,7 @@ pub struct LockedShape {
     /// The fingerprint that payloads carry, as eight hexadecimal digits; `None` for JSON.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fingerprint: Option<String>,
-    /// The shape for people.
+    /// The shape as text. An alias of a field is in it as if it were a field.
     pub shape: String,
     /// The shape for programs; empty if the job takes no arguments, or the shape is too large.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -156,6 +156,12 @@ impl LockedShape {
             shape: if fingerprint.no_arguments { NO_ARGUMENTS.to_owned() } else { fingerprint.shape.clone() },
             document: document.filter(|_| !fingerprint.no_arguments).unwrap_or_default(),
         }
+    }
+
+    /// Returns the shape for people.
+    #[doc(hidden)]
+    pub fn text(&self) -> String {
+        self.document().map_or_else(|| self.shape.clone(), |document| document.text_of(&self.shape))
     }
 
     fn is_json(&self) -> bool {

@@ -12,6 +12,15 @@ impl ShapeDocument {
         text.node(&self.root);
         text.out
     }
+
+    /// Returns the text for people of this shape, whose fingerprint is made of the text `basis`. That one has each alias as if it were a
+    /// field, because serde announces both, and must stay as it is, because tasks and files are compared by it. A shape by hand, or one
+    /// that is known in part, says so behind its brackets, and has no other text.
+    pub(in crate::job) fn text_of(&self, basis: &str) -> String {
+        let is_whole = basis.ends_with(['}', ']', ')', '?']);
+        let has_aliases = self.fields().any(|field| !field.aliases.is_empty());
+        if is_whole && has_aliases { self.to_text() } else { basis.to_owned() }
+    }
 }
 
 struct Text<'s> {
