@@ -433,9 +433,9 @@ async fn a_dead_leader_leads_no_longer_because_the_clock_was_set_back() {
     let mut redis = server.foreign().await;
     let me = Candidate { program: "shop".into(), token: "me".into(), revision: 1 };
     let day = 24 * 60 * MINUTE;
-    for (given, expected) in [(day, Duration::ZERO..=3 * MINUTE), (2 * MINUTE, 61 * SECOND..=2 * MINUTE)] {
+    for (given, expected) in [(day, Duration::ZERO..=100 * SECOND), (MINUTE, 11 * SECOND..=MINUTE)] {
         set(&mut redis, &["SET", "asynq:x:leader:shop", "dead|1", "EX", &given.as_secs().to_string()]).await;
-        let Lead::Another(left) = broker.lead(&me, MINUTE).await.unwrap() else { panic!("it leads at once") };
+        let Lead::Another(left) = broker.lead(&me, 10 * SECOND).await.unwrap() else { panic!("it leads at once") };
         assert!(expected.contains(&left), "{left:?} of {given:?}");
     }
 }

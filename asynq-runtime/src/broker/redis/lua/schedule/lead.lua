@@ -6,9 +6,9 @@ local call = redis.call
 local holder, left = call('GET', KEYS[1]), call('PTTL', KEYS[1])
 -- Each lead has an end. One without was copied from another Redis, and its leader is not here.
 if holder and holder ~= ARGV[1] and left >= 0 then
-  -- So long a lead was given before the clock was set back. Three leases are left, because another version of the program may have a
-  -- longer one: within them a leader that lives renews it, every third of a lease that is up to nine times as long.
-  local most = 3 * ARGV[2]
+  -- So long a lead was given before the clock was set back. Ten leases are left, because another version of the program may have a
+  -- longer one: within them a leader that lives renews it.
+  local most = 10 * ARGV[2]
   if left > most then
     call('PEXPIRE', KEYS[1], most)
     left = most
