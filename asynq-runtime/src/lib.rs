@@ -193,9 +193,9 @@ pub use self::{
 /// The names that a file with jobs needs: `use asynq_runtime::prelude::*;`.
 pub mod prelude {
     pub use crate::{
-        App, ArchivedTask, Backoff, BoxError, Checkpoint, Client, Enqueue, EnqueueError, Enqueued, Job, JobContext,
-        JobError, JobOptions, JobResult, Policy, RawTask, Registry, Secret, Server, Shared, State, TaskInfo, TaskState,
-        UniqueUntil, job,
+        App, ArchivedTask, Backoff, BoxError, Checkpoint, Client, Enqueue, EnqueueError, Enqueued, FromContext, Job,
+        JobContext, JobError, JobOptions, JobResult, Policy, RawTask, Registry, Secret, Server, Shared, State,
+        TaskInfo, TaskState, UniqueUntil, job,
     };
 }
 

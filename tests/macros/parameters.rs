@@ -1,7 +1,6 @@
 //! Parameters that a worker supplies, and parameters that only look like those.
 
 use asynq_runtime::{
-    FromContext,
     job::{StateKey, StateMap},
     prelude::*,
 };

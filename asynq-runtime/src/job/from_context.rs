@@ -12,7 +12,7 @@ use super::{JobContext, JobError, State, StateKey};
 /// `State<T>` is such a parameter. A parameter of the program's own type is marked with `#[from_context]`:
 ///
 /// ```
-/// use asynq_runtime::{FromContext, job::StateKey, prelude::*};
+/// use asynq_runtime::{job::StateKey, prelude::*};
 ///
 /// pub struct Pool;
 /// /// Whose data a task works on: the header says so.

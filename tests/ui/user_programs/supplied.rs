@@ -2,7 +2,7 @@
 
 use std::sync::{LazyLock, Mutex};
 
-use asynq_runtime::{FromContext, prelude::*};
+use asynq_runtime::prelude::*;
 
 struct Pool;
 struct Config {
