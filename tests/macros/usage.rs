@@ -265,6 +265,7 @@ fn only_the_named_arguments_make_a_task_unique() {
         let _ = campaign;
     }
     campaign_is_a_function_too();
+    assert_eq!((campaign::UNIQUE_BY.join(" "), greet::UNIQUE_BY.len()), ("to campaign".to_owned(), 0));
     assert_eq!(key("ann", "Hi", "may"), key("ann", "Hello", "may"));
     assert_ne!(key("ann", "Hi", "may"), key("ann", "Hi", "june"));
     assert_ne!(key("ann", "Hi", "may"), key("bob", "Hi", "may"));

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use proc_macro2::{Ident, Literal, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
-use syn::{ExprPath, spanned::Spanned};
+use syn::{ExprPath, ext::IdentExt, spanned::Spanned};
 
 use super::{
     attr::Attr,
@@ -338,7 +338,9 @@ fn output(job: &JobModel) -> TokenStream {
 
 fn unique_by(job: &JobModel) -> Option<TokenStream> {
     let arguments = job.unique_by.as_ref()?;
+    let names = arguments.iter().map(|ident| ident.unraw().to_string());
     Some(quote! {
+        const UNIQUE_BY: &'static [&'static str] = &[#(#names),*];
         fn unique_by(&self) -> __rt::Option<__rt::Result<__rt::Bytes, __rt::CodecError>> {
             __rt::Option::Some(__rt::encode_key::<Self>(&(#(&self.#arguments,)*)))
         }

@@ -43,6 +43,10 @@ pub struct JobDescriptor {
     pub options: JobOptions,
     /// States that the job needs.
     pub requires: &'static [StateKey],
+    /// Number of functions from the arguments of earlier versions.
+    pub upgrades: usize,
+    /// Names of the arguments that make a task unique; empty if all do.
+    pub unique_by: &'static [&'static str],
     /// How the arguments are encoded.
     pub codec: Codec,
     /// How long a failed task waits, if not by the server's own back-off.
@@ -60,7 +64,7 @@ pub struct JobDescriptor {
     on_archive: Option<OnArchiveFn>,
     prepare: fn(&[u8], bool) -> Result<PreparedTask, serde_json::Error>,
     show: fn(&[u8]) -> Result<serde_json::Value, PayloadError>,
-    unique_by: fn(&[u8]) -> Option<Bytes>,
+    unique_bytes: fn(&[u8]) -> Option<Bytes>,
     changes_in_json: fn(&[u8]) -> bool,
     fingerprint: fn() -> Arc<Fingerprint>,
     has_idle_upgrade: fn() -> bool,
@@ -77,6 +81,8 @@ impl JobDescriptor {
             aliases: J::ALIASES,
             options: J::OPTIONS,
             requires: J::REQUIRES,
+            upgrades: J::UPGRADES.len(),
+            unique_by: J::UNIQUE_BY,
             codec: J::CODEC,
             backoff: J::BACKOFF,
             is_contract: J::IS_CONTRACT,
@@ -89,7 +95,7 @@ impl JobDescriptor {
             on_archive: if J::ON_ARCHIVE.is_some() { Some(on_archive::<J>) } else { None },
             prepare: prepare::<J>,
             show: show::<J>,
-            unique_by: unique_by::<J>,
+            unique_bytes: unique_bytes::<J>,
             changes_in_json: changes_in_json::<J>,
             fingerprint: Fingerprint::of::<J>,
             has_idle_upgrade: if J::UPGRADES.is_empty() { never } else { has_idle_upgrade::<J> },
@@ -134,7 +140,7 @@ impl JobDescriptor {
     pub(crate) fn unique_by(&self, payload: &[u8]) -> Option<Bytes> {
         // A type may panic in its own `Deserialize` or `Serialize`; an edit, or a page that lists its tasks, must not end with it. So it
         // is with the other methods that catch.
-        catch(|| (self.unique_by)(payload)).ok().flatten()
+        catch(|| (self.unique_bytes)(payload)).ok().flatten()
     }
 
     /// Returns the function that calls the job's own function for archived tasks, if the job has one.
@@ -260,7 +266,7 @@ fn is_nothing(arguments: &serde_json::Value) -> bool {
     }
 }
 
-fn unique_by<J: Job>(payload: &[u8]) -> Option<Bytes> {
+fn unique_bytes<J: Job>(payload: &[u8]) -> Option<Bytes> {
     decode_arguments::<J>(payload).ok()?.unique_by()?.ok()
 }
 

@@ -205,6 +205,10 @@ pub trait Job: Serialize + DeserializeOwned + Send + Sized + 'static {
     /// Whether another program runs the job (`#[job] async fn name(..);`, without a body): a server refuses to serve it.
     const IS_CONTRACT: bool = false;
 
+    /// The names of the arguments that make a task unique, if not all do. They are only shown: the lock is on the bytes of
+    /// [`unique_by`](Self::unique_by).
+    const UNIQUE_BY: &'static [&'static str] = &[];
+
     /// The return type of [`run`](Self::run): `()`, or `Result<T, E>` where `E` is any error.
     type Output: IntoJobResult;
 

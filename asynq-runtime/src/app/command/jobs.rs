@@ -102,6 +102,7 @@ pub(super) fn options(job: &JobDescriptor) -> String {
         span("expires", expires),
         group.map(|group| format!("group {group}")),
         span("unique", unique),
+        (!job.unique_by.is_empty()).then(|| format!("unique_by {}", job.unique_by.join(" "))),
         span("debounce", debounce),
         span("debounce_max", debounce_max),
         (unique_until != UniqueUntil::End).then(|| format!("unique_until {}", word(unique_until))),
@@ -110,6 +111,7 @@ pub(super) fn options(job: &JobDescriptor) -> String {
         max_crashes.map(|n| format!("max_crashes {n}")),
         span("kill_after", kill_after),
         (!job.aliases.is_empty()).then(|| format!("alias {}", job.aliases.join(" "))),
+        (job.upgrades > 0).then(|| "upgrade".to_owned()),
         job.on_archive().map(|_| "on_archive".to_owned()),
         (job.codec == Codec::Json).then(|| "json".to_owned()),
     ];
@@ -170,6 +172,7 @@ fn job_to_json(job: &JobDescriptor) -> Value {
         "expires_seconds": seconds(expires),
         "group": group,
         "unique_seconds": seconds(unique),
+        "unique_by": job.unique_by,
         "debounce_seconds": seconds(debounce),
         "debounce_max_seconds": seconds(debounce_max),
         "unique_until": unique.or(debounce).map(|_| word(unique_until)),
@@ -178,6 +181,7 @@ fn job_to_json(job: &JobDescriptor) -> Value {
         "max_crashes": max_crashes.unwrap_or(JobOptions::DEFAULT_MAX_CRASHES),
         "kill_after_seconds": seconds(kill_after),
         "aliases": job.aliases,
+        "upgrades": job.upgrades,
         "on_archive": job.on_archive().is_some(),
         "backoff": job.backoff.map(|backoff| backoff.to_string()),
         "codec": job.codec.as_str(),
@@ -199,7 +203,7 @@ mod tests {
     use serde::{Deserialize, Serialize};
 
     use super::*;
-    use crate::job::{Backoff, Job, JobContext, JobResult};
+    use crate::job::{Backoff, Job, JobContext, JobResult, Upgrade};
 
     #[derive(Serialize, Deserialize)]
     struct Mail {
@@ -232,6 +236,8 @@ mod tests {
             .unique_extend()
             .kill_after(Duration::from_secs(30));
         const ALIASES: &'static [&'static str] = &["memo"];
+        const UPGRADES: &'static [Upgrade<Self>] = &[Upgrade::new(|earlier| earlier.through(|Mail { .. }| Self {}))];
+        const UNIQUE_BY: &'static [&'static str] = &["to", "campaign"];
         const BACKOFF: Option<Backoff> = Some(Backoff::linear(Duration::from_secs(10)));
         type Output = JobResult;
         async fn run(self, _: &JobContext) -> JobResult {
@@ -244,12 +250,13 @@ mod tests {
         let job = JobDescriptor::of::<Note>("src/note.rs", 1);
         assert_eq!(
             options(&job),
-            "retry 25, backoff linear(10s), timeout 30m, expires 10m, group digest, unique 1m, unique_until success, \
-             unique_extend, kill_after 30s, alias memo"
+            "retry 25, backoff linear(10s), timeout 30m, expires 10m, group digest, unique 1m, \
+             unique_by to campaign, unique_until success, unique_extend, kill_after 30s, alias memo, upgrade"
         );
         let json = job_to_json(&job);
         assert_eq!((&json["group"], &json["expires_seconds"]), (&json!("digest"), &json!(600.0)));
         assert_eq!((&json["unique_until"], &json["unique_extend"]), (&json!("success"), &json!(true)));
+        assert_eq!((&json["unique_by"], &json["upgrades"]), (&json!(["to", "campaign"]), &json!(1)));
         assert_eq!(json["backoff"], "linear(10s)");
         assert_eq!(
             (&json["kill_after_seconds"], &json["aliases"], &json["on_archive"]),
@@ -261,6 +268,7 @@ mod tests {
             (&Value::Null, &Value::Null, &Value::Null)
         );
         assert_eq!(mail["unique_extend"], false);
+        assert_eq!((&mail["unique_by"], &mail["upgrades"]), (&json!([]), &json!(0)));
         let mut debounced = JobDescriptor::of::<Tidy>("src/tidy.rs", 1);
         debounced.options = JobOptions::new().debounce(Duration::from_secs(30)).unique_until(UniqueUntil::Success);
         assert_eq!(job_to_json(&debounced)["unique_until"], "success");
