@@ -28,7 +28,7 @@ const WAITING: [TaskState; 5] =
 /// Compares a program with the tasks that wait
 #[derive(Debug, Subcommand)]
 pub(crate) enum Deploy {
-    /// Counts the waiting tasks by shape, and says which of them a program can read
+    /// Counts the waiting tasks by shape, and says which of the shapes are in a program's jobs.lock
     ///
     /// The file is the program's jobs.lock: `my-worker jobs --check` has said that the program reads all shapes in it.
     /// A task whose shape is not in it would be requeued, and archived after a day: exit code 1. Archived tasks are counted,
@@ -40,7 +40,7 @@ pub(crate) enum Deploy {
     /// be missed. Stop the workers, or check again, to be sure.
     ///
     /// With --json: an array of objects with `type`, `fingerprint` (null for JSON), `shape` (null if it is not in the
-    /// file), `queues`, `tasks`, `archived` (so many of `tasks`) and `readable`.
+    /// file), `queues`, `tasks`, `archived` (so many of `tasks`) and `readable` (whether the shape is in the file).
     Check(Check),
 }
 
@@ -98,13 +98,13 @@ impl Check {
             unknown.fold((0, 0), |(tasks, archived), found| (tasks + found.tasks, archived + found.archived));
         let value: Vec<Value> = found.iter().map(to_json).collect();
         let written = session.answer(&value, |style| {
-            let mut table = Table::new(style, &["TYPE", "SHAPE", "QUEUES", "WAITING", "ARCHIVED", "READABLE"]);
+            let mut table = Table::new(style, &["TYPE", "SHAPE", "QUEUES", "WAITING", "ARCHIVED", "IN FILE"]);
             table = table.right([3, 4]).wrapped([1, 2]);
             for ((r#type, fingerprint), found) in &found {
                 let unknown = || {
                     format!("{} is not in the file", fingerprint.as_deref().unwrap_or("a JSON payload of this type"))
                 };
-                let (shape, is_readable) = match &found.shape {
+                let (shape, is_in_file) = match &found.shape {
                     Some(locked) => (locked.text(), Cell::from("yes")),
                     None => (unknown(), Cell::from("NO").bad()),
                 };
@@ -114,7 +114,7 @@ impl Check {
                     found.queues.join(", ").into(),
                     number(found.tasks - found.archived).into(),
                     number(found.archived).into(),
-                    is_readable,
+                    is_in_file,
                 ]);
             }
             match found.is_empty() {

@@ -174,6 +174,7 @@ on_both_brokers! {
         }
         let stranded = cli.run_words(&words).await;
         assert!(stranded.code == 1 && stranded.err.contains("2 waiting tasks would be requeued"), "{stranded}");
+        assert!(stranded.out.contains("IN FILE") && stranded.out.contains("is not in the file"), "{stranded}");
         let elsewhere = cli.run_words(&[&words[..], &["-q", "elsewhere"]].concat()).await;
         assert!(elsewhere.code == 0 && elsewhere.err.contains("there is no queue `elsewhere` yet"), "{elsewhere}");
         let twice = cli.run_words(&[&words[..], &["-q", "default", "-q", "default"]].concat()).await;
