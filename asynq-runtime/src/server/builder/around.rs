@@ -28,8 +28,10 @@ impl ServerBuilder {
     /// Layers also see tasks that no job here knows, as asynq's middleware does: the wrapped service returns an error for
     /// such a task, and the policy for it is applied outside of the layers. They do not see tasks that must not start:
     /// expired, past their deadline, undecodable. An error of a layer fails the attempt, with the policy that
-    /// [`JobError::into_error`] gives it. Timeout, cancellation and panics of an attempt include its layers. A layer that
-    /// gives up a blocking job asks it to stop, but a thread cannot be stopped: slot and lease last until it returns.
+    /// [`JobError::into_error`] gives it. A snooze and a revoke come through the layers as errors, too: the
+    /// [`policy`](JobError::policy) of `JobError::from(error)` tells them from failures. Timeout, cancellation and panics of an
+    /// attempt include its layers. A layer that gives up a blocking job asks it to stop, but a thread cannot be stopped: slot and
+    /// lease last until it returns.
     ///
     /// A server has one such service, which need not be `Clone`. While a layer is not ready nothing is fetched, so that tasks
     /// stay in their queues. For that a server with layers takes one task per call of the broker at first. Once the layers
