@@ -44,6 +44,7 @@ use self::{command::Cli, session::Session};
 /// Runs the command line of this process.
 pub fn main() -> ExitCode {
     log::start();
+    asynq_runtime::app::warn_of_misspelled_variables();
     let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {

@@ -145,6 +145,7 @@ pub mod task;
 pub mod testing;
 mod thread;
 mod until;
+mod variables;
 
 // The expansion of `#[job]` names this crate absolutely, also in this crate's own tests.
 #[allow(unused_extern_crates)]

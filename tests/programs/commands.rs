@@ -254,6 +254,19 @@ fn a_variable_of_a_dashboard_that_is_not_linked_is_warned_of() {
 }
 
 #[test]
+fn a_misspelled_variable_is_warned_of_without_its_value() {
+    for verb in ["worker", "stats"] {
+        let mut command = program(ONE);
+        command.arg(verb).env("ASYNQ_URL", "redis://127.0.0.1:1");
+        command.env("ASYNQ_CONCURENCY", "canary").env("ASYNQ_SENTRY", "canary");
+        let log = text(&command.output().unwrap().stderr);
+        let warning = "the environment variable `ASYNQ_CONCURENCY` is not known; `ASYNQ_CONCURRENCY` is";
+        assert_eq!(log.matches(warning).count(), 1, "{log}");
+        assert!(!log.contains("canary") && !log.contains("ASYNQ_SENTRY"), "{log}");
+    }
+}
+
+#[test]
 fn a_lock_file_that_cannot_be_read_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("other.lock").display().to_string();

@@ -67,6 +67,15 @@ fn variables_of_gos_tool_cause_a_warning() {
 }
 
 #[test]
+fn a_misspelled_variable_causes_a_warning() {
+    let output = asynq(&["--version"]).env("ASYNQ_REDIS_URI", "redis://canary-host:6379").output().unwrap();
+    ends(&output, 0);
+    let message = text(&output.stderr);
+    assert!(message.contains("the environment variable `ASYNQ_REDIS_URI` is not known; `ASYNQ_URL` is"), "{message}");
+    assert!(!message.contains("canary"), "{message}");
+}
+
+#[test]
 fn a_reader_that_leaves_is_not_a_failure() {
     let mut child = asynq(&["completions", "zsh"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     drop(child.stdout.take());

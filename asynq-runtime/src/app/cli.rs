@@ -24,6 +24,7 @@ use crate::{
     censor::usage_without_passwords,
     connect::text_of_variable,
     server::{Flag, Flags, RUN_TARGET, ServiceEntry},
+    variables::warn_of_misspelled_variables,
 };
 
 /// Runs the command that the arguments of this process name.
@@ -48,8 +49,10 @@ fn dispatch(matches: &ArgMatches, services: &[&ServiceEntry], setup: Option<SetU
     let settings =
         Settings::from_flags(flags)?.or(Settings::from_flags(matches)?).or(Settings::from_env(env::variable)?);
     let format = settings.log_format.unwrap_or(LogFormat::Text);
-    if command == WORKER {
-        logs::start(format, LevelFilter::INFO);
+    let is_worker = command == WORKER;
+    logs::start(format, if is_worker { LevelFilter::INFO } else { LevelFilter::WARN });
+    warn_of_misspelled_variables();
+    if is_worker {
         warn_of_unread_variables(services);
         let runtime = runtime(tokio::runtime::Builder::new_multi_thread())?;
         let given = given(services, [flags, matches]);
@@ -67,7 +70,6 @@ fn dispatch(matches: &ArgMatches, services: &[&ServiceEntry], setup: Option<SetU
             ended => ended.map(|()| ExitCode::SUCCESS),
         };
     }
-    logs::start(format, LevelFilter::WARN);
     let runtime = runtime(tokio::runtime::Builder::new_current_thread())?;
     match command {
         "jobs" => {

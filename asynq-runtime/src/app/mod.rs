@@ -332,6 +332,7 @@ pub use self::{
 pub use crate::{
     censor::{usage_without_passwords, without_passwords},
     connect::text_of_variable,
+    variables::warn_of_misspelled_variables,
 };
 
 #[cfg(all(test, feature = "sqlite"))]

@@ -117,7 +117,7 @@ pub use self::{
     signals::{Signal, Signals},
 };
 pub use crate::job::SharedError;
-use crate::{broker::Broker, client::Client, job::Registry};
+use crate::{broker::Broker, client::Client, job::Registry, variables::warn_of_misspelled_variables};
 
 /// The target of the spans `job` and `tick`, which write no lines, and of the error that ends a worker. `main!` has a directive for it.
 #[doc(hidden)]
@@ -220,6 +220,7 @@ impl Server {
             tokio::time::sleep(Duration::ZERO).await;
         });
         probe.await.map_err(|_| ServerError::NoRuntime)?;
+        warn_of_misspelled_variables();
         warnings::panics_abort();
         warnings::unserved_jobs(&self);
 

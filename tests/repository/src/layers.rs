@@ -11,7 +11,7 @@ const RUNTIME: &str = "asynq-runtime/src";
 
 /// asynq-runtime's modules, lowest first: each may use those in the rows above its own, and those of its own row.
 const LAYERS: [&[&str]; 7] = [
-    &["censor", "clock", "panics", "pause", "task", "thread", "until"],
+    &["censor", "clock", "panics", "pause", "task", "thread", "until", "variables"],
     &["broker"],
     &["connect", "propagation"],
     &["job"],

@@ -33,3 +33,4 @@ mod surface;
 mod task_views;
 mod templates;
 mod tree;
+mod variables;

@@ -1,0 +1,99 @@
+//! The environment variables of this library, and those that are set under a name which is nearly one of them.
+
+use std::sync::Once;
+
+use asynq_grammar::nearest;
+
+/// All variables that programs of this library read, those of asynq-cron and asynq-dashboard too.
+const KNOWN: [&str; 24] = [
+    "ASYNQ_URL",
+    "ASYNQ_QUEUES",
+    "ASYNQ_ONLY",
+    "ASYNQ_EXCEPT",
+    "ASYNQ_CONCURRENCY",
+    "ASYNQ_SHUTDOWN_TIMEOUT",
+    "ASYNQ_LOG_FORMAT",
+    "ASYNQ_PROGRAM",
+    "ASYNQ_RELEASE",
+    "ASYNQ_METRICS",
+    "ASYNQ_METRICS_QUEUES",
+    "ASYNQ_DASHBOARD",
+    "ASYNQ_DASHBOARD_HOSTS",
+    "ASYNQ_DASHBOARD_MOUNT",
+    "ASYNQ_DASHBOARD_PASSWORD",
+    "ASYNQ_DASHBOARD_PASSWORD_FILE",
+    "ASYNQ_DASHBOARD_PASSWORD_HASH",
+    "ASYNQ_DASHBOARD_PASSWORD_HASH_FILE",
+    "ASYNQ_DASHBOARD_READ_ONLY",
+    "ASYNQ_DASHBOARD_TITLE",
+    "ASYNQ_DASHBOARD_TOKEN",
+    "ASYNQ_DASHBOARD_TOKEN_FILE",
+    "ASYNQ_DASHBOARD_TRUSTED_HEADER",
+    "ASYNQ_DASHBOARD_TRUSTED_PROXIES",
+];
+
+/// How a name may begin, and how the known names begin that it may mean. Only the rest is compared, because a long common beginning
+/// would make different names alike.
+const BEGINNINGS: [(&str, &str); 4] = [
+    ("ASYNQ_DASHBOARD_", "ASYNQ_DASHBOARD_"),
+    ("ASYNQ_METRICS_", "ASYNQ_METRICS_"),
+    ("ASYNQ_REDIS_", "ASYNQ_"),
+    ("ASYNQ_", "ASYNQ_"),
+];
+
+/// Warns, once in a process, of each variable that is set and not known, and whose name resembles a known one. Other unknown
+/// variables are the program's own. The values may be secret, and are not shown.
+pub fn warn_of_misspelled_variables() {
+    static WARNED: Once = Once::new();
+    WARNED.call_once(|| {
+        for (name, _) in std::env::vars_os() {
+            if let Some(name) = name.to_str()
+                && let Some(meant) = meant(name)
+            {
+                log!(warn, "the environment variable `{name}` is not known; `{meant}` is");
+            }
+        }
+    });
+}
+
+/// Returns the known variable that an unknown one resembles.
+fn meant(name: &str) -> Option<String> {
+    if KNOWN.contains(&name) {
+        return None;
+    }
+    let mut beginnings = BEGINNINGS.into_iter();
+    let (rest, beginning) = beginnings.find_map(|(written, known)| Some((name.strip_prefix(written)?, known)))?;
+    let rests = KNOWN.into_iter().filter_map(|known| known.strip_prefix(beginning));
+    Some(format!("{beginning}{}", nearest(rest, rests)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_misspelled_variable_has_a_known_one_and_a_variable_of_the_program_has_none() {
+        for (name, expected) in [
+            ("ASYNQ_CONCURENCY", Some("ASYNQ_CONCURRENCY")),
+            ("ASYNQ_QUEUE", Some("ASYNQ_QUEUES")),
+            ("ASYNQ_URI", Some("ASYNQ_URL")),
+            ("ASYNQ_url", Some("ASYNQ_URL")),
+            ("ASYNQ_REDIS_URI", Some("ASYNQ_URL")),
+            ("ASYNQ_REDIS_URL", Some("ASYNQ_URL")),
+            ("ASYNQ_METRICS_QUEUE", Some("ASYNQ_METRICS_QUEUES")),
+            ("ASYNQ_DASBOARD", Some("ASYNQ_DASHBOARD")),
+            ("ASYNQ_DASHBOARD_READONLY", Some("ASYNQ_DASHBOARD_READ_ONLY")),
+            ("ASYNQ_DASHBOARD_URL", None),
+            ("ASYNQ_METRICS_USER", None),
+            ("ASYNQ_REDIS_HOST", None),
+            ("ASYNQ_LOG_LEVEL", None),
+            ("ASYNQ_SENTRY", None),
+            ("ASYNQ_TTL", None),
+            ("ASYNQ_", None),
+            ("SHOP_CONCURENCY", None),
+        ] {
+            assert_eq!(meant(name).as_deref(), expected, "{name}");
+        }
+        assert!(KNOWN.into_iter().all(|known| meant(known).is_none()));
+    }
+}
