@@ -1,6 +1,9 @@
 //! Semaphores: at most so many tasks hold a token at a time.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use asynq_runtime::{
     broker::{Broker, RunKey, RunToken},
@@ -13,7 +16,9 @@ use chrono::{DateTime, Utc};
 
 use super::Fixture;
 
-/// The context of an attempt at task `id`, which came from `broker`.
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// The context of an attempt at task `id`, which came from `broker` and, with a deadline, may take a minute.
 fn attempt(broker: Option<Arc<dyn Broker>>, id: &str, deadline: Option<DateTime<Utc>>) -> JobContext {
     JobContext::new(ContextParts {
         run: RunKey { queue: default_queue(), id: TaskId::from_wire(id), token: RunToken(1), server: 0, row: 0 },
@@ -21,7 +26,7 @@ fn attempt(broker: Option<Arc<dyn Broker>>, id: &str, deadline: Option<DateTime<
         message: Arc::new(TaskMessage::default()),
         crashes: 0,
         codec: asynq_runtime::job::Codec::Json,
-        deadline,
+        deadline: deadline.map(|at| (at, Instant::now() + MINUTE)),
         cancel: Arc::default(),
         stopping: Arc::default(),
         states: Arc::new(StateMap::default()),
@@ -37,7 +42,7 @@ fn minute(t: &Fixture, id: &str) -> JobContext {
 
 /// [`minute`] in a program that has another connection.
 fn minute_of(broker: Arc<dyn Broker>, t: &Fixture, id: &str) -> JobContext {
-    attempt(Some(broker), id, Some(t.now() + Duration::from_secs(60)))
+    attempt(Some(broker), id, Some(t.now() + MINUTE))
 }
 
 fn semaphore(max: usize) -> Semaphore {
@@ -59,7 +64,7 @@ async fn as_many_tokens_are_out_as_there_are() {
     assert!(elsewhere.try_acquire(&minute_of(far.clone(), &t, "t3")).await.unwrap().is_none());
     one.release().await.unwrap();
     let three = elsewhere.try_acquire(&minute_of(far.clone(), &t, "t3")).await.unwrap().expect("one came back");
-    assert!(three.until() == t.now() + Duration::from_secs(60));
+    assert!(three.until() == t.now() + MINUTE);
     let other = Semaphore::new("another scope", 1).unwrap();
     other.try_acquire(&minute(&t, "t4")).await.unwrap().expect("scopes are apart").release().await.unwrap();
     two.release().await.unwrap();

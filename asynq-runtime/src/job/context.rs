@@ -1,11 +1,15 @@
 //! The context of a running job: its task, its attempt, and reports about itself.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
 use parking_lot::Mutex;
-use tokio::{runtime::Handle, time::Instant};
+use tokio::runtime::Handle;
 
 use super::{
     Codec,
@@ -38,9 +42,6 @@ pub struct JobContext(Arc<Attempt>);
 
 struct Attempt {
     parts: ContextParts,
-    /// When the attempt began, and how long it could take then: the broker's clock may be set meanwhile.
-    began: Instant,
-    could_take: Duration,
     /// The values that layers have put beside the attempt.
     beside: Mutex<StateMap>,
 }
@@ -57,8 +58,8 @@ pub struct ContextParts {
     pub crashes: u32,
     /// How the job encodes its results; JSON for a handler.
     pub codec: Codec,
-    /// When this attempt must end.
-    pub deadline: Option<DateTime<Utc>>,
+    /// When this attempt must end: by the broker's clock at the beginning of the attempt, and by one that cannot be set.
+    pub deadline: Option<(DateTime<Utc>, Instant)>,
     /// Cancelled when the attempt should stop.
     pub cancel: Arc<Cancel>,
     /// Cancelled when the server begins to leave.
@@ -78,9 +79,7 @@ impl JobContext {
     /// Returns a context of its parts; the server makes one per attempt.
     #[doc(hidden)]
     pub fn new(parts: ContextParts) -> Self {
-        let span = |broker: &Arc<dyn Broker>| (parts.deadline? - broker.now()).to_std().ok();
-        let could_take = parts.broker.as_ref().and_then(span).unwrap_or_default();
-        Self(Arc::new(Attempt { parts, began: Instant::now(), could_take, beside: Mutex::default() }))
+        Self(Arc::new(Attempt { parts, beside: Mutex::default() }))
     }
 
     /// Returns a context that belongs to no task, for calling a job's function directly in a test. It has no states, is never
@@ -163,12 +162,13 @@ impl JobContext {
     /// Returns when this attempt must end; `None` only in a [detached](Self::detached) context and in the job's own function for archived
     /// tasks (`on_archive`).
     pub fn deadline(&self) -> Option<DateTime<Utc>> {
-        self.0.parts.deadline
+        self.0.parts.deadline.map(|(at, _)| at)
     }
 
     /// Returns the time that the attempt has left, which no change of the broker's clock moves.
     pub(crate) fn remaining(&self) -> Duration {
-        self.0.could_take.saturating_sub(self.0.began.elapsed())
+        let deadline = self.0.parts.deadline;
+        deadline.map(|(_, ends)| ends.saturating_duration_since(Instant::now())).unwrap_or_default()
     }
 
     /// Returns every header of the task, in the order in which they were given; Go writes them in any order.

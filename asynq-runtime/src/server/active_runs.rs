@@ -57,8 +57,7 @@ pub(crate) struct ActiveRun {
     pub(crate) attempt: Attempt,
     pub(crate) stop: Stop,
     /// When the server got the task, by the broker's clock at that time and by one that cannot be set.
-    since: DateTime<Utc>,
-    held: Instant,
+    since: (DateTime<Utc>, Instant),
     /// The number of this task among all that the server has held, in the order of their dequeues.
     pub(crate) place: u64,
     phase: AtomicU8,
@@ -98,11 +97,12 @@ impl ActiveRun {
     /// Returns when the run began and when it must end, by the broker's clock, which shows `now`. A timer ends the attempt, so both times
     /// move with a clock that was set meanwhile.
     fn times(&self, now: DateTime<Utc>) -> [DateTime<Utc>; 2] {
-        let passed = TimeDelta::from_std(self.held.elapsed()).unwrap_or_default();
-        let moved = now.signed_duration_since(self.since).checked_sub(&passed).unwrap_or_default();
+        let (since, held) = self.since;
+        let passed = TimeDelta::from_std(held.elapsed()).unwrap_or_default();
+        let moved = now.signed_duration_since(since).checked_sub(&passed).unwrap_or_default();
         let moved = if moved.abs() > CLOCK_IS_THE_SAME { moved } else { TimeDelta::zero() };
-        let ends = AttemptDeadline::of(&self.attempt.message, self.since).at();
-        [self.since, ends].map(|at| at.checked_add_signed(moved).unwrap_or(at))
+        let ends = AttemptDeadline::of(&self.attempt.message, since).at();
+        [since, ends].map(|at| at.checked_add_signed(moved).unwrap_or(at))
     }
 
     /// Returns whether the run is neither settled nor lost.
@@ -183,13 +183,16 @@ impl ActiveRuns {
         until(&self.emptied, || (self.running() == 0).then_some(())).await;
     }
 
-    /// Adds dequeued tasks.
-    pub(crate) fn hold(&self, attempts: impl IntoIterator<Item = Attempt>, now: DateTime<Utc>) -> Vec<Arc<ActiveRun>> {
+    /// Adds tasks that the server got at `since`, by the broker's clock and by one that cannot be set.
+    pub(crate) fn hold(
+        &self,
+        attempts: impl IntoIterator<Item = Attempt>,
+        since: (DateTime<Utc>, Instant),
+    ) -> Vec<Arc<ActiveRun>> {
         let hold = |attempt| ActiveRun {
             attempt,
             stop: Stop::new(),
-            since: now,
-            held: Instant::now(),
+            since,
             place: self.dequeued.fetch_add(1, Ordering::AcqRel),
             phase: AtomicU8::new(Phase::Dequeued as u8),
             decided: Mutex::default(),
@@ -361,7 +364,7 @@ mod tests {
     #[test]
     fn tasks_of_one_id_in_two_queues_live_side_by_side() {
         let runs = ActiveRuns::new(4, true);
-        let tasks = runs.hold([attempt("a", "same"), attempt("b", "same")], Utc::now());
+        let tasks = runs.hold([attempt("a", "same"), attempt("b", "same")], (Utc::now(), Instant::now()));
         assert!(tasks.iter().all(|task| runs.start(task)));
         assert_eq!((runs.running(), runs.free()), (2, 2));
         assert!(tasks[0].settling());
@@ -376,7 +379,7 @@ mod tests {
     fn a_task_is_late_by_the_clock_on_which_more_of_its_lease_passed() {
         let taken = DateTime::from_timestamp_nanos(1);
         let part = Duration::from_secs(3_600);
-        let task = ActiveRuns::new(1, true).hold([attempt("a", "1")], taken).remove(0);
+        let task = ActiveRuns::new(1, true).hold([attempt("a", "1")], (taken, Instant::now())).remove(0);
         assert!(!task.is_late(taken, part) && !task.is_late(taken - part, part));
         assert!(task.is_late(taken + part, part), "the machine slept");
         std::thread::sleep(Duration::from_millis(1));
@@ -386,7 +389,7 @@ mod tests {
     #[test]
     fn a_lost_run_is_stopped_and_its_outcome_unwanted() {
         let runs = ActiveRuns::new(1, true);
-        let a = runs.hold([attempt("a", "1")], Utc::now()).remove(0);
+        let a = runs.hold([attempt("a", "1")], (Utc::now(), Instant::now())).remove(0);
         let queue = &a.attempt.key.queue;
         assert!(runs.start(&a));
         assert!(runs.lose(&a.attempt.key));
@@ -403,7 +406,7 @@ mod tests {
     fn the_next_quarantined_task_may_start_when_the_broker_has_the_outcome_of_the_last() {
         let runs = ActiveRuns::new(4, true);
         let quarantined = |id| Attempt { crashes: Extra::DEFAULT_MAX_CRASHES - 1, ..attempt("a", id) };
-        let tasks = runs.hold([quarantined("1"), quarantined("2"), quarantined("3")], Utc::now());
+        let tasks = runs.hold([quarantined("1"), quarantined("2"), quarantined("3")], (Utc::now(), Instant::now()));
         assert!(!runs.quarantined_runs() && runs.start(&tasks[0]) && runs.quarantined_runs());
         // A quarantined task that came beside it is requeued without having begun.
         assert!(tasks[1].settling());
@@ -423,7 +426,7 @@ mod tests {
     #[test]
     fn an_extension_that_was_overtaken_by_the_outcome_loses_nothing() {
         let runs = ActiveRuns::new(1, true);
-        let a = runs.hold([attempt("a", "1")], Utc::now()).remove(0);
+        let a = runs.hold([attempt("a", "1")], (Utc::now(), Instant::now())).remove(0);
         assert!(runs.start(&a) && a.settling());
         assert!(!runs.lose(&a.attempt.key));
         assert!(!a.stop.is_requested());
@@ -435,7 +438,7 @@ mod tests {
     #[test]
     fn a_task_that_is_lost_before_its_start_does_not_start_and_each_task_settles_once() {
         let runs = ActiveRuns::new(2, true);
-        let tasks = runs.hold([attempt("a", "1"), attempt("a", "2")], Utc::now());
+        let tasks = runs.hold([attempt("a", "1"), attempt("a", "2")], (Utc::now(), Instant::now()));
         assert!(runs.lose(&tasks[0].attempt.key));
         assert!(!runs.start(&tasks[0]) && !tasks[0].settling());
         assert!(runs.start(&tasks[1]));
@@ -455,7 +458,7 @@ mod tests {
             attempt.extra.unique_extend = unique_extend;
             let message = TaskMessage { unique_key: unique_key.to_owned(), ..TaskMessage::default() };
             attempt.message = Arc::new(message);
-            runs.hold([attempt], Utc::now());
+            runs.hold([attempt], (Utc::now(), Instant::now()));
         }
         let keys: Vec<_> = runs.held_locks().into_iter().map(|lock| (lock.run.id.to_string(), lock.key)).collect();
         assert_eq!(keys, [("1".to_owned(), "k1".to_owned())]);
@@ -464,7 +467,7 @@ mod tests {
     #[test]
     fn a_run_lasts_as_long_as_before_by_a_clock_that_was_set() {
         let (runs, began) = (ActiveRuns::new(1, true), Utc::now());
-        assert!(runs.start(&runs.hold([attempt("a", "1")], began)[0]));
+        assert!(runs.start(&runs.hold([attempt("a", "1")], (began, Instant::now()))[0]));
         for hours in [0, 1, -1] {
             let now = began + TimeDelta::hours(hours);
             let run = &runs.worker_infos(&server(), now)[0];
@@ -477,7 +480,7 @@ mod tests {
     #[test]
     fn others_see_no_more_than_a_kilobyte_of_a_payload() {
         let runs = ActiveRuns::new(1, true);
-        let a = runs.hold([attempt("a", "1")], Utc::now()).remove(0);
+        let a = runs.hold([attempt("a", "1")], (Utc::now(), Instant::now())).remove(0);
         let infos = || runs.worker_infos(&server(), Utc::now());
         assert!(infos().is_empty());
         assert!(runs.start(&a));

@@ -1,6 +1,6 @@
 //! Runs one task to its settlement: timeout, deadline, panic and cancellation, and tasks that must not start.
 
-use std::{fmt, slice, sync::Arc};
+use std::{fmt, slice, sync::Arc, time::Instant};
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use tokio::time::timeout;
@@ -201,8 +201,10 @@ impl Executor {
         };
         let job = dispatcher.registry.get(&message.r#type);
         let blocking = self.0.parts.blocking.for_attempt();
-        let ctx = self.context(attempt, job, Some(deadline.at()), Arc::clone(stop.cancel()), blocking.clone());
         let began = attempt_metrics.start();
+        // Beyond the range of the clock no time counts as left: a token then ends at the deadline alone.
+        let ends = began.checked_add(deadline.remaining()).unwrap_or(began);
+        let ctx = self.context(attempt, job, Some((deadline.at(), ends)), Arc::clone(stop.cancel()), blocking.clone());
         // Layers, and the reading of the arguments, are code of the program too.
         let started = panics::catch(|| match permit {
             Some(permit) => Ok(permit.call(ctx)),
@@ -255,7 +257,7 @@ impl Executor {
         &self,
         attempt: &Attempt,
         job: Option<&JobDescriptor>,
-        deadline: Option<DateTime<Utc>>,
+        deadline: Option<(DateTime<Utc>, Instant)>,
         cancel: Arc<Cancel>,
         blocking: BlockingPool,
     ) -> JobContext {

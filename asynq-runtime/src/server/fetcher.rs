@@ -273,7 +273,7 @@ impl Fetcher {
             return 0;
         }
         context.signals.fetched.notify();
-        let tasks = context.runs.hold(runs.into_iter().map(Attempt::from), now);
+        let tasks = context.runs.hold(runs.into_iter().map(Attempt::from), (now, since));
         let rest = self.start(tasks).await;
         context.requeue(&rest);
         taken

@@ -1,6 +1,9 @@
 //! Tokens of a semaphore whose broker answers too late.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use asynq_runtime::{
     broker::{Broker, BrokerErrorKind, RunKey, RunToken},
@@ -13,6 +16,8 @@ use tokio::sync::oneshot;
 
 use super::{flaky::Flaky, id, memory, queue, soon};
 
+const HOUR: Duration = Duration::from_secs(3_600);
+
 /// Returns the context of an attempt that may take an hour, so that no token ends by itself while a test waits.
 pub(super) fn attempt(broker: &Arc<dyn Broker>, task: &str) -> JobContext {
     JobContext::new(ContextParts {
@@ -21,7 +26,7 @@ pub(super) fn attempt(broker: &Arc<dyn Broker>, task: &str) -> JobContext {
         message: Arc::new(TaskMessage::default()),
         crashes: 0,
         codec: Codec::Json,
-        deadline: Some(broker.now() + Duration::from_secs(3600)),
+        deadline: Some((broker.now() + HOUR, Instant::now() + HOUR)),
         cancel: Arc::default(),
         stopping: Arc::default(),
         states: Arc::new(StateMap::default()),

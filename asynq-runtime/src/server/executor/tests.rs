@@ -2,7 +2,7 @@ use std::{
     future::{poll_fn, ready},
     sync::atomic::{AtomicUsize, Ordering},
     task::Poll,
-    time::Instant,
+    time::Duration,
 };
 
 use asynq_test_support::Log;
@@ -15,6 +15,7 @@ use crate::{
         RunKey, RunToken,
         sqlite::{SqliteBroker, SqliteOptions},
     },
+    job::JobOptions,
     server::{
         config::OnUnknown,
         handlers::{Handlers, handler},
@@ -121,6 +122,20 @@ async fn a_run_that_was_lost_has_no_outcome_and_calls_no_hook_whatever_its_job_r
         assert!(has(&text, &line), "{why:?}: {text}");
         assert_eq!(calls.load(Ordering::SeqCst), n, "{why:?}");
     }
+}
+
+#[tokio::test]
+async fn an_attempt_knows_the_time_that_it_has_left() {
+    let left = Arc::new(Mutex::new(Duration::ZERO));
+    let noted = Arc::clone(&left);
+    let notes = handler(move |task| {
+        *noted.lock() = task.context().remaining();
+        ready(Ok::<(), JobError>(()))
+    });
+    let handlers = Handlers::new(vec![("nobody:knows".to_owned(), notes)]).expect("one handler");
+    attempted_by(handlers, Hooks::default(), OnUnknown::default(), &Stop::new(), drop).await;
+    let (left, timeout) = (*left.lock(), JobOptions::DEFAULT_TIMEOUT);
+    assert!(left <= timeout && left > timeout - Duration::from_secs(60), "{left:?}");
 }
 
 #[tokio::test]
