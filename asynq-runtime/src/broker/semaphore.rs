@@ -2,10 +2,14 @@
 
 use std::time::Duration;
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 
 use super::BrokerError;
 use crate::task::TaskId;
+
+/// A smaller difference between two clocks, or between two readings of one clock, comes from rounding and from the time that a call
+/// takes to arrive; a larger one means that a clock was set or is ahead.
+pub(crate) const SAME_CLOCK: TimeDelta = TimeDelta::seconds(2);
 
 /// Counting semaphores: each scope has tokens, which tasks acquire and release.
 #[async_trait::async_trait]

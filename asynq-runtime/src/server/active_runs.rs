@@ -23,15 +23,13 @@ use super::{
     stop::{Stop, Why},
 };
 use crate::{
-    broker::{HeldLock, RunKey, ServerName, Settlement},
+    broker::{HeldLock, RunKey, SAME_CLOCK, ServerName, Settlement},
     task::{QueueName, TaskId, WorkerInfo},
     until::until,
 };
 
 /// How many bytes of a payload are shown to other programs at most.
 const PAYLOAD_EXCERPT: usize = 1024;
-/// Below this difference the broker's clock counts as not set since a run began.
-const CLOCK_IS_THE_SAME: TimeDelta = TimeDelta::seconds(2);
 
 /// The tasks that a server holds, and the slots that the running ones take.
 #[derive(Debug)]
@@ -100,7 +98,7 @@ impl ActiveRun {
         let (since, held) = self.since;
         let passed = TimeDelta::from_std(held.elapsed()).unwrap_or_default();
         let moved = now.signed_duration_since(since).checked_sub(&passed).unwrap_or_default();
-        let moved = if moved.abs() > CLOCK_IS_THE_SAME { moved } else { TimeDelta::zero() };
+        let moved = if moved.abs() > SAME_CLOCK { moved } else { TimeDelta::zero() };
         let ends = AttemptDeadline::of(&self.attempt.message, since).at();
         [since, ends].map(|at| at.checked_add_signed(moved).unwrap_or(at))
     }

@@ -10,7 +10,7 @@ use super::{
     span::whole_seconds,
 };
 use crate::{
-    broker::{BrokerError, Semaphores},
+    broker::{BrokerError, SAME_CLOCK, Semaphores},
     task::TaskId,
 };
 
@@ -32,7 +32,8 @@ impl Semaphores for RedisBroker {
             .arg(until.timestamp())
             .arg(task.as_str())
             .arg(i32::from(has_one))
-            .arg(whole_seconds(remaining));
+            .arg(whole_seconds(remaining))
+            .arg(SAME_CLOCK.num_seconds());
         match reply::number(&self.router.send_one(call).await?) {
             Some(0) => Ok(None),
             Some(end) if end == until.timestamp() => Ok(Some(until)),

@@ -6,7 +6,7 @@ use chrono::{DateTime, Utc};
 use rusqlite::params;
 
 use crate::{
-    broker::{BrokerError, Semaphores},
+    broker::{BrokerError, SAME_CLOCK, Semaphores},
     task::TaskId,
 };
 
@@ -17,9 +17,6 @@ use super::{
     sql,
     tx::View,
 };
-
-/// The milliseconds by which the way of a call may move the end of an attempt where both clocks are one.
-const SAME_END: i64 = 2_000;
 
 #[async_trait::async_trait]
 impl Semaphores for SqliteBroker {
@@ -40,7 +37,7 @@ impl Semaphores for SqliteBroker {
                 return Ok(None);
             }
             let end = after(tx.view.now, remaining);
-            let end = if end > until_ms.saturating_add(SAME_END) { end } else { until_ms };
+            let end = if end > until_ms.saturating_add(SAME_CLOCK.num_milliseconds()) { end } else { until_ms };
             tx.view.execute(&sql::semaphore::ACQUIRE, params![scope, task.as_str(), end])?;
             Ok(Some(end))
         });
