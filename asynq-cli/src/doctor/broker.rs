@@ -22,8 +22,10 @@ const LARGE_LOG: u64 = 256 << 20;
 
 pub(super) fn check(evidence: &Evidence) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for node in &evidence.nodes {
-        info(node, evidence, &mut findings);
+    // A node of a cluster that answers nothing is a finding of `cluster.rs`.
+    let nodes: Vec<&Node> = evidence.nodes.iter().filter(|node| !is_away(node, &evidence.nodes)).collect();
+    for &node in &nodes {
+        info(node, &mut findings);
         memory(node, evidence, &mut findings);
         persistence(node, &mut findings);
         clock(node, &mut findings);
@@ -31,7 +33,7 @@ pub(super) fn check(evidence: &Evidence) -> Vec<Finding> {
         file(node, &mut findings);
         disk(node, &mut findings);
     }
-    findings.extend(node_clocks(evidence));
+    findings.extend(node_clocks(&nodes));
     findings.extend(server_clocks(evidence));
     findings
 }
@@ -69,21 +71,7 @@ fn set(node: &Node, setting: &str, value: &str) -> String {
     )
 }
 
-fn info(node: &Node, evidence: &Evidence, findings: &mut Vec<Finding>) {
-    if is_away(node, &evidence.nodes) {
-        let place = node.endpoint.as_deref().unwrap_or("one of them");
-        let queues =
-            evidence.unanswered.get(place).map_or_else(String::new, |there| format!(", with {}", there.listed()));
-        findings.push(Finding::new(
-            &node.address,
-            Severity::Error,
-            "unreadable",
-            format!("a node of the cluster does not answer: {place}{queues}"),
-            "queues in its slots can neither be filled nor served, and workers with reports there are not listed",
-            "bring the node back, or let a replica of it take over, then ask again",
-        ));
-        return;
-    }
+fn info(node: &Node, findings: &mut Vec<Finding>) {
     // Only CLUSTER INFO has this section. A file always has facts.
     if node.facts.iter().all(|fact| fact.section == "cluster info") {
         findings.push(Finding::new(
@@ -213,11 +201,10 @@ fn clock(node: &Node, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Compares the clocks of the nodes of a cluster with each other.
-fn node_clocks(evidence: &Evidence) -> Option<Finding> {
+/// Compares the clocks of the nodes of a cluster that answer with each other.
+fn node_clocks(nodes: &[&Node]) -> Option<Finding> {
     // A node that did not tell its time counts as one without a difference, which was never measured.
-    let is_measured = |node: &Node| !node.ahead.is_zero() || !node.precision.is_zero();
-    let known = || evidence.nodes.iter().filter(|node| is_measured(node) && !is_away(node, &evidence.nodes));
+    let known = || nodes.iter().copied().filter(|node| !node.ahead.is_zero() || !node.precision.is_zero());
     let (ahead, behind) = (known().max_by_key(|node| node.ahead)?, known().min_by_key(|node| node.ahead)?);
     let off = |node: &Node| TimeDelta::from_std(node.precision).unwrap_or_default();
     let apart = ahead.ahead - behind.ahead;

@@ -1,11 +1,14 @@
 //! Checks whether the slots of a cluster have masters, and whether these answer.
 
+use std::collections::BTreeMap;
+
 use asynq_grammar::shell;
 use asynq_runtime::broker::Node;
 
 use super::{
     Evidence, Finding, Severity,
     broker::{host_and_port, tls},
+    unanswered::Unanswered,
 };
 use crate::unlisted::is_away;
 
@@ -13,15 +16,29 @@ use crate::unlisted::is_away;
 const SLOTS: u64 = 16_384;
 
 pub(super) fn check(evidence: &Evidence) -> Vec<Finding> {
-    evidence.nodes.iter().filter_map(slots).chain(unanswered(evidence)).collect()
+    let mut findings = unanswered(evidence);
+    findings.extend(evidence.nodes.iter().filter_map(slots));
+    findings
 }
 
-/// Returns a finding for each node with queues that do not answer, unless the node answers nothing at all: that finding names them.
+/// Returns a finding for each node that answers nothing at all, with its queues, and for each other one with queues that do not answer.
 fn unanswered(evidence: &Evidence) -> Vec<Finding> {
-    let away = evidence.nodes.iter().filter(|node| is_away(node, &evidence.nodes));
-    let away: Vec<&str> = away.filter_map(|node| node.endpoint.as_deref()).collect();
+    let mut by_node: BTreeMap<&str, &Unanswered> =
+        evidence.unanswered.iter().map(|(node, there)| (node.as_str(), there)).collect();
     let mut findings = Vec::new();
-    for (node, there) in evidence.unanswered.iter().filter(|(node, _)| !away.contains(&node.as_str())) {
+    for node in evidence.nodes.iter().filter(|node| is_away(node, &evidence.nodes)) {
+        let place = node.endpoint.as_deref().unwrap_or("one of them");
+        let queues = by_node.remove(place).map_or_else(String::new, |there| format!(", with {}", there.listed()));
+        findings.push(Finding::new(
+            &node.address,
+            Severity::Error,
+            "unreadable",
+            format!("a node of the cluster does not answer: {place}{queues}"),
+            "queues in its slots can neither be filled nor served, and workers with reports there are not listed",
+            "bring the node back, or let a replica of it take over, then ask again",
+        ));
+    }
+    for (node, there) in by_node {
         findings.push(Finding::new(
             node,
             Severity::Error,
