@@ -110,7 +110,8 @@ pub(super) fn open_watch(file: &Path) -> rusqlite::Result<Connection> {
 
 /// Takes the write lock of a file that was opened before, with a short wait, and releases it without a change.
 pub(super) fn try_write_lock(file: &Path) -> rusqlite::Result<()> {
-    let mut connection = open(file, flags())?;
+    // With the versions of rusqlite whose `busy_handler` takes `&self`, a variable that is `mut` would bring a warning.
+    let connection = &mut open(file, flags())?;
     connection.busy_handler(Some(wait_for_others as fn(i32) -> bool))?;
     connection.execute_batch("BEGIN IMMEDIATE; ROLLBACK")
 }
