@@ -52,11 +52,11 @@ pub trait Repair {
     /// [`EditError`]; nothing was changed.
     async fn edit_payload(&self, queue: &QueueName, id: &TaskId, edit: &PayloadEdit) -> Result<Changed, EditError>;
 
-    /// Ends a task that is active although its lease has passed, so that no server runs it (an *orphan*). The task fails with
-    /// `error`, is retried (due at once) or archived as its counters say, and counts as processed and failed. Its crashes are
-    /// forgotten as at any failure. If its worker was only stopped, the worker's run is fenced. [`Changed::Unfit`] with active
-    /// means that the lease still holds; the broker then keeps that the run was asked to stop, where
-    /// [`Maintain::asked_to_cancel`](super::Maintain::asked_to_cancel) tells of it.
+    /// Ends a task that is active although its lease has passed, so that no server runs it (an *orphan*); of an active task whose
+    /// lease holds, it keeps that the run was asked to stop, which [`Maintain::asked_to_cancel`](super::Maintain::asked_to_cancel)
+    /// returns, and answers [`Changed::Unfit`] with active. An orphan fails with `error`, is retried (due at once) or archived as its
+    /// counters say, and counts as processed and failed. Its crashes are forgotten as at any failure. If its worker was only stopped,
+    /// the worker's run is fenced.
     ///
     /// # Errors
     ///
