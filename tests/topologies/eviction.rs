@@ -1,7 +1,11 @@
 //! A Redis that may evict keys is not a place for a queue.
 
-use asynq_runtime::broker::{BrokerErrorKind, redis::RedisBroker};
-use asynq_tests::{Persistence, RedisCluster, RedisServer, patient};
+use asynq_runtime::{
+    broker::{BrokerErrorKind, Presence as _, ServerName, redis::RedisBroker},
+    task::ServerInfo,
+};
+use asynq_test_support::Log;
+use asynq_tests::{Persistence, RedisCluster, RedisServer, eventually, patient};
 
 use crate::topologies::connect;
 
@@ -38,4 +42,18 @@ async fn every_master_of_a_cluster_is_asked() {
     cluster.command::<()>(2, &["CONFIG", "SET", "maxmemory-policy", "volatile-lru"]);
     let error = connect(&cluster.url()).await.unwrap_err();
     assert_eq!(error.kind(), BrokerErrorKind::Config, "{error:?}");
+}
+
+#[tokio::test]
+async fn a_master_that_may_evict_once_a_server_has_connected_to_it_anew_is_warned_of() {
+    let (cluster, log) = (RedisCluster::start(), Log::keep());
+    let broker = connect(&cluster.url()).await.unwrap();
+    let name = ServerName { host: "h".into(), pid: 1, server_id: "s".into() };
+    let info = ServerInfo { host: name.host.clone(), ..ServerInfo::default() };
+    let member = broker.join(&name, &info).await.unwrap();
+    cluster.command::<()>(2, &["CONFIG", "SET", "maxmemory-policy", "volatile-lru"]);
+    cluster.command::<i64>(2, &["CLIENT", "KILL", "TYPE", "normal"]);
+    let warned = || log.with("this Redis may evict tasks when its memory is full (maxmemory-policy volatile-lru)");
+    let beat = async || broker.beat(&member, &info, &[]).await.ok().filter(|()| !warned().is_empty());
+    eventually("a beat after the new connection has the warning", beat).await;
 }

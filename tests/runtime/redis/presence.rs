@@ -16,7 +16,7 @@ use asynq_runtime::{
     broker::{Broker, Member, Presence, redis::RedisBroker},
     task::{QueueWeight, ServerInfo, WorkerInfo},
 };
-use asynq_test_support::eventually;
+use asynq_test_support::{Log, eventually};
 use chrono::{TimeDelta, Utc};
 use prost::Message as _;
 use redis::aio::MultiplexedConnection;
@@ -142,6 +142,25 @@ async fn the_facts_of_a_server_expire_with_its_heartbeat() {
         .await;
         assert_eq!(keys.len(), 1, "{keys:?}");
         assert!((0..=10).contains(&left), "{} ends in {left} s", keys[0]);
+    }
+}
+
+/// A failover leads to a replica with settings of its own, and `CONFIG SET` changes those of a server that runs.
+#[tokio::test]
+async fn a_server_warns_once_of_a_redis_that_may_evict_tasks_by_the_time_it_connects_anew() {
+    let server = Server::start(&[]);
+    let (mut redis, log) = (server.foreign().await, Log::keep());
+    let broker = server.broker().await;
+    let member = broker.join(&member("here").name, &named("here")).await.unwrap();
+    for (policy, lines) in [("allkeys-lru", 1), ("allkeys-lru", 1), ("volatile-ttl", 2), ("noeviction", 2)] {
+        let set = ["SET", "maxmemory-policy", policy];
+        let () = redis::cmd("CONFIG").arg(&set).query_async(&mut redis).await.unwrap();
+        let _: i64 = redis::cmd("CLIENT").arg(&["KILL", "TYPE", "normal"]).query_async(&mut redis).await.unwrap();
+        let warned = || log.with("this Redis may evict tasks when its memory is full");
+        let beat = async || broker.beat(&member, &named("here"), &[]).await.ok().filter(|()| warned().len() >= lines);
+        eventually("a beat on another connection has the warning", beat).await;
+        assert_eq!(warned().len(), lines, "{policy}: {log:?}");
+        assert!(policy == "noeviction" || warned()[lines - 1].contains(policy), "{log:?}");
     }
 }
 

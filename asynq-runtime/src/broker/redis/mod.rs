@@ -18,6 +18,7 @@ mod dequeue_room;
 mod diagnose;
 mod durability;
 mod effect;
+mod eviction_policy;
 mod evictions;
 #[cfg(test)]
 mod fake_server;
@@ -85,9 +86,9 @@ use self::{
     clock::BrokerClock,
     dedicated::DedicatedConnection,
     dequeue_room::DequeueRoom,
+    eviction_policy::EvictionPolicy,
     evictions::Evictions,
     hold::Hold,
-    identity::info_field,
     io::Io,
     last_look::LastLooks,
     maintain::Sweeps,
@@ -134,6 +135,8 @@ pub struct RedisBroker {
     passed: PassedQuarantine,
     sweeps: Sweeps,
     looks: LastLooks,
+    /// `None` if this Redis may evict keys.
+    eviction_policy: Option<EvictionPolicy>,
     evictions: Evictions,
     /// The cursor of the search for lost groups, by address of the Redis server.
     searches: Mutex<HashMap<String, String>>,
@@ -168,7 +171,8 @@ pub struct RedisOptions {
     /// while a Go server is listed. `?lease=10s` in the URL takes precedence.
     pub lease: Duration,
     /// Whether to use a Redis that may evict keys when its memory is full (any `maxmemory-policy` but `noeviction`),
-    /// which loses tasks or their locks. Default: no. `?allow_eviction=true` in the URL takes precedence.
+    /// which loses tasks or their locks. Default: no; a server that has connected anew warns of such a Redis and goes on.
+    /// `?allow_eviction=true` in the URL takes precedence.
     pub allow_eviction: bool,
     /// How safe a task is when its enqueue returns. Default: as Redis is configured. `?durability=replicas(1)` or
     /// `?durability=fsync`, with `&durability_timeout=1s`, in the URL takes precedence.
@@ -280,7 +284,7 @@ impl RedisBroker {
             name.follow();
         }
         router.first_attempt().await.map_err(|error| located(&target, error))?;
-        check_eviction(&router, allow_eviction).await?;
+        let eviction_policy = if allow_eviction { None } else { Some(EvictionPolicy::check(&router).await?) };
         let produces = match durability.probe() {
             None => router.clone(),
             Some(probe) => {
@@ -309,6 +313,7 @@ impl RedisBroker {
             passed: PassedQuarantine::default(),
             sweeps: Sweeps::default(),
             looks: LastLooks::default(),
+            eviction_policy,
             evictions: Evictions::default(),
             searches: Mutex::default(),
             hold: Mutex::new(Hold::new(lease)),
@@ -392,59 +397,4 @@ impl fmt::Debug for RedisBroker {
 fn located(target: &Target, error: BrokerError) -> BrokerError {
     let message = format!("{error} at {target}");
     BrokerError::with_source(error.kind(), message, error)
-}
-
-/// Refuses a Redis that may evict keys unless `allowed`: eviction silently loses tasks, or the locks of unique ones.
-async fn check_eviction(router: &Router, allowed: bool) -> Result<(), BrokerError> {
-    if allowed {
-        return Ok(());
-    }
-    // The reason why a server does not tell its policy. It is used: the warning below leaves the check to the operator.
-    let mut untold = None;
-    // A master that cannot be reached holds up no start: a short program would wait for it each time.
-    for info in router.send_to_reachable(Call::plain("INFO").arg("memory")).await.unwrap_or_default() {
-        let info = info.map(|info| reply::text(info).unwrap_or_default());
-        match info.as_ref().map(|info| info_field(info, "maxmemory_policy")) {
-            Ok(Some("noeviction")) => {}
-            Ok(None | Some("")) => untold = Some("its INFO has no maxmemory_policy".to_owned()),
-            Ok(Some(policy)) => {
-                return Err(BrokerError::new(
-                    BrokerErrorKind::Config,
-                    format!(
-                        "this Redis may evict tasks when its memory is full (maxmemory-policy {policy}): \
-                         set it to noeviction, on its replicas, too, or allow_eviction=true in the URL or the options"
-                    ),
-                ));
-            }
-            Err(error) if error.is_unavailable() => {}
-            Err(error) => untold = Some(error.to_string()),
-        }
-    }
-    if let Some(why) = untold {
-        log!(
-            warn,
-            "this Redis does not tell its maxmemory-policy, so whether it may evict tasks is not known: see to it that the policy is \
-             noeviction, and end this line by allow_eviction=true, or grant this program's user +info ({why})"
-        );
-    }
-    Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use asynq_test_support::{Log, PATIENCE};
-
-    use super::{
-        fake_server::{Reaction, serve},
-        *,
-    };
-
-    #[tokio::test]
-    async fn a_server_whose_info_does_not_tell_the_eviction_is_used_with_one_warning() {
-        let (url, log) = (serve(|_, _| Reaction::Answer), Log::keep());
-        let options = RedisOptions { call_timeout: PATIENCE, connect_timeout: PATIENCE, ..RedisOptions::default() };
-        RedisBroker::connect(&url, options).await.unwrap();
-        let warned = log.with("does not tell its maxmemory-policy");
-        assert!(warned.len() == 1 && warned[0].contains("its INFO has no maxmemory_policy"), "{log:?}");
-    }
 }

@@ -41,7 +41,11 @@ impl Presence for RedisBroker {
     }
 
     async fn beat(&self, member: &Member, info: &ServerInfo, workers: &[WorkerInfo]) -> Result<(), BrokerError> {
-        self.show_alive(member, info, workers, false).await
+        self.show_alive(member, info, workers, false).await?;
+        if let Some(policy) = &self.eviction_policy {
+            policy.check_again(&self.router).await;
+        }
+        Ok(())
     }
 
     async fn leave(&self, member: &Member) -> Result<(), BrokerError> {
