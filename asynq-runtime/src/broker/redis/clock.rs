@@ -31,6 +31,8 @@ pub(super) struct BrokerClock {
     given: Option<Arc<dyn Clock>>,
     measured: Mutex<Option<Measured>>,
     warned: AtomicBool,
+    /// Whether the warning was logged of masters whose clocks differ.
+    warned_of_masters: AtomicBool,
     tokens: TokenSource,
 }
 
@@ -51,7 +53,13 @@ impl Measured {
 
 impl BrokerClock {
     pub(super) fn new(given: Option<Arc<dyn Clock>>) -> Self {
-        Self { given, measured: Mutex::new(None), warned: AtomicBool::new(false), tokens: TokenSource::new() }
+        Self {
+            given,
+            measured: Mutex::new(None),
+            warned: AtomicBool::new(false),
+            warned_of_masters: AtomicBool::new(false),
+            tokens: TokenSource::new(),
+        }
     }
 
     /// Returns Redis's time, or that of the given clock; before the first answer of Redis, the machine's.
@@ -127,6 +135,24 @@ impl BrokerClock {
             self.warned.store(false, Ordering::Relaxed);
         }
     }
+
+    /// Returns the latest of the `times` that the masters of a cluster have told within `took`. Warns once if their clocks differ by
+    /// more than 2 s, because a program knows the time of one of them.
+    pub(super) fn latest(&self, times: &[DateTime<Utc>], took: Duration) -> Option<DateTime<Utc>> {
+        let (earliest, latest) = (*times.iter().min()?, *times.iter().max()?);
+        let apart = latest - earliest;
+        if apart - span(took) > MOST_SKEW && !self.warned_of_masters.swap(true, Ordering::Relaxed) {
+            let seconds = apart.num_milliseconds() as f64 / 1000.0;
+            log!(
+                warn,
+                seconds,
+                "the clocks of two masters of this cluster differ by more than 2 s: delayed tasks, retries and the tasks of dead workers \
+                 come late in the queues of the one, or tasks expire early in those of the other; synchronise the clocks of the masters \
+                 that `asynq doctor` names"
+            );
+        }
+        Some(latest)
+    }
 }
 
 fn span(time: Duration) -> TimeDelta {
@@ -139,7 +165,7 @@ fn nanos(at: DateTime<Utc>) -> i64 {
 
 #[cfg(test)]
 mod tests {
-    use asynq_test_support::PATIENCE;
+    use asynq_test_support::{Log, PATIENCE};
 
     use super::*;
 
@@ -178,5 +204,26 @@ mod tests {
         let set_back = now - TimeDelta::hours(1);
         clock.learn(start, set_back, start + round_trip);
         assert_eq!(clock.redis_at(start + round_trip / 2), Some(set_back));
+    }
+
+    #[test]
+    fn masters_whose_clocks_differ_are_warned_of_once() {
+        let (clock, log) = (BrokerClock::new(None), Log::keep());
+        let at = |seconds: i64| DateTime::UNIX_EPOCH + TimeDelta::seconds(seconds);
+        let second = Duration::from_secs(1);
+        let table: [(&[i64], Duration, usize); 6] = [
+            (&[], second, 0),
+            (&[0], second, 0),
+            (&[0, 2, 1], second, 0),
+            // The answers may be two seconds apart.
+            (&[0, 4], 2 * second, 0),
+            (&[0, 4, 1], second, 1),
+            (&[4, 0], Duration::ZERO, 1),
+        ];
+        for (times, took, lines) in table {
+            let times: Vec<_> = times.iter().copied().map(at).collect();
+            assert_eq!(clock.latest(&times, took), times.iter().copied().max());
+            assert_eq!(log.with("the clocks of two masters of this cluster differ").len(), lines, "{times:?}: {log:?}");
+        }
     }
 }

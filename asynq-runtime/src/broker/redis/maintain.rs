@@ -318,9 +318,11 @@ impl RedisBroker {
 
     /// Reads Redis's clock. Returns how long lapsed leases must not be recovered yet.
     async fn hold_of_lapses(&self) -> Result<Duration, BrokerError> {
+        let asked = Instant::now();
         let times = self.router.send_to_each(Call::plain("TIME")).await?;
+        let read: Vec<_> = times.iter().filter_map(|time| reply::time(time.as_ref().ok()?)).collect();
         // In a cluster, the clock that is furthest ahead counts.
-        let ahead = times.iter().filter_map(|time| reply::time(time.as_ref().ok()?)).max();
+        let ahead = self.clock.latest(&read, asked.elapsed());
         let failure = || times.iter().find_map(|time| time.as_ref().err().cloned());
         let redis = ahead.ok_or_else(|| failure().unwrap_or_else(|| reply::unexpected("no time")))?;
         // Read after the answer: if a call had to wait for a new connection, the answer came on that one.
