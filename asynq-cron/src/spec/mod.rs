@@ -251,15 +251,33 @@ fn find_zone(name: &str) -> Result<Tz, SpecError> {
     name.parse::<Tz>().map_err(|_| SpecError::Zone { name: name.chars().take(80).collect(), nearest: nearest(name) })
 }
 
-/// The zone that was probably meant: one with the same letters, or the same city. `GMT+2` is not taken for `Etc/GMT+2`, which is
-/// two hours behind UTC.
+/// The zone that was probably meant: one with the same letters, the same city, or a region and a city with one slip. `GMT+2` is not
+/// taken for `Etc/GMT+2`, which is two hours behind UTC, nor `PST` for `EST`, nor the city of Boston for `America/Creston`.
 fn nearest(name: &str) -> Option<String> {
     let city = |zone: &str| zone.rsplit('/').next().unwrap_or_default().to_lowercase();
     let names = || chrono_tz::TZ_VARIANTS.iter().map(|zone| zone.name());
     let same = names().find(|zone| zone.eq_ignore_ascii_case(name));
     let wanted = city(name).replace([' ', '-'], "_");
+    let has_city = name.contains('/') && !name.contains(|c: char| c.is_ascii_digit());
     same.or_else(|| names().find(|zone| !wanted.is_empty() && !wanted.contains('+') && city(zone) == wanted))
+        .or_else(|| names().find(|zone| has_city && has_one_slip(name, zone)))
         .map(str::to_owned)
+}
+
+/// Returns whether the words, which are not equal, differ by one letter or by two neighbours that are swapped; case does not count.
+fn has_one_slip(word: &str, meant: &str) -> bool {
+    if word.len().abs_diff(meant.len()) > 1 {
+        return false;
+    }
+    let (word, meant) = (word.to_ascii_lowercase(), meant.to_ascii_lowercase());
+    let same = word.bytes().zip(meant.bytes()).take_while(|(a, b)| a == b).count();
+    let (word, meant) = (&word.as_bytes()[same..], &meant.as_bytes()[same..]);
+    let same = word.iter().rev().zip(meant.iter().rev()).take_while(|(a, b)| a == b).count();
+    match (&word[..word.len() - same], &meant[..meant.len() - same]) {
+        ([] | [_], [] | [_]) => true,
+        ([a, b], [c, d]) => (a, b) == (d, c),
+        _ => false,
+    }
 }
 
 #[cfg(test)]
@@ -318,6 +336,9 @@ mod tests {
             ("60 * * * *", "minute must be 0–59, got 60"),
             ("TZ=europe/berlin 0 9 * * *", "did you mean `Europe/Berlin`?"),
             ("TZ=New_York 0 9 * * *", "did you mean `America/New_York`?"),
+            ("TZ=Europe/Berln 0 9 * * *", "did you mean `Europe/Berlin`?"),
+            ("CRON_TZ=america/newyork 0 9 * * *", "did you mean `America/New_York`?"),
+            ("TZ=Asia/Tokoy 0 9 * * *", "did you mean `Asia/Tokyo`?"),
             ("TZ=Nowhere/City 0 9 * * *", "unknown time zone `Nowhere/City`"),
             ("TZ=etc/gmt+2 0 9 * * *", "did you mean `Etc/GMT+2`?"),
             ("TZ=../../etc/passwd 0 9 * * *", "unknown time zone"),
@@ -328,8 +349,10 @@ mod tests {
             assert!(error.contains(message), "{text}: {error}");
         }
         // `Etc/GMT+2` is two hours behind UTC.
-        let error = CronSpec::parse("TZ=GMT+2 0 9 * * *").expect_err("not a zone").to_string();
-        assert_eq!(error, "unknown time zone `GMT+2`");
+        for zone in ["GMT+2", "Etc/GMT+20", "PST", "America/Boston", "Asia/Mumbai"] {
+            let error = CronSpec::parse(&format!("TZ={zone} 0 9 * * *")).expect_err("not a zone").to_string();
+            assert_eq!(error, format!("unknown time zone `{zone}`"));
+        }
         assert_eq!(
             CronSpec::parse_in("TZ=UTC 0 9 * * *", Tz::Europe__Berlin),
             Err(SpecError::TwoZones { text: "TZ=UTC 0 9 * * *".into() })
