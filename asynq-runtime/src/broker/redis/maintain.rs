@@ -15,6 +15,7 @@ use super::{
         TaskSet, maintain::LOCK_LEASES,
     },
     RedisBroker,
+    clock::since_boot,
     keys::Keys,
     last_look::Finding,
     reply,
@@ -318,11 +319,12 @@ impl RedisBroker {
 
     /// Reads Redis's clock. Returns how long lapsed leases must not be recovered yet.
     async fn hold_of_lapses(&self) -> Result<Duration, BrokerError> {
-        let asked = Instant::now();
+        // With the time in which the machine slept, because the answers of two masters may be that far apart.
+        let asked = since_boot();
         let times = self.router.send_to_each(Call::plain("TIME")).await?;
         let read: Vec<_> = times.iter().filter_map(|time| reply::time(time.as_ref().ok()?)).collect();
         // In a cluster, the clock that is furthest ahead counts.
-        let ahead = self.clock.latest(&read, asked.elapsed());
+        let ahead = self.clock.latest(&read, since_boot().saturating_sub(asked));
         let failure = || times.iter().find_map(|time| time.as_ref().err().cloned());
         let redis = ahead.ok_or_else(|| failure().unwrap_or_else(|| reply::unexpected("no time")))?;
         // Read after the answer: if a call had to wait for a new connection, the answer came on that one.

@@ -135,7 +135,7 @@ pub struct RedisBroker {
     passed: PassedQuarantine,
     sweeps: Sweeps,
     looks: LastLooks,
-    /// `None` if this Redis may evict keys.
+    /// `None` if the options allow a Redis that may evict keys.
     eviction_policy: Option<EvictionPolicy>,
     evictions: Evictions,
     /// The cursor of the search for lost groups, by address of the Redis server.
