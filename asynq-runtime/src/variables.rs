@@ -89,6 +89,12 @@ mod tests {
             ("ASYNQ_LOG_LEVEL", None),
             ("ASYNQ_SENTRY", None),
             ("ASYNQ_TTL", None),
+            // Kubernetes sets such variables for services named `asynq`, `asynq-redis` and `asynq-dashboard`.
+            ("ASYNQ_PORT", None),
+            ("ASYNQ_SERVICE_HOST", None),
+            ("ASYNQ_REDIS_PORT_6379_TCP_ADDR", None),
+            ("ASYNQ_DASHBOARD_PORT", None),
+            ("ASYNQ_DASHBOARD_SERVICE_PORT", None),
             ("ASYNQ_", None),
             ("SHOP_CONCURENCY", None),
         ] {
