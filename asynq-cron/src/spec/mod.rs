@@ -252,7 +252,7 @@ fn find_zone(name: &str) -> Result<Tz, SpecError> {
 }
 
 /// The zone that was probably meant: one with the same letters, the same city, or a region and a city with one slip. `GMT+2` is not
-/// taken for `Etc/GMT+2`, which is two hours behind UTC, nor `PST` for `EST`, nor the city of Boston for `America/Creston`.
+/// taken for `Etc/GMT+2`, which is two hours behind UTC, nor `PST` for `EST`, nor `America/Boston` for `America/Creston`.
 fn nearest(name: &str) -> Option<String> {
     let city = |zone: &str| zone.rsplit('/').next().unwrap_or_default().to_lowercase();
     let names = || chrono_tz::TZ_VARIANTS.iter().map(|zone| zone.name());

@@ -31,7 +31,7 @@ pub(super) struct BrokerClock {
     given: Option<Arc<dyn Clock>>,
     measured: Mutex<Option<Measured>>,
     warned: AtomicBool,
-    /// Whether the warning was logged of masters whose clocks differ.
+    /// Whether the warning of masters whose clocks differ was logged.
     warned_of_masters: AtomicBool,
     tokens: TokenSource,
 }
