@@ -8,11 +8,34 @@
 /// assert_eq!(asynq_grammar::nearest("priority", ["queue", "retry"]), None);
 /// ```
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    nearest_within(word, known, |candidate| candidate.chars().count().div_ceil(3))
+}
+
+/// Returns the word of `known` of which `word` has one character more, fewer or changed, or two neighbours swapped, where a word
+/// that only resembles it is another one. Case does not count.
+///
+/// ```
+/// assert_eq!(asynq_grammar::one_slip("Europe/Berln", ["Europe/Berlin"]), Some("Europe/Berlin"));
+/// assert_eq!(asynq_grammar::one_slip("America/Boston", ["America/Creston"]), None);
+/// ```
+pub fn one_slip<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    nearest_within(word, known, |_| 1)
+}
+
+fn nearest_within<'a>(
+    word: &str,
+    known: impl IntoIterator<Item = &'a str>,
+    most: impl Fn(&str) -> usize,
+) -> Option<&'a str> {
     let word = letters(word);
     known
         .into_iter()
-        .map(|candidate| (distance(&word, &letters(candidate)), candidate))
-        .filter(|(distance, candidate)| *distance <= candidate.chars().count().div_ceil(3))
+        .filter_map(|candidate| {
+            let (letters, most) = (letters(candidate), most(candidate));
+            // The distance to a word that is far longer would take long.
+            let distance = (word.len().abs_diff(letters.len()) <= most).then(|| distance(&word, &letters))?;
+            (distance <= most).then_some((distance, candidate))
+        })
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, candidate)| candidate)
 }
@@ -60,6 +83,10 @@ mod tests {
             assert_eq!(nearest(word, known), meant, "{word}");
         }
         assert_eq!(nearest("", []), None);
+        for (word, meant) in [("resise", Some("resize")), ("ERSIZE", Some("resize")), ("resi", None), ("rezise", None)]
+        {
+            assert_eq!(one_slip(word, known), meant, "{word}");
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::sync::Once;
 
-use asynq_grammar::nearest;
+use asynq_grammar::one_slip;
 
 /// All variables that programs of this library read, those of asynq-cron and asynq-dashboard too.
 const KNOWN: [&str; 24] = [
@@ -32,17 +32,8 @@ const KNOWN: [&str; 24] = [
     "ASYNQ_DASHBOARD_TRUSTED_PROXIES",
 ];
 
-/// How a name may begin, and how the known names begin that it may mean. Only the rest is compared, because a long common beginning
-/// would make different names alike.
-const BEGINNINGS: [(&str, &str); 4] = [
-    ("ASYNQ_DASHBOARD_", "ASYNQ_DASHBOARD_"),
-    ("ASYNQ_METRICS_", "ASYNQ_METRICS_"),
-    ("ASYNQ_REDIS_", "ASYNQ_"),
-    ("ASYNQ_", "ASYNQ_"),
-];
-
-/// Warns, once in a process, of each variable that is set and not known, and whose name resembles a known one. Other unknown
-/// variables are the program's own. The values may be secret, and are not shown.
+/// Warns, once in a process, of each variable that is set and not known, and whose name is a known one with a slip. Other
+/// unknown variables are the program's own. The values may be secret, and are not shown.
 pub fn warn_of_misspelled_variables() {
     static WARNED: Once = Once::new();
     WARNED.call_once(|| {
@@ -56,15 +47,13 @@ pub fn warn_of_misspelled_variables() {
     });
 }
 
-/// Returns the known variable that an unknown one resembles.
-fn meant(name: &str) -> Option<String> {
+/// Returns the known variable that an unknown one is by one slip, or by a word that tells the broker.
+fn meant(name: &str) -> Option<&'static str> {
+    let rest = name.strip_prefix("ASYNQ_")?;
     if KNOWN.contains(&name) {
         return None;
     }
-    let mut beginnings = BEGINNINGS.into_iter();
-    let (rest, beginning) = beginnings.find_map(|(written, known)| Some((name.strip_prefix(written)?, known)))?;
-    let rests = KNOWN.into_iter().filter_map(|known| known.strip_prefix(beginning));
-    Some(format!("{beginning}{}", nearest(rest, rests)?))
+    one_slip(name, KNOWN).or_else(|| one_slip(&format!("ASYNQ_{}", rest.strip_prefix("REDIS_")?), KNOWN))
 }
 
 #[cfg(test)]
@@ -87,6 +76,10 @@ mod tests {
             ("ASYNQ_METRICS_USER", None),
             ("ASYNQ_REDIS_HOST", None),
             ("ASYNQ_LOG_LEVEL", None),
+            ("ASYNQ_LOG_TARGET", None),
+            ("ASYNQ_ONCE", None),
+            ("ASYNQ_EXPECT", None),
+            ("ASYNQ_RELAY", None),
             ("ASYNQ_SENTRY", None),
             ("ASYNQ_TTL", None),
             // Kubernetes sets such variables for services named `asynq`, `asynq-redis` and `asynq-dashboard`.
@@ -98,7 +91,7 @@ mod tests {
             ("ASYNQ_", None),
             ("SHOP_CONCURENCY", None),
         ] {
-            assert_eq!(meant(name).as_deref(), expected, "{name}");
+            assert_eq!(meant(name), expected, "{name}");
         }
         assert!(KNOWN.into_iter().all(|known| meant(known).is_none()));
     }

@@ -5,7 +5,10 @@ mod robfig;
 
 use std::{fmt, str::FromStr, time::Duration};
 
-use asynq_grammar::cron::{self, Mode, Schedule};
+use asynq_grammar::{
+    cron::{self, Mode, Schedule},
+    one_slip,
+};
 use asynq_runtime::job::with_causes;
 use chrono::{DateTime, Utc};
 use chrono_tz::Tz;
@@ -260,24 +263,8 @@ fn nearest(name: &str) -> Option<String> {
     let wanted = city(name).replace([' ', '-'], "_");
     let has_city = name.contains('/') && !name.contains(|c: char| c.is_ascii_digit());
     same.or_else(|| names().find(|zone| !wanted.is_empty() && !wanted.contains('+') && city(zone) == wanted))
-        .or_else(|| names().find(|zone| has_city && has_one_slip(name, zone)))
+        .or_else(|| if has_city { one_slip(name, names()) } else { None })
         .map(str::to_owned)
-}
-
-/// Returns whether the words, which are not equal, differ by one letter or by two neighbours that are swapped; case does not count.
-fn has_one_slip(word: &str, meant: &str) -> bool {
-    if word.len().abs_diff(meant.len()) > 1 {
-        return false;
-    }
-    let (word, meant) = (word.to_ascii_lowercase(), meant.to_ascii_lowercase());
-    let same = word.bytes().zip(meant.bytes()).take_while(|(a, b)| a == b).count();
-    let (word, meant) = (&word.as_bytes()[same..], &meant.as_bytes()[same..]);
-    let same = word.iter().rev().zip(meant.iter().rev()).take_while(|(a, b)| a == b).count();
-    match (&word[..word.len() - same], &meant[..meant.len() - same]) {
-        ([] | [_], [] | [_]) => true,
-        ([a, b], [c, d]) => (a, b) == (d, c),
-        _ => false,
-    }
 }
 
 #[cfg(test)]
