@@ -29,7 +29,7 @@ use crate::{
     broker::{Broker, BrokerError, BrokerErrorKind, Placed},
     connect,
     job::{BoxFuture, DueShapes, EnqueueError, IntoTask, Job, JobBuilder, JobContext, PreparedTask, RawTask},
-    task::{TaskInfo, TaskState},
+    task::{TaskIds, TaskInfo, TaskState},
 };
 
 #[cfg(feature = "sqlite")]
@@ -210,10 +210,10 @@ impl Client {
     async fn send_all(&self, tasks: Vec<PreparedTask>) -> Vec<Result<TaskInfo, EnqueueError>> {
         let now = self.broker.now();
         let (mut batch, mut shapes) = (Vec::with_capacity(tasks.len()), DueShapes::of(&*self.broker));
-        let mut outcomes = Vec::with_capacity(tasks.len());
+        let (mut outcomes, mut ids) = (Vec::with_capacity(tasks.len()), TaskIds::default());
         for task in tasks {
             let shape = task.shape();
-            match prepare::new_task(task, now, self.payload_limit) {
+            match prepare::one_of_many(task, now, self.payload_limit, &mut ids) {
                 Ok(new) => {
                     // A task that is not sent would have its shape count as one that the broker did not take.
                     shape.into_iter().for_each(|shape| shapes.add(shape));

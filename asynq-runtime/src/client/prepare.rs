@@ -10,11 +10,21 @@ use crate::{
     broker::{NewTask, Replaces, UniqueLock, When, due_ms},
     job::{EnqueueError, JobOptions, Prepared, PreparedTask, Until},
     propagation,
-    task::{Extra, Header, QueueName, TaskId, TaskMessage, UniqueUntil},
+    task::{Extra, Header, QueueName, TaskIds, TaskMessage, UniqueUntil},
 };
 
 /// Returns the task to store.
 pub(crate) fn new_task(task: PreparedTask, now: DateTime<Utc>, limit: usize) -> Result<NewTask, EnqueueError> {
+    one_of_many(task, now, limit, &mut TaskIds::default())
+}
+
+/// [`new_task`] for one of the tasks of a call, whose ids come from `ids`.
+pub(crate) fn one_of_many(
+    task: PreparedTask,
+    now: DateTime<Utc>,
+    limit: usize,
+    ids: &mut TaskIds,
+) -> Result<NewTask, EnqueueError> {
     let mut task = task.into_result()?;
     check_headers(&task)?;
     propagation::inject(&mut task.headers);
@@ -28,7 +38,7 @@ pub(crate) fn new_task(task: PreparedTask, now: DateTime<Utc>, limit: usize) -> 
         None => QueueName::new(JobOptions::DEFAULT_QUEUE)?,
     };
     let id_is_ours = task.id.is_none();
-    let id = task.id.clone().unwrap_or_else(TaskId::random);
+    let id = task.id.clone().unwrap_or_else(|| ids.next_id());
     let replaces = replaces(&task)?;
     let when = task.when.unwrap_or_else(|| task.debounce.map_or(When::Now, When::In));
     let unique =

@@ -157,7 +157,7 @@ impl Extra {
 
     /// Returns the bytes to store, or `None` if every fact has its default.
     pub fn to_bytes(&self) -> Option<Vec<u8>> {
-        (*self != Self::default()).then(|| {
+        (self.encoded_len() > 0).then(|| {
             let mut bytes = Self { newer: Vec::new(), ..self.clone() }.encode_to_vec();
             // Bytes that cannot be read would hide a fact of this version in front of them, which has to count.
             if bytes.is_empty() || Self::decode(&self.newer[..]).is_ok() {

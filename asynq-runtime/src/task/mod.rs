@@ -22,7 +22,7 @@ pub use self::{
     state::{ParseTaskStateError, TaskState},
 };
 pub(crate) use self::{
-    id::{check_type_name, equal_task},
+    id::{TaskIds, check_type_name, equal_task},
     message::length,
     text::{add_causes, chain, cut},
 };
