@@ -10,7 +10,7 @@ use asynq_runtime::{
 };
 use serde_json::{Value, json};
 
-use crate::show::{Cell, Style, Table, about, bytes, clean, number};
+use crate::show::{Cell, Style, Table, about, bytes, clean, number, short_name};
 
 /// One Redis or the masters of a cluster; empty for SQLite.
 #[derive(Debug, Default)]
@@ -90,7 +90,7 @@ pub(super) fn slot_table(slots: &[QueueSlot], style: Style) -> String {
     let mut table = Table::new(style, &["QUEUE", "SLOT", "NODES"]).right([1]).wrapped([2]);
     for QueueSlot { queue, slot, nodes } in slots {
         let nodes = if nodes.is_empty() { Cell::from("none").bad() } else { nodes.join(" ").into() };
-        table.row([Cell::from(queue), Cell::from(slot), nodes]);
+        table.row([Cell::from(short_name(queue.as_str())), Cell::from(slot), nodes]);
     }
     table.into_text()
 }

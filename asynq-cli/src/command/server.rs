@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::{
     error::CliError,
     session::Session,
-    show::{Cell, Style, Table, ago, time},
+    show::{Cell, Style, Table, ago, short_name, time},
     unlisted,
 };
 
@@ -56,7 +56,8 @@ pub(super) fn table<'a>(
         .wrapped([4]);
     for (info, stuck) in servers {
         let started = info.start_time.and_then(Timestamp::to_datetime);
-        let queues: Vec<String> = info.weights().iter().map(|(queue, weight)| format!("{queue}={weight}")).collect();
+        let weights = info.weights().into_iter();
+        let queues: Vec<String> = weights.map(|(queue, weight)| format!("{}={weight}", short_name(queue))).collect();
         let state = Cell::from(&info.status);
         table.row([
             Cell::from(&info.host),
@@ -110,6 +111,14 @@ mod tests {
         let info = ServerInfo { queues: queues.into(), ..ServerInfo::default() };
         let text = table([(&info, 0)].into_iter(), DateTime::UNIX_EPOCH, Style::default());
         assert!(text.contains("critical=6 low=1"), "{text}");
+    }
+
+    #[test]
+    fn a_long_name_of_a_queue_is_cut_before_its_weight() {
+        let queues = vec![QueueWeight { queue: Some("q".repeat(300)), weight: Some(1) }];
+        let info = ServerInfo { queues, ..ServerInfo::default() };
+        let text = table([(&info, 0)].into_iter(), DateTime::UNIX_EPOCH, Style::default());
+        assert!(text.contains(&format!(" {}…=1", "q".repeat(59))), "{text}");
     }
 
     #[test]

@@ -18,5 +18,5 @@ pub(crate) use self::{
     queue::{error_rate, latency, queue_table},
     table::{Cell, Style, Table},
     task::TaskJson,
-    text::{about, ago, bytes, clean, clean_lines, cut, distance, tasks, tasks_of, until},
+    text::{about, ago, bytes, clean, clean_lines, cut, distance, short_name, tasks, tasks_of, until},
 };

@@ -7,7 +7,7 @@ use asynq_runtime::{
 
 use super::{
     table::{Cell, Style, Table},
-    text::about,
+    text::{about, short_name},
 };
 
 /// Returns a rate such as `2.00%`, as Go's tool writes it.
@@ -32,7 +32,7 @@ pub(crate) fn queue_table(queues: &[QueueStats], style: Style) -> String {
             (_, n) => Cell::count(n),
         };
         let ends = [Cell::from(latency(q)), if q.paused { Cell::from("paused").warning() } else { "".into() }];
-        table.row([Cell::from(&q.name)].into_iter().chain(counts.iter().map(count)).chain(ends));
+        table.row([Cell::from(short_name(q.name.as_str()))].into_iter().chain(counts.iter().map(count)).chain(ends));
     }
     table.into_text()
 }
@@ -44,7 +44,17 @@ pub(crate) fn latency(queue: &QueueStats) -> String {
 
 #[cfg(test)]
 mod tests {
+    use asynq_runtime::task::QueueName;
+    use chrono::DateTime;
+
     use super::*;
+
+    #[test]
+    fn a_long_name_does_not_widen_every_row() {
+        let queue = |name: &str| QueueStats::empty(QueueName::from_wire(name), DateTime::UNIX_EPOCH);
+        let text = queue_table(&[queue(&"q".repeat(300)), queue("low")], Style::default());
+        assert!(text.contains(&format!("\n{}…  ", "q".repeat(59))), "{text}");
+    }
 
     #[test]
     fn no_runs_have_no_error_rate() {

@@ -29,6 +29,12 @@ pub(crate) fn cut(text: &str, most: usize) -> String {
     }
 }
 
+/// Returns the name of a queue for a table, with at most 60 characters. Go allows names of any length, and one such name makes a
+/// column that wide in every row.
+pub(crate) fn short_name(name: &str) -> String {
+    cut(name, 60)
+}
+
 /// Formats a span for people: no more than two units matter.
 pub(crate) fn about(span: Duration) -> String {
     let seconds = span.as_secs();
