@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use asynq_runtime::broker::{BulkAction, Examination, Oddity, OddityKind};
+use asynq_runtime::broker::{BulkAction, Examination, Oddity, OddityKind, TaskSet};
 use asynq_tests::{Build as _, GoPeer, Need, Store as _, default_queue, lock_key, queue, soon, task, task_id};
 use chrono::{TimeDelta, Utc};
 
@@ -159,6 +159,19 @@ async fn tasks_of_an_unknown_set_are_found_until_the_sweep() {
     t.seed_set(&["s1", "s2"]).await;
     go.lose_deadlines();
     // The tasks are in no group and no set: no program finds them before the sweep makes them known again.
+    assert_eq!(only_oddity(&t).await, (OddityKind::TaskWithoutPlace, texts(&["s1", "s2"])));
+    soon(async { while t.broker().restore_groups(&[default_queue()]).await.unwrap() == 0 {} }).await;
+    assert_eq!(examine(&t, ALL).await.oddities, []);
+}
+
+#[tokio::test]
+async fn tasks_of_a_group_without_a_name_are_found_until_the_sweep() {
+    let t = Fixture::start().await;
+    let Some(go) = go(&t) else { return };
+    t.seed_set(&["s1", "s2"]).await;
+    t.advance(TaskSet::DEADLINE + Duration::from_secs(1));
+    // Go sends the tasks back to their group, and does not name it.
+    go.reclaim(t.now().timestamp());
     assert_eq!(only_oddity(&t).await, (OddityKind::TaskWithoutPlace, texts(&["s1", "s2"])));
     soon(async { while t.broker().restore_groups(&[default_queue()]).await.unwrap() == 0 {} }).await;
     assert_eq!(examine(&t, ALL).await.oddities, []);

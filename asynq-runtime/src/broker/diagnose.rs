@@ -241,7 +241,8 @@ pub enum OddityKind {
     LeaseWithoutTask,
     /// An id in a place of the queue, without a task.
     IdWithoutTask,
-    /// A task in no list of the queue; no server would ever run it.
+    /// A task in no list of the queue, or in a group that is missing from the set of groups; no server would ever run it, or none until
+    /// another task joins the group.
     TaskWithoutPlace,
     /// A task in another place than its state says.
     TaskInWrongPlace,

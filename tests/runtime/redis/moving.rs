@@ -102,6 +102,24 @@ async fn a_move_that_cannot_arrive_is_given_up_or_goes_on() {
 }
 
 #[tokio::test]
+async fn a_task_that_go_took_from_its_move_and_lost_is_found() {
+    let server = Server::start(&[]);
+    let broker = server.broker().await;
+    let mut redis = server.foreign().await;
+    put(&broker, &["run", "archived"]).await;
+    // The other queue has a key of a foreign type: the moves break off with the tasks held.
+    set(&mut redis, &["SET", "asynq:{low}:scheduled", "foreign"]).await;
+    for (name, state) in [("run", "pending"), ("archived", "archived")] {
+        assert!(broker.move_task(&queue(), &id(name), &low()).await.is_err());
+        // Go's tools leave the field of the move, and the tasks are then lost from their new places.
+        set(&mut redis, &["ZREM", "asynq:{default}:scheduled", name]).await;
+        set(&mut redis, &["HSET", &format!("asynq:{{default}}:t:{name}"), "state", state]).await;
+    }
+    let found = broker.examine(&queue(), 100).await.unwrap();
+    assert_eq!(found.count(OddityKind::TaskWithoutPlace), 2, "{found:?}");
+}
+
+#[tokio::test]
 async fn a_move_that_cannot_arrive_leaves_nothing_half_way() {
     for (state, foreign, half) in [
         (TaskState::Scheduled, "x:due", "pending"),

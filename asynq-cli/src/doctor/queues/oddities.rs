@@ -71,7 +71,7 @@ pub(super) fn finding(queue: &QueueEvidence, oddity: &Oddity) -> Finding {
         OddityKind::TaskWithoutPlace => (
             "orphan",
             Severity::Error,
-            "tasks that are in no state's list",
+            "tasks that are in no state's list, and in no group with a name",
             "no worker will ever run them, nor delete those that are over",
             misplaced(queue, oddity),
         ),
@@ -152,7 +152,8 @@ fn misplaced(queue: &QueueEvidence, oddity: &Oddity) -> String {
                 command("archive")
             ),
             Some(TaskState::Aggregating) => format!(
-                "those of a group run by themselves only where their job does the work so, as an empty body loses them: {}, else: {}",
+                "a group without a name gets it again with its next task, or from the janitor of a worker of ours on the queue within minutes; \
+                 those of another group run by themselves only where their job does the work so, as an empty body loses them: {}, else: {}",
                 command("run"),
                 command("archive")
             ),
