@@ -85,11 +85,11 @@ async fn the_keys_of_all_queues_are_found_at_once_and_a_task_that_ends_meanwhile
     let key = "asynq:{low}:unique:email:send:left";
     t.store.leave_lock(&queue("low"), key, &task_id("gone"), t.now() + TimeDelta::hours(1));
     let queues = [queue("none"), queue("low"), default_queue()];
-    let keys = t.broker().keys_of(&queues, ALL).await;
+    let keys = t.broker().keys_of_all(&queues, ALL).await;
     t.broker().change_task(&default_queue(), &task_id("archived"), None, BulkAction::Delete).await.unwrap();
     let mut found = Vec::new();
-    for (queue, keys) in queues.iter().zip(keys) {
-        let examination = t.broker().examine_with(queue, &keys.unwrap(), ALL).await.unwrap();
+    for (queue, keys) in keys {
+        let examination = t.broker().examine_with(&queue, &keys.unwrap(), ALL).await.unwrap();
         assert!(examination.complete, "{queue}");
         found.push(examination.oddities);
     }

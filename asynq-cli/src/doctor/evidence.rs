@@ -59,6 +59,8 @@ impl Evidence {
 pub(crate) struct QueueEvidence {
     /// The numbers of the queue.
     pub(crate) stats: QueueStats,
+    /// Whether the queue is in the list of queues, by which tools and servers of patterns find it.
+    pub(crate) is_listed: bool,
     /// The inconsistencies of the queue.
     pub(crate) examination: Examination,
     /// The states of the tasks that the examination names because they are in no place or in a wrong one, by their ids.
@@ -67,6 +69,13 @@ pub(crate) struct QueueEvidence {
     pub(crate) unknown: Unknown,
     /// The group whose first task has waited for longest, among the first hundred groups.
     pub(crate) oldest_group: Option<GroupStats>,
+}
+
+impl QueueEvidence {
+    /// Returns whether the queue has tasks, or rests of some.
+    fn holds_anything(&self) -> bool {
+        self.stats.size > 0 || !self.examination.oddities.is_empty()
+    }
 }
 
 /// The part of a task that no worker knew.
@@ -108,10 +117,15 @@ pub(crate) async fn gather(
     let servers = after_late_beats(&inspector, servers).await;
     let means = "nothing is known of any queue";
     let all = or_report(client, inspector.each_queue().await, "queues", means, &mut findings).await?;
-    let (number, mut unanswered) = (all.len(), Vec::new());
-    let names: Vec<QueueName> = all.iter().map(|queue| queue.name.clone()).collect();
-    let keys = client.broker().keys_of(&names, limit).await;
-    for (n, (QueueReading { name, stats, .. }, keys)) in all.into_iter().zip(keys).enumerate() {
+    let listed: Vec<QueueName> = all.iter().map(|queue| queue.name.clone()).collect();
+    let walked = client.broker().keys_of_all(&listed, limit).await;
+    let (number, mut unanswered, mut all) = (walked.len(), Vec::new(), all.into_iter());
+    for (n, (name, keys)) in walked.into_iter().enumerate() {
+        // The queues that are missing from the list come last.
+        let stats = match all.next() {
+            Some(QueueReading { stats, .. }) => stats,
+            None => inspector.read_queue(name.clone()).await?.stats,
+        };
         // A broken record keeps the numbers from being read; the examination names that record.
         let examined = match keys {
             Ok(keys) => client.broker().examine_with(&name, &keys, limit).await.map_err(InspectError::from),
@@ -149,16 +163,20 @@ pub(crate) async fn gather(
             findings.extend((is_sure && damaged > 0).then(|| damaged_messages(&stats.name, damaged)));
             let oldest_group = oldest_group.unwrap_or_default();
             let states = states(&**client.broker(), &stats.name, &examination).await;
-            queues.push(QueueEvidence { stats, examination, states, unknown, oldest_group });
+            let is_listed = n < listed.len();
+            queues.push(QueueEvidence { stats, is_listed, examination, states, unknown, oldest_group });
         }
     }
     let (unanswered, alone) = by_node(&inspector, unanswered).await;
     findings.extend(alone.into_iter().map(|(name, error)| unreadable(name.as_str(), error, QUEUE)));
-    // The numbers of a queue that was deleted meanwhile are those from before.
-    if let Ok(names) = client.broker().queues().await {
-        let names = HashSet::<QueueName>::from_iter(names);
-        queues.retain(|queue: &QueueEvidence| names.contains(&queue.stats.name));
-    }
+    // The numbers of a queue that was deleted meanwhile are those from before. One that came meanwhile is listed by now: its name is
+    // written before its first task. Without the list no queue is known to be missing from it.
+    let names = client.broker().queues().await.ok().map(HashSet::<QueueName>::from_iter);
+    queues.retain_mut(|queue: &mut QueueEvidence| {
+        let was_listed = queue.is_listed;
+        queue.is_listed = names.as_ref().map_or(was_listed, |names| names.contains(&queue.stats.name));
+        queue.is_listed || (names.is_some() && !was_listed && queue.holds_anything())
+    });
     let listed = entries(client).await.map_err(InspectError::from);
     let means = "nothing is known of any periodic entry";
     let entries = or_report(client, listed, "periodic entries", means, &mut findings).await?;

@@ -10,6 +10,7 @@ use super::{
     Evidence, Finding, Severity,
     evidence::{QueueEvidence, UnknownCounts, UnknownPart},
 };
+use crate::show::tasks;
 
 /// A queue that is served should not let a task wait for so long, seconds.
 const LONG_WAIT: u64 = 300;
@@ -22,6 +23,7 @@ pub(super) fn check(evidence: &Evidence) -> Vec<Finding> {
         if evidence.has_all_servers() {
             consumers(queue, Consumers::of(queue, &evidence.servers), &mut findings);
         }
+        unlisted(queue, &mut findings);
         paused(queue, &mut findings);
         groups(queue, evidence.now, &mut findings);
         unknown_tasks(queue, &mut findings);
@@ -116,6 +118,29 @@ fn consumers(queue: &QueueEvidence, consumers: Consumers, findings: &mut Vec<Fin
             format!("a task that could run waits for {} s; {} are pending", stats.latency.as_secs(), stats.pending),
             "tasks come faster than they are run, or greater queues go before this one",
             "start more workers, raise --concurrency, or give the queue a greater weight",
+        ));
+    }
+}
+
+fn unlisted(queue: &QueueEvidence, findings: &mut Vec<Finding>) {
+    let stats = &queue.stats;
+    // Rests without a task, such as locks, are findings of their own.
+    if !queue.is_listed && stats.size > 0 {
+        let name = shell::quote(stats.name.as_str());
+        let pause = if stats.paused { ", which ends its pause, too" } else { "" };
+        findings.push(Finding::new(
+            stats.name.as_str(),
+            Severity::Error,
+            "unlisted-queue",
+            format!(
+                "{} in a queue that is missing from the list of queues, as after a deletion by Go's tools",
+                tasks(stats.size)
+            ),
+            "tools do not show the queue, and servers with a pattern for it do not run its tasks; only those that name it do",
+            format!(
+                "list it again{pause}: asynq queue resume -- {name}; then, where its tasks are not wanted: asynq queue rm --force -- \
+                 {name}"
+            ),
         ));
     }
 }

@@ -57,6 +57,7 @@ fn sound() -> Evidence {
         servers_unread: false,
         queues: vec![QueueEvidence {
             stats,
+            is_listed: true,
             examination,
             states: Default::default(),
             unknown: Default::default(),
@@ -207,6 +208,7 @@ fn each_fault_is_reported_once_with_its_severity_and_subject() {
             e.servers.clear();
             (e.queues[0].stats.pending, e.queues[0].stats.active) = (0, 1);
         }),
+        ("error unlisted-queue default", |e| e.queues[0].is_listed = false),
         ("warning long-wait default", |e| e.queues[0].stats.latency = Duration::from_secs(400)),
         ("warning paused default", |e| {
             (e.queues[0].stats.paused, e.queues[0].stats.latency) = (true, Duration::from_secs(4_000));

@@ -197,6 +197,31 @@ async fn with_a_waiting_task() -> asynq_tests::RedisServer {
     server
 }
 
+/// Go's `queue rm` looks neither at groups nor at completed tasks, and its clients never write the name of a deleted queue again.
+#[tokio::test]
+async fn a_queue_that_lost_its_name_is_found_and_its_repair_lists_and_removes_it() {
+    let server = with_a_waiting_task().await;
+    let mut redis = server.connection();
+    redis::cmd("SREM").arg("asynq:queues").arg("default").exec(&mut redis).unwrap();
+    let answer = run_on(&server, &["doctor"]).await;
+    for part in [
+        "error: unlisted-queue: default",
+        "1 task in a queue that is missing from the list",
+        "asynq queue resume -- default; then, where its tasks are not wanted: asynq queue rm --force -- default\n",
+    ] {
+        assert!(answer.out.contains(part), "{part}\n{answer}");
+    }
+    assert_eq!(run_on(&server, &["queue", "ls"]).await.out, "");
+    let resumed = run_on(&server, &["queue", "resume", "default"]).await;
+    assert_eq!((resumed.code, run_on(&server, &["queue", "ls"]).await.out), (0, "default\n".to_owned()), "{resumed}");
+    let answer = run_on(&server, &["doctor"]).await;
+    assert!(answer.out.contains("no-consumer") && !answer.out.contains("unlisted-queue"), "{answer}");
+    let removed = run_on(&server, &["--yes", "queue", "rm", "--force", "default"]).await;
+    assert_eq!(removed.code, 0, "{removed}");
+    let left: Vec<String> = redis::cmd("KEYS").arg("asynq:{default}:t:*").query(&mut redis).unwrap();
+    assert_eq!(left, [""; 0]);
+}
+
 #[tokio::test]
 async fn a_foreign_key_in_place_of_a_task_is_not_a_damaged_message() {
     let server = asynq_tests::RedisServer::start(asynq_tests::Persistence::None);

@@ -3,7 +3,7 @@
 //! A sound broker never shows an inconsistency for longer than its janitor needs. Inconsistencies are reported, never repaired
 //! here.
 
-use std::{fmt, slice, time::Duration};
+use std::{fmt, time::Duration};
 
 use chrono::{DateTime, TimeDelta, Utc};
 
@@ -40,16 +40,34 @@ pub trait Diagnose {
         Ok(Vec::new())
     }
 
-    /// Returns the keys by which [`examine_with`](Self::examine_with) finds tasks without a place and locks without a task, for each
-    /// of `queues`, in their order. One walk over the keys of a Redis, over about `limit` of them, finds those of all its queues.
-    /// Default: none, because a file needs no walk.
+    /// Returns the keys by which [`examine_with`](Self::examine_with) finds tasks without a place and locks without a task. On Redis one
+    /// walk over about `limit` of all keys finds them. Default: none, because a file needs no walk.
+    ///
+    /// # Errors
+    ///
+    /// The broker failed.
+    async fn keys_of(&self, queue: &QueueName, limit: usize) -> Result<QueueKeys, BrokerError> {
+        let _ = (queue, limit);
+        Ok(QueueKeys { names: Vec::new(), complete: true })
+    }
+
+    /// Returns the same for each of the `listed` queues, in their order, and then for each further queue that has tasks or locks on a
+    /// server where a listed one or the list is, by name. One walk over the keys of a Redis finds those of all its queues. Default: the
+    /// listed ones alone, because a file has no others.
     ///
     /// # Errors
     ///
     /// The broker failed; a part of a cluster that is away fails its own queues alone.
-    async fn keys_of(&self, queues: &[QueueName], limit: usize) -> Vec<Result<QueueKeys, BrokerError>> {
-        let _ = limit;
-        queues.iter().map(|_| Ok(QueueKeys { names: Vec::new(), complete: true })).collect()
+    async fn keys_of_all(
+        &self,
+        listed: &[QueueName],
+        limit: usize,
+    ) -> Vec<(QueueName, Result<QueueKeys, BrokerError>)> {
+        let mut keys = Vec::with_capacity(listed.len());
+        for queue in listed {
+            keys.push((queue.clone(), self.keys_of(queue, limit).await));
+        }
+        keys
     }
 
     /// Looks for inconsistencies in a queue, at its `keys` and at up to `limit` groups and tasks in each of its places, but at least
@@ -68,7 +86,7 @@ pub trait Diagnose {
     ///
     /// The broker failed.
     async fn examine(&self, queue: &QueueName, limit: usize) -> Result<Examination, BrokerError> {
-        let keys = self.keys_of(slice::from_ref(queue), limit).await.pop().transpose()?.unwrap_or_default();
+        let keys = self.keys_of(queue, limit).await?;
         self.examine_with(queue, &keys, limit).await
     }
 }

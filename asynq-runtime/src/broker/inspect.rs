@@ -154,7 +154,8 @@ pub trait Inspect {
     /// The broker failed.
     async fn pause(&self, queue: &QueueName) -> Result<bool, BrokerError>;
 
-    /// Lets dequeues from the queue go on; returns whether the queue was paused before.
+    /// Lets dequeues from the queue go on; returns whether the queue was paused before. On Redis a queue that has tasks and is missing
+    /// from [`queues`](Self::queues) is there again, too.
     ///
     /// # Errors
     ///

@@ -164,7 +164,8 @@ impl Inspector {
         Ok(self.broker.pause(&queue_name(queue)?).await?)
     }
 
-    /// Lets workers take tasks of the queue again; returns whether the queue was paused before.
+    /// Lets workers take tasks of the queue again; returns whether the queue was paused before. On Redis a queue that has tasks and is
+    /// missing from the list of queues, as after a deletion by Go's tools, is listed again.
     ///
     /// # Errors
     ///

@@ -156,15 +156,15 @@ async fn the_keys_of_a_server_are_walked_over_once_for_all_queues_and_no_further
     let queues: Vec<QueueName> = empty.chain([queue()]).collect();
     for (limit, most, is_whole) in [(1, 1, false), (1_000_000, 20, true)] {
         let before = calls(&mut redis, "scan").await;
-        let found = broker.keys_of(&queues, limit).await;
+        let found = broker.keys_of_all(&queues, limit).await;
         let scans = calls(&mut redis, "scan").await - before;
         assert!(scans <= most, "{scans} scans");
-        assert!(found.iter().all(|keys| keys.as_ref().is_ok_and(|keys| keys.complete == is_whole)), "{found:?}");
+        assert!(found.iter().all(|(_, keys)| keys.as_ref().is_ok_and(|keys| keys.complete == is_whole)), "{found:?}");
         assert_eq!(broker.examine(&queue(), limit).await.unwrap().complete, is_whole);
     }
-    let found = broker.keys_of(&queues, 1_000_000).await.pop().unwrap().unwrap();
-    assert_eq!(found.names, ["asynq:{default}:t:a"]);
-    let found = broker.keys_of(&[queue()], 1_000_000).await.pop().unwrap().unwrap();
+    let (_, found) = broker.keys_of_all(&queues, 1_000_000).await.pop().unwrap();
+    assert_eq!(found.unwrap().names, ["asynq:{default}:t:a"]);
+    let found = broker.keys_of(&queue(), 1_000_000).await.unwrap();
     assert_eq!(found.names, ["asynq:{default}:t:a"]);
     let pattern = newest_call(&mut redis, "SCAN").await.remove(3);
     assert_eq!(pattern, b"asynq:{default}:[tu][:n]*", "no names of other queues come over the network");
@@ -177,7 +177,7 @@ async fn a_walk_over_keys_whose_connection_is_lost_begins_anew() {
     let broker = RedisBroker::connect(&proxy.url(), patient()).await.unwrap();
     proxy.lose_answers(1);
     // By this word the proxy knows a script.
-    let found = broker.keys_of(&[QueueName::new("EVAL").unwrap()], 1).await.remove(0).unwrap();
+    let found = broker.keys_of(&QueueName::new("EVAL").unwrap(), 1).await.unwrap();
     assert!(found.complete && found.names.is_empty(), "{found:?}");
     assert_eq!(proxy.still_to_lose(), 0);
 }

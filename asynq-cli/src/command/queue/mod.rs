@@ -33,6 +33,8 @@ pub(crate) enum Queue {
     Pause(pause::Names),
     /// Lets servers take tasks of queues again
     ///
+    /// On Redis a queue that has tasks and is missing from the list of queues, as after a deletion by Go's tools, is listed again.
+    ///
     /// With --json: an array of objects with `queue`, `paused`, `changed` and `error`.
     #[command(alias = "unpause")]
     Resume(pause::Names),

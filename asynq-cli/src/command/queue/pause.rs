@@ -38,7 +38,8 @@ async fn pause(inspector: &Inspector, name: &str) -> Result<bool, InspectError> 
     inspector.pause(name).await
 }
 
-/// Resumes a queue. A queue that was paused before its first task does not exist yet, and is resumed as well.
+/// Resumes a queue. A queue that was paused before its first task does not exist yet, and is resumed as well; one with tasks whose name
+/// was deleted exists again.
 async fn resume(inspector: &Inspector, name: &str) -> Result<bool, InspectError> {
     let changed = inspector.resume(name).await?;
     if !changed {

@@ -2,7 +2,7 @@
 
 mod node;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use redis::Value;
 
@@ -12,7 +12,7 @@ use super::{
     super::{BrokerError, Diagnose, Examination, Node, OddityKind, QueueKeys},
     RedisBroker,
     groups::BEGIN,
-    keys::{Keys, TASKS_AND_LOCKS},
+    keys::{Keys, QUEUES, TASKS_AND_LOCKS},
     reply,
     script::{Call, EXAMINE_CONTAINER, EXAMINE_KEYS, IS_LOST},
 };
@@ -40,34 +40,62 @@ impl Diagnose for RedisBroker {
         Ok(queues.iter().map(slot_of).collect())
     }
 
-    async fn keys_of(&self, queues: &[QueueName], limit: usize) -> Vec<Result<QueueKeys, BrokerError>> {
-        let prefixes: Vec<String> = queues.iter().map(|queue| Keys::new(queue).prefix().to_owned()).collect();
-        let owners = match self.router.owners(&prefixes).await {
-            Ok(owners) => owners,
-            Err(error) => return vec![Err(error); queues.len()],
-        };
+    async fn keys_of(&self, queue: &QueueName, limit: usize) -> Result<QueueKeys, BrokerError> {
+        let keys = Keys::new(queue);
         // A walk for one queue brings no names of other queues over the network.
-        let pattern = match queues {
-            [queue] => Keys::new(queue).pattern("[tu][:n]"),
-            _ => TASKS_AND_LOCKS.to_owned(),
+        self.walk(keys.prefix(), &keys.pattern("[tu][:n]"), limit).await
+    }
+
+    async fn keys_of_all(
+        &self,
+        listed: &[QueueName],
+        limit: usize,
+    ) -> Vec<(QueueName, Result<QueueKeys, BrokerError>)> {
+        let prefixes: Vec<String> = listed.iter().map(|queue| Keys::new(queue).prefix().to_owned()).collect();
+        // Where no queue is listed, the server that keeps the list may have one all the same.
+        let places: Vec<String> = prefixes.iter().cloned().chain([QUEUES.to_owned()]).collect();
+        let owners = match self.router.owners(&places).await {
+            Ok(owners) => owners,
+            Err(error) => return listed.iter().map(|queue| (queue.clone(), Err(error.clone()))).collect(),
         };
-        let mut of_server: HashMap<Option<String>, HashMap<&str, QueueKeys>> = HashMap::new();
-        for (prefix, owner) in prefixes.iter().zip(owners) {
-            of_server.entry(owner).or_default().insert(prefix, QueueKeys::default());
+        let mut servers: HashMap<Option<&str>, &str> = HashMap::new();
+        for (owner, place) in owners.iter().zip(&places) {
+            servers.entry(owner.as_deref()).or_insert(place);
         }
-        let mut found: HashMap<&str, Result<QueueKeys, BrokerError>> = HashMap::new();
-        for mut queues in of_server.into_values() {
-            let walked = match self.walk(&mut queues, &pattern, limit).await {
-                // A failover breaks a walk off, and the server that keeps the queues now may answer.
-                Err(error) if error.is_unavailable() => self.walk(&mut queues, &pattern, limit).await,
-                walked => walked,
+        let mut names: HashMap<&str, Vec<String>> =
+            prefixes.iter().map(|prefix| (prefix.as_str(), Vec::new())).collect();
+        let (mut walks, mut unlisted) = (HashMap::new(), BTreeMap::<QueueName, QueueKeys>::new());
+        for (owner, place) in servers {
+            let (found, complete) = match self.walk(place, TASKS_AND_LOCKS, limit).await {
+                Ok(QueueKeys { names, complete }) => (names, complete),
+                Err(error) => {
+                    walks.insert(owner, Err(error));
+                    continue;
+                }
             };
-            for (prefix, keys) in queues {
-                found.insert(prefix, walked.clone().map(|complete| QueueKeys { complete, ..keys }));
+            walks.insert(owner, Ok(complete));
+            for name in found {
+                let mut is_listed = false;
+                // Names of queues and ids of tasks may have braces.
+                for (at, end) in name.match_indices("}:") {
+                    if let Some(names) = names.get_mut(&name[..at + end.len()]) {
+                        names.push(name.clone());
+                        is_listed = true;
+                    }
+                }
+                if let Some(queue) = queue_of(&name).filter(|_| !is_listed) {
+                    let keys = unlisted.entry(QueueName::from_wire(queue)).or_default();
+                    keys.complete = complete;
+                    keys.names.push(name);
+                }
             }
         }
-        let keys = |prefix: &String| found.remove(prefix.as_str()).unwrap_or_else(|| Ok(QueueKeys::default()));
-        prefixes.iter().map(keys).collect()
+        let of_listed = listed.iter().zip(&prefixes).zip(&owners).map(|((queue, prefix), owner)| {
+            let names = names.remove(prefix.as_str()).unwrap_or_default();
+            let keys = walks[&owner.as_deref()].clone().map(|complete| QueueKeys { names, complete });
+            (queue.clone(), keys)
+        });
+        of_listed.chain(unlisted.into_iter().map(|(queue, keys)| (queue, Ok(keys)))).collect()
     }
 
     async fn examine_with(
@@ -100,36 +128,36 @@ impl Diagnose for RedisBroker {
 }
 
 impl RedisBroker {
-    /// Walks over the keys of the one server that keeps these queues, which are named by the prefixes of their keys. Returns whether
-    /// that was all.
-    async fn walk(
-        &self,
-        queues: &mut HashMap<&str, QueueKeys>,
-        pattern: &str,
-        limit: usize,
-    ) -> Result<bool, BrokerError> {
-        let Some(beside) = queues.keys().next().copied() else { return Ok(true) };
-        // An earlier walk may have been broken off.
-        queues.values_mut().for_each(|keys| keys.names.clear());
-        let (mut cursor, mut looked_at) = (BEGIN.to_owned(), 0);
+    /// Walks over the keys of the server that keeps `beside`, and returns those that the pattern matches.
+    async fn walk(&self, beside: &str, pattern: &str, limit: usize) -> Result<QueueKeys, BrokerError> {
+        match self.walk_once(beside, pattern, limit).await {
+            // A failover breaks a walk off, and the server that keeps the queues now may answer.
+            Err(error) if error.is_unavailable() => self.walk_once(beside, pattern, limit).await,
+            walked => walked,
+        }
+    }
+
+    async fn walk_once(&self, beside: &str, pattern: &str, limit: usize) -> Result<QueueKeys, BrokerError> {
+        let (mut keys, mut cursor, mut looked_at) = (QueueKeys::default(), BEGIN.to_owned(), 0);
         loop {
             let scan = Call::plain("SCAN").arg(&cursor).arg("MATCH").arg(pattern).arg("COUNT").arg(PER_SCAN);
             let (next, names) = reply::scanned(self.looking().send_one(scan.beside(beside)).await?)?;
-            for name in names {
-                // Names of queues and ids of tasks may have braces.
-                for (at, end) in name.match_indices("}:") {
-                    if let Some(keys) = queues.get_mut(&name[..at + end.len()]) {
-                        keys.names.push(name.clone());
-                    }
-                }
-            }
+            keys.names.extend(names);
             looked_at += PER_SCAN;
             if next == BEGIN || looked_at >= limit {
-                return Ok(next == BEGIN);
+                keys.complete = next == BEGIN;
+                return Ok(keys);
             }
             cursor = next;
         }
     }
+}
+
+/// Returns the queue whose task or lock the key is. A name with `}:` is taken for none, because an id of a task may hold it as well.
+fn queue_of(key: &str) -> Option<&str> {
+    let (queue, name) = key.strip_prefix("asynq:{")?.split_once("}:")?;
+    let is_its_own = ["t:", "unique:"].iter().any(|family| name.starts_with(family)) && !name.contains("}:");
+    is_its_own.then_some(queue)
 }
 
 /// The state of an examination.
@@ -277,5 +305,20 @@ impl Examiner<'_> {
             self.found.add(kind, subject);
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_queue_of_a_task_or_a_lock_is_found_and_no_other_key_is_taken_for_one() {
+        for name in ["t:1", "unique:email:k"] {
+            assert_eq!(queue_of(&format!("asynq:{{q:1}}:{name}")), Some("q:1"));
+        }
+        for other in ["asynq:{q}:t:x}:t:1", "asynq:{q}:tx", "asynq:{q}:units", "asynq:{q}:pending", "t:1"] {
+            assert_eq!(queue_of(other), None, "{other}");
+        }
     }
 }

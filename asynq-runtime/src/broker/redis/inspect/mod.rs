@@ -21,6 +21,7 @@ use super::{
     },
     RedisBroker,
     keys::{Keys, QUEUES},
+    queue_names::QueueNames,
     reply,
     script::{Call, MEMORY},
     seen::{Kind, Question, Topic},
@@ -34,6 +35,20 @@ const SAMPLES: (usize, usize) = (20, 5);
 const MOST_DAYS: usize = 90;
 /// Approximate number of the server's keys that one look for locks reads.
 const KEYS: usize = 1000;
+
+impl RedisBroker {
+    /// Lists a queue that has tasks and is missing from the set of queues: servers of patterns take tasks of listed queues only.
+    async fn list_again(&self, queue: &QueueName) -> Result<(), BrokerError> {
+        if self.knows(queue).await? {
+            return Ok(());
+        }
+        let call = Call::plain("EXISTS").arg(Keys::new(queue).containers());
+        if reply::number(&self.router.send_one(call).await?) > Some(0) {
+            self.router.send_one(QueueNames::call([queue])).await?;
+        }
+        Ok(())
+    }
+}
 
 #[async_trait::async_trait]
 impl Inspect for RedisBroker {
@@ -112,7 +127,12 @@ impl Inspect for RedisBroker {
 
     async fn resume(&self, queue: &QueueName) -> Result<bool, BrokerError> {
         let call = Call::plain("DEL").arg(Keys::new(queue).paused());
-        Ok(reply::number(&self.router.change(call).await?) == Some(1))
+        let was_paused = reply::number(&self.router.change(call).await?) == Some(1);
+        match self.list_again(queue).await {
+            // In a cluster another master may keep the names, and the queue goes on without it.
+            Err(_) if was_paused => Ok(true),
+            listed => listed.map(|()| was_paused),
+        }
     }
 
     async fn locks(&self, queue: &QueueName, after: Option<&str>) -> Result<LockPage, BrokerError> {
