@@ -39,6 +39,11 @@ pub trait Repair {
     /// queue to itself gives it up. Any other change of a held task answers [`Changed::Unfit`] with scheduled, because the other
     /// queue may hold it, too, and [`change_some`](Self::change_some) leaves it as it is.
     ///
+    /// Go's tools change a held task all the same, as one that is scheduled. If the old queue has the task no more and the move
+    /// did not take it out within the last hour, the same call answers [`Changed::Unfit`] with scheduled, because the task may
+    /// have run there; a move from the other queue to itself then puts the held copy into its state. If another client has
+    /// deleted either copy, [`Changed::NotFound`] may be the answer for a task that was there.
+    ///
     /// # Errors
     ///
     /// [`Refused`]; nothing was changed, except if the broker failed: then the task may be held or moved.

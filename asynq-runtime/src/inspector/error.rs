@@ -298,7 +298,8 @@ impl TaskChange {
             (Self::Move | Self::Edit, TaskState::Completed) => "has succeeded; enqueue a new one instead",
             (Self::Run | Self::Archive | Self::Delete | Self::Move | Self::Edit, TaskState::Scheduled) => {
                 "is on its way between two queues: from the one that the move was called with, repeat it, or give it up by a move to \
-                 that same queue"
+                 that same queue; if the repeat is refused, too, another program may have run or deleted it there, and a move from the \
+                 other queue to itself releases it all the same"
             }
             (_, TaskState::Aggregating) => "is in a set that a worker aggregates now; try again when that has ended",
             _ => "is in a state that does not allow it",
@@ -353,7 +354,8 @@ mod tests {
                 TaskChange::Run,
                 TaskState::Scheduled,
                 "cannot run task `t1`: it is on its way between two queues: from the one that the move was called with, repeat it, or \
-                 give it up by a move to that same queue",
+                 give it up by a move to that same queue; if the repeat is refused, too, another program may have run or deleted it \
+                 there, and a move from the other queue to itself releases it all the same",
             ),
         ] {
             let error = InspectError::Unfit { change, id: TaskId::from_wire("t1"), state };

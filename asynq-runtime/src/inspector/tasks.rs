@@ -123,7 +123,8 @@ impl Inspector {
     /// Moves a pending, scheduled, retry, archived or aggregating task to another queue, in its state, with its due time and
     /// counters. An archived task keeps the time at which it was archived, so that a full archive deletes it early. The other
     /// queue need not exist yet, but its name must be valid. A move to the task's own queue gives up a move
-    /// that broke off, and else changes nothing. A move that has begun goes on in the background when this future is dropped.
+    /// that broke off, ends one whose old queue has the task no more, and else changes nothing. A move that has begun goes on in
+    /// the background when this future is dropped.
     ///
     /// # Errors
     ///

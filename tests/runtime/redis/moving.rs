@@ -7,6 +7,7 @@ use asynq_runtime::broker::{
     RetryOrder, When, redis::RedisBroker,
 };
 use asynq_runtime::task::{GroupName, QueueName, TaskId, TaskMessage, TaskState};
+use asynq_test_support::eventually;
 use chrono::DateTime;
 use redis::{AsyncCommands, aio::MultiplexedConnection};
 
@@ -166,6 +167,62 @@ async fn break_move_early(broker: &RedisBroker, redis: &mut MultiplexedConnectio
     assert!(broker.move_task(&queue(), &id(name), &low()).await.is_err());
     set(redis, &["DEL", "asynq:{low}:scheduled"]).await;
     assert_eq!(places(broker, &id(name)).await, [(queue(), TaskState::Scheduled)]);
+}
+
+/// Takes a held copy away as Go's tools and workers do, which know no held task.
+async fn end_in_go(redis: &mut MultiplexedConnection, queue: &QueueName, name: &str) {
+    set(redis, &["ZREM", &format!("asynq:{{{queue}}}:scheduled"), name]).await;
+    set(redis, &["DEL", &format!("asynq:{{{queue}}}:t:{name}")]).await;
+}
+
+#[tokio::test]
+async fn a_copy_whose_task_has_left_its_queue_in_another_way_is_released_by_the_user() {
+    let server = Server::start(&[]);
+    let broker = server.broker().await;
+    let mut redis = server.foreign().await;
+    break_move(&broker, &mut redis, "t1").await;
+    let on_its_way = Changed::Unfit(TaskState::Scheduled);
+    let end_there = async || broker.move_task(&low(), &id("t1"), &low()).await.unwrap();
+    assert_eq!(end_there().await, on_its_way, "while the old queue has the task, the user decides there");
+    end_in_go(&mut redis, &queue(), "t1").await;
+    assert_eq!(broker.move_task(&queue(), &id("t1"), &low()).await.unwrap(), on_its_way, "it may have run");
+    assert_eq!(places(&broker, &id("t1")).await, [(low(), TaskState::Scheduled)]);
+    assert_eq!(would_run(&broker, &id("t1")).await, 0);
+    assert_eq!(end_there().await, Changed::Done);
+    assert_eq!(places(&broker, &id("t1")).await, [(low(), TaskState::Pending)]);
+    assert_eq!(broker.task(&low(), &id("t1")).await.unwrap().unwrap().last_error, None);
+}
+
+#[tokio::test]
+async fn a_move_says_that_the_task_has_arrived_only_if_it_has() {
+    for deleted in [true, false] {
+        let server = Server::start(&[]);
+        let proxy = Proxy::before(&server);
+        let direct = server.broker().await;
+        let mut redis = server.foreign().await;
+        // Redis knows all scripts from here on, so that each step is one write.
+        put(&direct, &["t0"]).await;
+        assert_eq!(direct.move_task(&queue(), &id("t0"), &low()).await.unwrap(), Changed::Done);
+        break_move(&direct, &mut redis, "t1").await;
+        let broker = RedisBroker::connect(&proxy.url(), patient()).await.unwrap();
+        // The last write of a look, the copy, which is there already, the drop and the release.
+        proxy.hold_back_nth(4);
+        let moving = tokio::spawn(async move { broker.move_task(&queue(), &id("t1"), &low()).await });
+        let is_dropped = async || direct.task(&queue(), &id("t1")).await.unwrap().is_none().then_some(());
+        eventually("the task has left its queue", is_dropped).await;
+        if deleted {
+            end_in_go(&mut redis, &low(), "t1").await;
+        } else {
+            // Another mover goes on, and a user deletes the task.
+            assert_eq!(direct.move_task(&queue(), &id("t1"), &low()).await.unwrap(), Changed::Done);
+            let ended = direct.change_task(&low(), &id("t1"), None, BulkAction::Delete).await.unwrap();
+            assert_eq!(ended, Changed::Done);
+        }
+        proxy.let_go();
+        let expected = if deleted { Changed::NotFound } else { Changed::Done };
+        assert_eq!(moving.await.unwrap().unwrap(), expected);
+        assert_eq!(places(&direct, &id("t1")).await, []);
+    }
 }
 
 /// In a cluster, the new master of the old queue may lack the last step there, while the task has arrived in the new queue.

@@ -115,14 +115,16 @@ struct Lose {
 /// A write that arrives late.
 #[derive(Default)]
 struct Late {
-    wanted: AtomicBool,
+    /// How many writes that hold a script come until that one is passed on late, itself included; 0 for none.
+    left: AtomicUsize,
     released: AtomicBool,
     over: AtomicBool,
 }
 
 impl Late {
     fn hold(&self) {
-        if self.wanted.swap(false, Ordering::SeqCst) {
+        let take = |left: usize| left.checked_sub(1);
+        if self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take) == Ok(1) {
             // A test that fails releases no write, and this thread ends with the process.
             while !self.released.load(Ordering::SeqCst) {
                 thread::sleep(Duration::from_millis(1));
@@ -177,12 +179,22 @@ impl Proxy {
 
     /// Keeps the next write that holds a script back until [`release`](Self::release).
     pub(crate) fn hold_back(&self) {
-        self.late.wanted.store(true, Ordering::SeqCst);
+        self.hold_back_nth(1);
+    }
+
+    /// Keeps the `n`th write that holds a script back from now on, until it is released.
+    pub(crate) fn hold_back_nth(&self, n: usize) {
+        self.late.left.store(n, Ordering::SeqCst);
+    }
+
+    /// Lets the write that was held back go on.
+    pub(crate) fn let_go(&self) {
+        self.late.released.store(true, Ordering::SeqCst);
     }
 
     /// Lets the write that was held back go on, and returns when it was written or could not be.
     pub(crate) async fn release(&self) {
-        self.late.released.store(true, Ordering::SeqCst);
+        self.let_go();
         let is_over = async || self.late.over.load(Ordering::SeqCst).then_some(());
         eventually("the held write has been passed on", is_over).await;
     }

@@ -89,7 +89,9 @@ pub(super) fn finding(queue: &QueueEvidence, oddity: &Oddity) -> Finding {
             "no worker runs them until they have arrived",
             format!(
                 "a move that goes on now ends by itself; where one broke off, the last error of its task names both queues: asynq task \
-                 inspect --queue={name} -- {first}; move it there again: asynq task move --queue=FROM --to=TO -- {first}"
+                 inspect --queue={name} -- {first}; move it there again: asynq task move --queue=FROM --to=TO -- {first}; if that is \
+                 refused, another program may have run or deleted the task in FROM, and this releases it all the same: asynq task move \
+                 --queue=TO --to=TO -- {first}"
             ),
         ),
         OddityKind::LockWithoutTask => (

@@ -60,7 +60,7 @@ impl RedisBroker {
         for n in 0..TRIES {
             let looked = self.look(queue, id).await;
             let looked = looked.map_err(|error| if n == 0 { effect::unchanged(error) } else { error });
-            let Some(found) = looked? else { return self.arrive(queue, id, to).await };
+            let Some(found) = looked? else { return self.arrive(queue, id, to, false).await };
             if let Some(state) = found.untouchable {
                 return Ok(Changed::Unfit(state));
             }
@@ -75,7 +75,15 @@ impl RedisBroker {
                     }
                     continue;
                 }
-                if !is_leaving || moving.to != to.as_str() {
+                if moving.to != to.as_str() {
+                    return Ok(Changed::Unfit(TaskState::Scheduled));
+                }
+                if !is_leaving {
+                    let from = moving.queue(End::Source);
+                    // While the old queue has the task, the move goes on or is given up there.
+                    if queue == to && self.look(&from, id).await?.is_none() {
+                        return self.arrive(&from, id, to, true).await;
+                    }
                     return Ok(Changed::Unfit(TaskState::Scheduled));
                 }
                 if let Some(changed) = self.carry(id, &moving, &found).await? {
@@ -112,17 +120,27 @@ impl RedisBroker {
         Err(BrokerError::new(BrokerErrorKind::Unavailable, text).into())
     }
 
-    /// Ends the move of a task that has left its queue: it may not have been released in the other one yet.
-    async fn arrive(&self, queue: &QueueName, id: &TaskId, to: &QueueName) -> Result<Changed, Refused> {
+    /// Ends the move of a task that has left its queue: it may not have been released in the other one yet. Where the receipt
+    /// of the step that drops the old copy is missing, another client may have run or deleted the task there: the new copy
+    /// then stays held until the user moves it from the other queue to itself (`is_decided`).
+    async fn arrive(
+        &self,
+        queue: &QueueName,
+        id: &TaskId,
+        to: &QueueName,
+        is_decided: bool,
+    ) -> Result<Changed, Refused> {
         let moving = self.look(to, id).await?.and_then(|found| found.on_its_way());
         let moving = moving.filter(|moving| moving.from == queue.as_str() && moving.to == to.as_str());
         let Some(moving) = moving else { return Ok(Changed::NotFound) };
-        let receipt = Call::plain("GET").arg(Keys::new(queue).moved(id.as_str()));
-        let receipt = reply::text(self.router.send_one(receipt).await?);
-        if receipt.is_some_and(|receipt| receipt.strip_prefix("back:") == Some(&moving.name)) {
+        let receipt = self.receipt(id, &moving, End::Source).await?;
+        if receipt.strip_prefix("back:") == Some(moving.name.as_str()) {
             // The move was given up, and the task has left its queue since in another way.
             self.drop_copy(id, &moving, End::Target, false).await?;
             return Ok(Changed::NotFound);
+        }
+        if receipt != moving.name && !is_decided {
+            return Ok(Changed::Unfit(TaskState::Scheduled));
         }
         Ok(if self.release(id, &moving, End::Target).await? { Changed::Done } else { Changed::NotFound })
     }
@@ -141,9 +159,11 @@ impl RedisBroker {
         // If the move has ended in the other queue, another mover was faster, or a failover has brought this copy back.
         match self.drop_copy(id, moving, End::Source, true).await? {
             Dropped::Done => {
-                // If this releases no task, another mover has done so before.
-                self.release(id, moving, End::Target).await?;
-                Ok(Some(Changed::Done))
+                // If this releases no task, another mover has done so before, or another client has taken the copy.
+                let is_there = self.release(id, moving, End::Target).await?
+                    || self.receipt(id, moving, End::Target).await? == moving.name
+                    || self.look(&moving.queue(End::Target), id).await?.is_some();
+                Ok(Some(if is_there { Changed::Done } else { Changed::NotFound }))
             }
             other => {
                 // Another program ran, edited or deleted the task in this queue, so this queue keeps it.
@@ -151,6 +171,13 @@ impl RedisBroker {
                 Ok((other == Dropped::None).then_some(Changed::NotFound))
             }
         }
+    }
+
+    /// Returns the name of the last move that has ended at one end, after `back:` if it was given up there; empty if none
+    /// has ended for the time that it is kept.
+    async fn receipt(&self, id: &TaskId, moving: &Move, end: End) -> Result<String, BrokerError> {
+        let call = Call::plain("GET").arg(Keys::new(&moving.queue(end)).moved(id.as_str()));
+        Ok(reply::text(self.router.send_one(call).await?).unwrap_or_default())
     }
 
     async fn look(&self, queue: &QueueName, id: &TaskId) -> Result<Option<Found>, BrokerError> {
