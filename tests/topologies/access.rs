@@ -4,15 +4,15 @@ use std::time::Duration;
 
 use asynq_runtime::{
     broker::{
-        BrokerErrorKind, BulkAction, Consume as _, Inspect as _, Maintain as _, Member, NewTask, Page, Presence as _,
-        Produce as _, Quarantined, Refused, Repair as _, RetryOrder, Run, Settle as _, Settled, Settlement, Wanted,
-        redis::RedisBroker,
+        BrokerErrorKind, BulkAction, Changed, Consume as _, Inspect as _, Maintain as _, Member, NewTask, Page,
+        Presence as _, Produce as _, Quarantined, Refused, Repair as _, RetryOrder, Run, Settle as _, Settled,
+        Settlement, Wanted, redis::RedisBroker,
     },
     task::{ServerInfo, TaskState},
 };
 use asynq_tests::{
     Build as _, Persistence, RedisCluster, RedisServer, Seeded as _, SentinelServers, archive, complete, default_queue,
-    done, requeue, retry, soon, task, task_id,
+    done, queue, requeue, retry, soon, task, task_id,
 };
 
 use crate::topologies::{connect, ended};
@@ -86,7 +86,12 @@ async fn a_sharded_redis_behind_one_endpoint_is_used_as_one_server() {
     // INFO would tell that this is a node of a cluster.
     words.push("-info".into());
     sharded.command::<()>(0, &words.iter().map(String::as_str).collect::<Vec<_>>());
-    works(&format!("redis://jobs:password@127.0.0.1:{}", sharded.port(0))).await;
+    let url = format!("redis://jobs:password@127.0.0.1:{}", sharded.port(0));
+    works(&url).await;
+    let broker = connect(&url).await.unwrap();
+    broker.enqueue(vec![task("moved")]).await.remove(0).unwrap();
+    let moved = broker.move_task(&default_queue(), &task_id("moved"), &queue("low")).await.unwrap();
+    assert_eq!(moved, Changed::Done, "no script reaches both queues");
 }
 
 #[tokio::test]

@@ -33,10 +33,10 @@ pub trait Repair {
     /// counters and failures; a pending task goes to the end of the other queue. A move to the task's own queue changes nothing
     /// and succeeds.
     ///
-    /// On Redis no step can see both queues, because of Cluster. The task is therefore held in its queue for the time of the
-    /// move: scheduled for the end of the year 9999, with the reason, so that no server runs it and no housekeeping deletes it. A
-    /// crash between the steps neither loses nor doubles the task, and the same call continues the move. A move from the old
-    /// queue to itself gives it up. Any other change of a held task answers [`Changed::Unfit`] with scheduled, because the other
+    /// In a Redis Cluster no step can see both queues. The task is therefore held in its queue for the time of the move, and on any
+    /// Redis where a step failed: scheduled for the end of the year 9999, with the reason, so that no server runs it and no
+    /// housekeeping deletes it. A crash between the steps neither loses nor doubles the task, and the same call continues the move.
+    /// A move from the old queue to itself gives it up. Any other change of a held task answers [`Changed::Unfit`] with scheduled, because the other
     /// queue may hold it, too, and [`change_some`](Self::change_some) leaves it as it is.
     ///
     /// Go's tools change a held task all the same, as one that is scheduled. If the old queue has the task no more and the move

@@ -139,7 +139,7 @@ impl Inspector {
     ) -> Result<(), InspectError> {
         let (queue, id, to) = (queue_name(queue)?, task_id(id)?, QueueName::new(to.as_ref())?);
         let inspector = self.clone();
-        // On Redis a move has several steps, and no housekeeping ends one that breaks off. So a task of its own makes them all, also
+        // On Redis a move may have several steps, and no housekeeping ends one that breaks off. So a task of its own makes them all, also
         // when the caller stops waiting.
         let moving = async move {
             match inspector.change(&queue, || inspector.broker.move_task(&queue, &id, &to)).await {

@@ -5,7 +5,7 @@ use crate::tree::{files, none, read};
 const SCRIPTS: &str = "asynq-runtime/src/broker/redis/lua";
 
 /// Reads without a visible bound, and the reason why each has one.
-const BOUNDED: [(&str, &str, &str); 10] = [
+const BOUNDED: [(&str, &str, &str); 11] = [
     (
         "groups/finish.lua",
         "peek('ZRANGE', KEYS[2], 0, -1)",
@@ -17,6 +17,7 @@ const BOUNDED: [(&str, &str, &str); 10] = [
         "the sets that are being made at this moment; a task may be in any",
     ),
     ("repair/look.lua", "call('HGETALL', key)", "one task"),
+    ("repair/move.lua", "redis.call('HGETALL', KEYS[11])", "one task"),
     (
         "presence/live.lua",
         "'ZRANGEBYSCORE', KEYS[1], whole((clock(ARGV[1]))), '+inf'",

@@ -33,10 +33,11 @@ async fn a_move_that_breaks_off_at_any_step_goes_on_when_it_is_requested_again()
     let server = Server::start(&[]);
     let proxy = Proxy::before(&server);
     let direct = server.broker().await;
+    let mut redis = server.foreign().await;
     let broker = RedisBroker::connect(&proxy.url(), patient()).await.unwrap();
     let (mut broken, mut number) = (0, 0);
     for state in [TaskState::Pending, TaskState::Scheduled, TaskState::Aggregating] {
-        for lost in 1..=9 {
+        for (begun, lost) in [false, true].into_iter().flat_map(|begun| (1..=9).map(move |lost| (begun, lost))) {
             number += 1;
             let id = id(&format!("t{number}"));
             let mut new = task(id.as_str());
@@ -51,6 +52,9 @@ async fn a_move_that_breaks_off_at_any_step_goes_on_when_it_is_requested_again()
             for answer in asynq_runtime::broker::Produce::enqueue(&direct, vec![new]).await {
                 answer.unwrap();
             }
+            if begun {
+                hold_at_both_ends(&direct, &mut redis, &id).await;
+            }
             proxy.lose_every(lost);
             for _ in 0..20 {
                 let moved = broker.move_task(&queue(), &id, &low()).await;
@@ -63,18 +67,22 @@ async fn a_move_that_breaks_off_at_any_step_goes_on_when_it_is_requested_again()
                 let runnable = would_run(&direct, &id).await;
                 assert!(!found.is_empty(), "lost at {lost}");
                 assert!(runnable <= 1, "two copies would run: {found:?}");
+                assert!(
+                    begun || (found.len(), runnable) == (1, 1),
+                    "other programs see a move in one Redis: {found:?}"
+                );
                 proxy.lose_every(0);
                 match moved {
                     Ok(_) => break,
                     Err(_) => broken += 1,
                 }
             }
-            assert_eq!(places(&direct, &id).await, [(low(), state)], "{state} lost at {lost}");
+            assert_eq!(places(&direct, &id).await, [(low(), state)], "{state} lost at {lost}, begun: {begun}");
             let moved = direct.task(&low(), &id).await.unwrap().unwrap();
             assert_eq!((moved.last_error, moved.group.is_some()), (None, state == TaskState::Aggregating));
         }
     }
-    assert!(broken >= 15, "only {broken} moves broke off");
+    assert!(broken >= 20, "only {broken} moves broke off");
 }
 
 #[tokio::test]
@@ -151,12 +159,17 @@ async fn a_move_that_cannot_arrive_leaves_nothing_half_way() {
 /// Breaks a move of the task after the copy was placed, so that both queues hold it.
 async fn break_move(broker: &RedisBroker, redis: &mut MultiplexedConnection, name: &str) {
     put(broker, &[name]).await;
+    hold_at_both_ends(broker, redis, &id(name)).await;
+}
+
+/// Breaks a move of the task, which is there, as [`break_move`] does.
+async fn hold_at_both_ends(broker: &RedisBroker, redis: &mut MultiplexedConnection, id: &TaskId) {
     // Of the steps up to there, only the one that drops the task from the old queue writes a string, its receipt.
     set(redis, &["ACL", "SETUSER", "default", "-set"]).await;
-    assert!(broker.move_task(&queue(), &id(name), &low()).await.is_err());
+    assert!(broker.move_task(&queue(), id, &low()).await.is_err());
     set(redis, &["ACL", "SETUSER", "default", "+set"]).await;
-    assert_eq!(places(broker, &id(name)).await, [(queue(), TaskState::Scheduled), (low(), TaskState::Scheduled)]);
-    assert_eq!(would_run(broker, &id(name)).await, 0);
+    assert_eq!(places(broker, id).await, [(queue(), TaskState::Scheduled), (low(), TaskState::Scheduled)]);
+    assert_eq!(would_run(broker, id).await, 0);
 }
 
 /// Breaks a move of the task before the copy is placed, so that only the old queue holds it.
@@ -201,7 +214,7 @@ async fn a_move_says_that_the_task_has_arrived_only_if_it_has() {
         let direct = server.broker().await;
         let mut redis = server.foreign().await;
         // Redis knows all scripts from here on, so that each step is one write.
-        put(&direct, &["t0"]).await;
+        break_move(&direct, &mut redis, "t0").await;
         assert_eq!(direct.move_task(&queue(), &id("t0"), &low()).await.unwrap(), Changed::Done);
         break_move(&direct, &mut redis, "t1").await;
         let broker = RedisBroker::connect(&proxy.url(), patient()).await.unwrap();

@@ -88,6 +88,35 @@ scripts! {
     KEEP_SHAPE = "shapes/keep";
 }
 
+/// Returns the text of a Lua function that runs the files with keys and arguments of its own.
+macro_rules! function {
+    ($name:literal, $($file:literal)+) => {
+        concat!(
+            "local function ", $name, "(KEYS, ARGV)\n",
+            $(include_str!(concat!("lua/", $file, ".lua")),)+
+            "end\n"
+        )
+    };
+}
+
+/// All steps of a move to another queue.
+pub(super) static MOVE: Script = Script {
+    code: concat!(
+        include_str!("lua/prelude/clock.lua"),
+        include_str!("lua/prelude/peek.lua"),
+        include_str!("lua/prelude/due.lua"),
+        include_str!("lua/prelude/task.lua"),
+        include_str!("lua/prelude/new_task.lua"),
+        include_str!("lua/prelude/held.lua"),
+        function!("hold", "prelude/places" "repair/hold"),
+        function!("insert_moved", "repair/insert_moved"),
+        function!("drop", "repair/drop"),
+        function!("release", "prelude/places" "repair/release"),
+        include_str!("lua/repair/move.lua")
+    ),
+    digest: LazyLock::new(|| redis::Script::new(MOVE.code).get_hash().to_owned()),
+};
+
 impl Script {
     /// Begins a call of the script on `keys`; the caller adds its arguments.
     pub(super) fn on<K: ToRedisArgs>(&'static self, keys: &[K]) -> Call {
@@ -105,6 +134,26 @@ impl Script {
         let mut command = Cmd::with_capacity(3 + keys + arguments, bytes);
         command.arg("EVALSHA").arg(self.digest.as_str()).arg(keys);
         Call { script: Some(self), command, beside: None, asking: false, with_next: false }
+    }
+
+    /// Returns a call of the script that runs those of `steps`, as `move.lua` says.
+    pub(super) fn of_steps(&'static self, steps: &[Call]) -> Call {
+        let (mut keys, mut arguments) = (Vec::<Vec<u8>>::new(), Vec::<Vec<u8>>::new());
+        for step in steps {
+            // EVALSHA, digest, number of keys, keys, arguments.
+            let mut parts = step.command.args_iter().skip(2).filter_map(|part| match part {
+                redis::Arg::Simple(bytes) => Some(bytes.to_vec()),
+                _ => None,
+            });
+            let n = parts.next().and_then(|n| String::from_utf8(n).ok()?.parse::<usize>().ok()).unwrap_or_default();
+            keys.extend(parts.by_ref().take(n));
+            let own: Vec<Vec<u8>> = parts.collect();
+            arguments.extend([n, own.len()].map(|number| number.to_string().into_bytes()));
+            arguments.extend(own);
+        }
+        let mut call = self.on(&keys);
+        arguments.into_iter().for_each(|argument| call.push(argument));
+        call
     }
 
     /// Returns a call of the script with its text, which loads and runs it in one step.
@@ -269,6 +318,21 @@ mod tests {
         for (call, expected) in cases {
             assert_eq!(call.routing_key(), expected.map(str::as_bytes), "{call:?}");
         }
+    }
+
+    #[test]
+    fn the_calls_of_steps_become_one_with_all_keys_in_front() {
+        let steps = [HOLD.on(&["a", "b"]).arg("x"), DROP.on(&["a"]).arg("y").arg("")];
+        let (_, _, call) = MOVE.of_steps(&steps).into_parts();
+        let words: Vec<String> = call
+            .args_iter()
+            .skip(2)
+            .map(|argument| match argument {
+                redis::Arg::Simple(bytes) => String::from_utf8(bytes.to_vec()).unwrap(),
+                _ => String::new(),
+            })
+            .collect();
+        assert_eq!(words, ["3", "a", "b", "a", "2", "1", "x", "1", "2", "y", ""]);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Repairs on Redis, each in one script except a move between queues.
+//! Repairs on Redis, each in one script except a move between queues of a Cluster.
 
 mod edit;
 mod moving;

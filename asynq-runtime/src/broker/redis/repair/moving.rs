@@ -1,4 +1,7 @@
-//! Moves tasks between queues, which may lie in different places of a Cluster: no script sees both.
+//! Moves tasks between queues, which may lie in different places of a Cluster, where no script sees both.
+//!
+//! Where one Redis has both queues, one script makes all steps of a move, and no other program sees them. They are one by one in a
+//! Cluster, and where one broke off.
 //!
 //! A move has four steps: hold the task in the old queue (scheduled for the year 9999, with a record of the move) →
 //! place a copy in the new one, held likewise → drop the task from the old one → release it in the new one. No worker
@@ -6,7 +9,7 @@
 //! copies that a worker could run, every step looks at the record first, and a second call for the same move continues
 //! where the first broke off.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::atomic::Ordering};
 
 use redis::Value;
 
@@ -22,7 +25,8 @@ use crate::{
             keys::Keys,
             queue_names::QueueNames,
             reply,
-            script::{Call, DROP, HOLD, INSERT_MOVED, LOOK, RELEASE},
+            router::Answer,
+            script::{Call, DROP, HOLD, INSERT_MOVED, LOOK, MOVE, RELEASE},
         },
     },
     task::{QueueName, TaskId, TaskMessage, TaskState},
@@ -101,7 +105,15 @@ impl RedisBroker {
                 Some(state) => {
                     let moving = found.departure(queue, to, state, self.clock.now().timestamp());
                     match self.check_room(id, &moving, &found).await {
-                        Ok(()) => self.hold(id, &moving, state).await?,
+                        Ok(()) if self.is_spread() => {
+                            // The next look shows whether the task is held.
+                            self.router.send_one(self.hold(id, &moving, state)).await?;
+                        }
+                        Ok(()) => {
+                            if self.move_at_once(id, &moving, &found, state).await? {
+                                return Ok(Changed::Done);
+                            }
+                        }
                         // If the task has left this queue meanwhile, the obstacle in the other queue is the task
                         // itself.
                         Err(refused) => match self.look(queue, id).await? {
@@ -218,41 +230,56 @@ impl RedisBroker {
         Err(Refused::Duplicate { holder: Some(TaskId::from_wire(&holder)) })
     }
 
-    async fn hold(&self, id: &TaskId, moving: &Move, state: TaskState) -> Result<(), BrokerError> {
+    /// Makes all steps of a move in one, for a Redis that has both queues: no other program finds a held task unless a step
+    /// fails. Returns whether the task has arrived; if it has not, the next look shows how far it came.
+    async fn move_at_once(
+        &self,
+        id: &TaskId,
+        moving: &Move,
+        found: &Found,
+        state: TaskState,
+    ) -> Result<bool, BrokerError> {
+        let steps = [
+            self.hold(id, moving, state),
+            self.insert(id, moving, &moving.to_bytes(), &moving.lock(&found.lock(), End::Target)),
+            self.drop_at(id, moving, End::Source, true),
+            self.release_at(id, moving, End::Target)?,
+        ];
+        let to = moving.queue(End::Target);
+        let mut answers = self.router.send(vec![QueueNames::call([&to]), MOVE.of_steps(&steps)]).await?.into_iter();
+        self.note_known(&to, answers.next());
+        match answers.next().ok_or_else(|| reply::unexpected("no answer"))? {
+            Err(error) if reply::crosses_slots(&error) => {
+                self.is_sharded.store(true, Ordering::Relaxed);
+                Ok(false)
+            }
+            answer => Ok(reply::text(answer?).as_deref() == Some("done")),
+        }
+    }
+
+    /// Writes the name of a queue later if it could not be written now.
+    fn note_known(&self, queue: &QueueName, answer: Option<Answer>) {
+        if let Some(Err(error)) = answer {
+            self.producer.names().write_later(std::iter::once(queue), self.router.generation(), &error);
+        }
+    }
+
+    fn hold(&self, id: &TaskId, moving: &Move, state: TaskState) -> Call {
         let keys = Keys::new(&moving.queue(End::Source));
-        let call = on_task(&HOLD, &keys, id)
+        on_task(&HOLD, &keys, id)
             .arg(self.clock.argument())
             .arg(keys.prefix())
             .arg(id.as_str())
             .arg(state.as_str())
             .arg(&moving.message[..])
             .arg(&moving.message_meanwhile(End::Source)[..])
-            .arg(moving.to_bytes());
-        // The next look shows whether the task is held.
-        self.router.send_one(call).await.map(|_| ())
+            .arg(moving.to_bytes())
     }
 
     /// Places the copy in the other queue, unless this move has ended there.
     async fn place(&self, id: &TaskId, moving: &Move, found: &Found) -> Result<(), Refused> {
-        let keys = Keys::new(&moving.queue(End::Target));
-        let lock = moving.lock(&found.lock(), End::Target);
-        let mut names = vec![keys.task(id.as_str()), keys.scheduled(), keys.moved(id.as_str())];
-        names.extend(Some(&lock).filter(|lock| !lock.is_empty()).cloned());
-        let mut call = INSERT_MOVED
-            .on(&names)
-            .arg(self.clock.argument())
-            .arg(id.as_str())
-            // The bytes as they are: the record may have fields of a newer version.
-            .arg(found.field("move"))
-            .arg(&moving.name)
-            .arg(optional(moving.lock_ends_ms))
-            .arg(keys.prefix())
-            .arg("msg")
-            .arg(&moving.message_meanwhile(End::Target)[..]);
-        if !lock.is_empty() {
-            call.push("unique_key");
-            call.push(&lock);
-        }
+        // The bytes of the record as they are: it may have fields of a newer version.
+        let mut call = self.insert(id, moving, found.field("move"), &moving.lock(&found.lock(), End::Target));
         for (field, value) in found.fields.iter().filter(|(field, _)| !OF_THE_PLACE.contains(&field.as_str())) {
             call.push(field);
             call.push(&value[..]);
@@ -271,16 +298,32 @@ impl RedisBroker {
         }
     }
 
+    /// Returns a call that places the copy in the other queue, without the fields that are the same in both.
+    fn insert(&self, id: &TaskId, moving: &Move, record: &[u8], lock: &str) -> Call {
+        let keys = Keys::new(&moving.queue(End::Target));
+        let mut names = vec![keys.task(id.as_str()), keys.scheduled(), keys.moved(id.as_str())];
+        names.extend(Some(lock).filter(|lock| !lock.is_empty()).map(str::to_owned));
+        let mut call = INSERT_MOVED
+            .on(&names)
+            .arg(self.clock.argument())
+            .arg(id.as_str())
+            .arg(record)
+            .arg(&moving.name)
+            .arg(optional(moving.lock_ends_ms))
+            .arg(keys.prefix())
+            .arg("msg")
+            .arg(&moving.message_meanwhile(End::Target)[..]);
+        if !lock.is_empty() {
+            call.push("unique_key");
+            call.push(lock);
+        }
+        call
+    }
+
     /// Deletes the copy at one end, if it is as this move left it.
     async fn drop_copy(&self, id: &TaskId, moving: &Move, end: End, receipt: bool) -> Result<Dropped, BrokerError> {
-        let keys = Keys::new(&moving.queue(end));
-        let lock =
-            TaskMessage::decode(moving.message.clone()).map(|m| moving.lock(&m.unique_key, end)).unwrap_or_default();
-        let mut names = vec![keys.task(id.as_str()), keys.scheduled(), keys.moved(id.as_str())];
-        names.extend(Some(lock).filter(|lock| !lock.is_empty()));
-        let call =
-            DROP.on(&names).arg(self.clock.argument()).arg(id.as_str()).arg(&moving.name).arg(i32::from(receipt));
-        match reply::text(self.router.send_one(call).await?).as_deref() {
+        let answer = self.router.send_one(self.drop_at(id, moving, end, receipt)).await?;
+        match reply::text(answer).as_deref() {
             Some("done") => Ok(Dropped::Done),
             Some("none") => Ok(Dropped::None),
             Some("changed") => Ok(Dropped::Changed),
@@ -288,14 +331,32 @@ impl RedisBroker {
         }
     }
 
+    fn drop_at(&self, id: &TaskId, moving: &Move, end: End, receipt: bool) -> Call {
+        let keys = Keys::new(&moving.queue(end));
+        let lock =
+            TaskMessage::decode(moving.message.clone()).map(|m| moving.lock(&m.unique_key, end)).unwrap_or_default();
+        let mut names = vec![keys.task(id.as_str()), keys.scheduled(), keys.moved(id.as_str())];
+        names.extend(Some(lock).filter(|lock| !lock.is_empty()));
+        DROP.on(&names).arg(self.clock.argument()).arg(id.as_str()).arg(&moving.name).arg(i32::from(receipt))
+    }
+
     /// Returns a held task at one end to its state, if it is as this move left it. Returns whether it was.
     async fn release(&self, id: &TaskId, moving: &Move, end: End) -> Result<bool, BrokerError> {
         let queue = moving.queue(end);
-        let keys = Keys::new(&queue);
+        // Makes a queue known again that was deleted meanwhile.
+        let calls = vec![QueueNames::call([&queue]), self.release_at(id, moving, end)?];
+        let mut answers = self.router.send(calls).await?.into_iter();
+        self.note_known(&queue, answers.next());
+        let answer = answers.next().ok_or_else(|| reply::unexpected("no answer"))??;
+        Ok(reply::text(answer).as_deref() == Some("done"))
+    }
+
+    fn release_at(&self, id: &TaskId, moving: &Move, end: End) -> Result<Call, BrokerError> {
+        let keys = Keys::new(&moving.queue(end));
         let state = moving.state().ok_or_else(|| reply::unexpected("a move of an unknown state"))?;
         let mut names = keys.places();
         names.extend([keys.task(id.as_str()), keys.moved(id.as_str())]);
-        let call = RELEASE
+        Ok(RELEASE
             .on(&names)
             .arg(self.clock.argument())
             .arg(keys.prefix())
@@ -306,15 +367,7 @@ impl RedisBroker {
             .arg(optional(moving.score))
             .arg(optional(moving.due_ms))
             .arg(&moving.group)
-            .arg(if end == End::Source { "head" } else { "tail" });
-        // Makes a queue known again that was deleted meanwhile.
-        let known = QueueNames::call([&queue]);
-        let mut answers = self.router.send(vec![known, call]).await?.into_iter();
-        if let Some(Err(error)) = answers.next() {
-            self.producer.names().write_later(std::iter::once(&queue), self.router.generation(), &error);
-        }
-        let answer = answers.next().ok_or_else(|| reply::unexpected("no answer"))??;
-        Ok(reply::text(answer).as_deref() == Some("done"))
+            .arg(if end == End::Source { "head" } else { "tail" }))
     }
 }
 
