@@ -127,6 +127,8 @@ pub(super) struct Seen {
     searches: u64,
     searched: Option<Instant>,
     reads: u64,
+    /// The number of the last read that began before anything might have changed ([`Change::All`]).
+    last_before_all: u64,
     /// Counts the announcements.
     changes: u64,
     /// The keys of the last announcements that were read for a topic, the oldest first.
@@ -265,10 +267,11 @@ impl Seen {
 
     /// Returns whether Redis has announced a key that has not changed. It does so when its tracking table is full, and forgets the key.
     ///
-    /// Only the existence of a key tells that: where a list is as long as before, another server may have taken a new task. The answer is
+    /// Only the existence of a key tells that: where a list is as long as before, another server may have taken a new task. The answer to
+    /// a read that [`Change::All`] has overtaken does not tell it either, because its key was not announced by name. The answer is
     /// not noted yet ([`answered`](Self::answered)).
-    pub(super) fn was_evicted(&mut self, question: &Question, answer: Option<i64>) -> bool {
-        if question.kind != Kind::Exists {
+    pub(super) fn was_evicted(&mut self, read: u64, question: &Question, answer: Option<i64>) -> bool {
+        if question.kind != Kind::Exists || read <= self.last_before_all {
             return false;
         }
         let before = self.existed.remove(&question.key);
@@ -318,6 +321,7 @@ impl Seen {
                 self.forgotten = self.log.drain(..over).next_back().map_or(self.forgotten, |last| last.number);
             }
             Change::All => {
+                self.last_before_all = self.reads;
                 self.keys.clear();
                 self.existed.clear();
                 self.log.clear();

@@ -230,7 +230,7 @@ impl TrackedReads<'_> {
                 match answer {
                     Ok(answer) => {
                         let answer = question.read(answer);
-                        evicted += usize::from(seen.was_evicted(question, answer));
+                        evicted += usize::from(seen.was_evicted(read, question, answer));
                         seen.answered(read, question, answer, now);
                         report.answers.push((question, answer));
                     }

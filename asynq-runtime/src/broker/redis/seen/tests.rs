@@ -46,7 +46,7 @@ fn a_key_was_evicted_where_it_was_announced_and_exists_or_not_as_before() {
     let (mut seen, now) = (Seen::default(), Instant::now());
     let paused = Question::new(Kind::Exists, "a".to_owned());
     let note = |seen: &mut Seen, read, question: &Question, answer| {
-        let was_evicted = seen.was_evicted(question, answer);
+        let was_evicted = seen.was_evicted(read, question, answer);
         seen.answered(read, question, answer, now);
         was_evicted
     };
@@ -70,6 +70,23 @@ fn a_key_was_evicted_where_it_was_announced_and_exists_or_not_as_before() {
     seen.changed(&Change::All);
     assert!(!read(&mut seen, &paused, Some(1)), "the connection was lost");
     assert_eq!([0; 3].map(|_| overtaken(&mut seen, &length("a"))), [false; 3], "tasks come and go");
+}
+
+/// A slot map that has changed, as after a resharding, announces no key by name.
+#[test]
+fn an_answer_on_its_way_when_anything_may_have_changed_tells_of_no_eviction() {
+    let (mut seen, now) = (Seen::default(), Instant::now());
+    let paused = Question::new(Kind::Exists, "a".to_owned());
+    let overtaken = seen.begin_read(Topic::Work, &[&paused]);
+    seen.changed(&Change::All);
+    assert!(!seen.was_evicted(overtaken, &paused, Some(0)));
+    seen.answered(overtaken, &paused, Some(0), now);
+    let read = seen.begin_read(Topic::Work, &[&paused]);
+    assert!(!seen.was_evicted(read, &paused, Some(0)));
+    seen.answered(read, &paused, Some(0), now);
+    seen.changed(&keys(&["a"]));
+    let read = seen.begin_read(Topic::Work, &[&paused]);
+    assert!(seen.was_evicted(read, &paused, Some(0)));
 }
 
 #[test]
