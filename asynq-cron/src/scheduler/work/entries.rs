@@ -173,7 +173,9 @@ impl Work {
         let rows_of = |id: &EntryId| rows.get(id.as_str()).map_or(&[][..], Vec::as_slice);
         if self.leads {
             self.reclaim(rows_of);
-        } else {
+        } else if !rows.is_empty() {
+            // Without a row it is the leader's list that is missing: on a cluster it may lie on another master than the lead, and expires
+            // where that one takes no writes.
             self.warn_of_unlisted(rows_of);
         }
     }

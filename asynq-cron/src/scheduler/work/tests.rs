@@ -325,6 +325,19 @@ async fn an_entry_of_a_newer_version_is_over_when_two_lists_in_a_row_lack_it() {
 }
 
 #[tokio::test]
+async fn a_follower_does_not_count_a_list_in_which_no_scheduler_has_an_entry() {
+    let log = Log::keep();
+    let (mut work, entry, running) = work("@yearly").await;
+    let of_the_leader = Arc::new(Periodic::clone(&entry).key("of the leader"));
+    let listed = || vec![listing::entry(&(Arc::clone(&of_the_leader), None, None), Utc::now())];
+    for (rows, lines) in [(vec![], 0), (vec![], 0), (vec![], 0), (listed(), 0), (vec![], 0), (listed(), 1)] {
+        work.listed(rows);
+        assert_eq!(log.with("no scheduler fires report").len(), lines, "{log:?}");
+    }
+    running.shutdown().await.expect("it leaves");
+}
+
+#[tokio::test]
 async fn a_further_entry_of_a_newer_version_does_not_bring_the_next_list_forward() {
     let (mut work, entry, running) = work("@yearly").await;
     work.begin_round();
