@@ -12,10 +12,10 @@ struct Calls {
     most: AtomicUsize,
 }
 
-/// Places an order with a token. Without one the task is deferred, which is not a failure and spends no retry.
+/// Places an order with a token. Without one, or while the broker cannot be asked, the task is deferred, which spends no retry.
 #[job(timeout = "1m")]
 async fn call_partner(ctx: &JobContext, partner: State<Semaphore>, calls: State<Calls>, order: u32) -> JobResult {
-    let Some(token) = partner.try_acquire(ctx).await? else {
+    let Some(token) = partner.try_acquire(ctx).await.map_err(JobError::not_a_failure)? else {
         return Err(JobError::snooze("50ms"));
     };
     calls.most.fetch_max(calls.now.fetch_add(1, SeqCst) + 1, SeqCst);

@@ -9,8 +9,9 @@
 //!
 //! #[job(timeout = "5m")]
 //! async fn call_partner(ctx: &JobContext, partner: State<Semaphore>, order: u64) -> JobResult {
-//!     let Some(token) = partner.try_acquire(ctx).await? else {
-//!         return Err(JobError::snooze("30s")); // no failure, no retry spent
+//!     // A broker that cannot be asked is not a failure of the job: it spends no retry.
+//!     let Some(token) = partner.try_acquire(ctx).await.map_err(JobError::not_a_failure)? else {
+//!         return Err(JobError::snooze("30s")); // a snooze spends none either
 //!     };
 //!     println!("order {order}");
 //!     drop(token); // goes back in the background: a broker that is away does not make this a failure
@@ -49,7 +50,7 @@ use crate::{
 ///
 /// #[job(timeout = "5m")]
 /// async fn call_partner(ctx: &JobContext, partner: State<Semaphore>) -> JobResult {
-///     match partner.try_acquire(ctx).await? {
+///     match partner.try_acquire(ctx).await.map_err(JobError::not_a_failure)? {
 ///         Some(_token) => Ok(()), // it goes back at the end of the attempt
 ///         None => Err(JobError::snooze("30s")),
 ///     }
@@ -58,7 +59,8 @@ use crate::{
 /// /// Runs twice at a time for each customer.
 /// #[job(timeout = "5m")]
 /// async fn export(ctx: &JobContext, customer: u64) -> JobResult {
-///     match Semaphore::new(format!("export:{customer}"), 2)?.try_acquire(ctx).await? {
+///     let exports = Semaphore::new(format!("export:{customer}"), 2)?;
+///     match exports.try_acquire(ctx).await.map_err(JobError::not_a_failure)? {
 ///         Some(_token) => Ok(()),
 ///         None => Err(JobError::snooze("30s")),
 ///     }
@@ -139,7 +141,8 @@ impl Semaphore {
     /// # Errors
     ///
     /// The context is that of an `on_archive` function, which belongs to no attempt; it is [detached](JobContext::detached); or the
-    /// broker failed.
+    /// broker failed. On a Redis Cluster the tokens of a scope lie on one master, which may be away while the queue of the job is not:
+    /// with [`JobError::not_a_failure`](crate::JobError::not_a_failure) such an error spends no retry.
     #[doc(alias = "acquire")]
     pub async fn try_acquire(&self, ctx: &JobContext) -> Result<Option<Token>, SemaphoreError> {
         let id = ctx.id().clone();
