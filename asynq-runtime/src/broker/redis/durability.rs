@@ -18,7 +18,8 @@ use super::{
 /// is lost.
 ///
 /// Durability does not make a failover lossless: Redis can still choose a replica that lacks the write, unless `n`
-/// counts all of them.
+/// counts all of them. In a planned one (`SENTINEL FAILOVER`) the other replicas follow the old master for a second after the promotion,
+/// and confirm writes that are thrown away then.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Durability {
