@@ -5,6 +5,7 @@ use std::io::{Read as _, Write as _};
 use asynq_runtime::{
     Client, DEFAULT_URL, Inspector, URL_VARIABLE,
     app::{text_of_variable, without_passwords},
+    broker::BrokerErrorKind,
 };
 use clap::Args;
 use serde::Serialize;
@@ -41,17 +42,29 @@ impl Session {
         Self { environment, options }
     }
 
-    /// Returns a client of the broker that flags or environment name. A SQLite file must exist: looking must not create one.
+    /// Returns a client of the broker that flags or environment name. A SQLite file must exist: looking must not create one. A Redis that
+    /// may evict keys is a warning, because workers that run use it, too, and must be seen.
     pub(crate) async fn client(&mut self) -> Result<Client, CliError> {
-        self.connect_to(&self.url()?, false).await
+        let url = self.url()?;
+        let refused = match self.connect_to(&url, false).await {
+            Err(CliError::Open(error)) if error.kind() == BrokerErrorKind::Config => error,
+            opened => return opened,
+        };
+        // The two URLs differ in this parameter alone: where it is enough, the eviction was the reason.
+        let Ok(client) = self.connect_to(&allowing_eviction(url), false).await else {
+            return Err(CliError::Open(refused));
+        };
+        self.note(&format!("warning: {refused}"));
+        Ok(client)
     }
 
-    /// Returns a client as [`client`](Self::client) does, for a command that may be the first to use a SQLite file.
+    /// Returns a client for a command that puts a task in, which may be the first to use a SQLite file. It takes no Redis that may evict
+    /// the task.
     pub(crate) async fn client_of_new_or_old(&mut self) -> Result<Client, CliError> {
         self.connect_to(&self.url()?, true).await
     }
 
-    /// Returns a client that connects where a worker would refuse to, because Redis may evict keys: that is a finding.
+    /// Returns a client as [`client`](Self::client) does, without its warning: a Redis that may evict keys is a finding.
     pub(crate) async fn client_for_doctor(&mut self) -> Result<Client, CliError> {
         let url = allowing_eviction(self.url()?);
         self.connect_to(&url, false).await

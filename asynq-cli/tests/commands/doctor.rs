@@ -251,12 +251,15 @@ async fn neither_the_names_of_all_queues_nor_all_keys_are_read_for_each_queue() 
 }
 
 #[tokio::test]
-async fn a_redis_that_may_evict_is_a_finding_not_a_refusal() {
-    let server = asynq_tests::RedisServer::start(asynq_tests::Persistence::None);
-    let client = patient::client(&server.url()).await;
+async fn a_redis_that_may_evict_is_a_finding_or_a_warning_and_takes_no_task() {
+    let server = with_a_waiting_task().await;
     redis::cmd("CONFIG").arg(&["SET", "maxmemory-policy", "allkeys-lru"]).exec(&mut server.connection()).unwrap();
-    drop(client);
-    let refused = run_on(&server, &["stats"]).await;
+    let warning = "warning: this Redis may evict tasks when its memory is full (maxmemory-policy allkeys-lru)";
+    for words in [&["stats"][..], &["queue", "ls", "-l"], &["queue", "pause", "default"]] {
+        let answer = run_on(&server, words).await;
+        assert_eq!((answer.code, answer.err.matches(warning).count()), (0, 1), "{answer}");
+    }
+    let refused = run_on(&server, &["task", "enqueue", "-t", "mail", "-l", "{}"]).await;
     assert_eq!(refused.code, 2, "{refused}");
     let answer = run_on(&server, &["doctor"]).await;
     assert_eq!(answer.code, 1, "{answer}");
