@@ -43,15 +43,13 @@ impl Running {
     ///
     /// # Errors
     ///
-    /// The server cannot go on: a service failed, the broker is broken for good, or too many blocking jobs were given up. Or the
-    /// broker refused the question, for example because the login may not ask it.
+    /// The server cannot go on, as [`failed`](Self::failed) says. Or the broker refused the question, for example because the login may
+    /// not ask it.
     pub async fn drained(&self) -> Result<(), ServerError> {
         tokio::select! {
             biased;
             drained = until_drained(&self.context) => Ok(drained?),
-            error = self.context.broker.broken() => Err(error.into()),
-            () = self.services.failed() => self.services.outcome(),
-            () = self.context.executor.given_up().worn_out() => self.context.executor.given_up().outcome(),
+            failure = self.failure() => failure,
         }
     }
 }

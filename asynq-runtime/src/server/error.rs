@@ -68,6 +68,9 @@ pub enum ServerError {
          a `Builder` with `enable_all()`"
     )]
     NoRuntime,
+    /// The tokio runtime that called `start` ended before the server had left, and all its jobs with it.
+    #[error("the runtime that called `start` has ended, so no more jobs can run; use one that outlives the server")]
+    RuntimeEnded,
     /// The server's own thread ended, which happens only while the program ends.
     #[error("the server's I/O thread has ended")]
     Gone,

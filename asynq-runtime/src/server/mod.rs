@@ -73,6 +73,7 @@ mod warnings;
 
 use std::{
     fmt,
+    future::pending,
     sync::{Arc, atomic::AtomicBool},
     time::Duration,
 };
@@ -208,6 +209,10 @@ impl Server {
     /// maintenance run on a thread of the server, which a blocked runtime does not stop; a service may ask for that thread
     /// ([`Service::runs_beside_heartbeat`]).
     ///
+    /// No job runs any more once that runtime has ended, even if another one uses the [`Running`]: [`failed`](Running::failed) then
+    /// completes, and [`shutdown`](Running::shutdown) returns an error. So a server in a `static`, such as one for all tests, needs a
+    /// runtime that is kept as well: each `#[tokio::test]` has one of its own.
+    ///
     /// # Errors
     ///
     /// A hook `before_start` failed, a service cannot start ([`Service::before_start`]), the broker does not let the server join, or
@@ -297,11 +302,19 @@ impl Server {
             tend(on_heartbeat, "aggregator", &context, &never, aggregator::run);
         }
 
+        let runtime_ended = CancellationToken::new();
+        let ended = runtime_ended.clone().drop_guard();
+        // A runtime that ends drops this task.
+        beside_jobs.spawn(async move {
+            let _ended = ended;
+            pending::<()>().await;
+        });
         let services =
             Services::start(services, service_context, on_heartbeat.runtime(), context.services_ended.clone());
         Ok(Running {
             context,
             services,
+            runtime_ended,
             lifecycle_hooks: Mutex::new(lifecycle_hooks),
             closes_broker: self.closes_broker,
             heartbeat_runtime: self.heartbeat_runtime,

@@ -35,6 +35,8 @@ use crate::{broker::Broker, client::Client};
 pub struct Running {
     pub(super) context: Arc<ServerContext>,
     pub(super) services: Services,
+    /// Cancelled when the runtime of the jobs has ended.
+    pub(super) runtime_ended: CancellationToken,
     pub(super) lifecycle_hooks: Mutex<LifecycleHooks>,
     pub(super) closes_broker: bool,
     pub(super) heartbeat_runtime: HeartbeatRuntime,
@@ -66,16 +68,23 @@ impl Running {
         &self.context.signals
     }
 
-    /// Waits until there is a reason to shut down: a service has failed, the broker is broken for good, or as many blocking jobs
-    /// as run at a time were given up (`kill_after`). Waits for ever if there is no such reason. A program that awaits its own
-    /// signals awaits this as well: [`shutdown`](Self::shutdown) returns the reason, and without it the process would live on
-    /// without a worker.
+    /// Waits until there is a reason to shut down: a service has failed, the broker is broken for good, the runtime that called
+    /// [`start`](super::Server::start) has ended, or as many blocking jobs as run at a time were given up (`kill_after`). Waits for
+    /// ever if there is no such reason. A program that awaits its own signals awaits this as well: [`shutdown`](Self::shutdown)
+    /// returns the reason, and without it the process would live on without a worker.
     pub async fn failed(&self) {
-        tokio::select! {
-            () = self.services.failed() => {}
-            _ = self.context.broker.broken() => {}
-            () = self.context.executor.given_up().worn_out() => {}
-        }
+        let _ = self.failure().await;
+    }
+
+    /// Waits as [`failed`](Self::failed) does, and returns the reason.
+    pub(super) async fn failure(&self) -> Result<(), ServerError> {
+        let broken = tokio::select! {
+            () = self.services.failed() => Ok(()),
+            () = self.context.executor.given_up().worn_out() => Ok(()),
+            () = self.runtime_ended.cancelled() => Ok(()),
+            error = self.context.broker.broken() => Err(error.into()),
+        };
+        self.reason(broken)
     }
 
     /// Leaves in order: fetches nothing more, lets running jobs end within the shutdown timeout, requeues the rest at
@@ -87,8 +96,9 @@ impl Running {
     ///
     /// # Errors
     ///
-    /// A service had failed, the broker was broken for good before the call, too many blocking jobs were given up, or the broker has
-    /// not taken all outcomes in time ([`ServerError::Unsettled`]).
+    /// A service had failed, the broker was broken for good before the call, too many blocking jobs were given up, the runtime that
+    /// called [`start`](super::Server::start) has ended ([`ServerError::RuntimeEnded`]), or the broker has not taken all outcomes in
+    /// time ([`ServerError::Unsettled`]).
     pub async fn shutdown(mut self) -> Result<(), ServerError> {
         let broken = tokio::select! {
             biased;
@@ -120,24 +130,24 @@ impl Running {
             drain,
         ));
         tokio::pin!(drained);
-        let broken = tokio::select! {
+        let failure = tokio::select! {
             ended = &mut drained => return ended.and(self.outcome(Ok(()))),
-            () = self.services.failed() => Ok(()),
-            () = self.context.executor.given_up().worn_out() => Ok(()),
-            error = self.context.broker.broken() => Err(error.into()),
+            failure = self.failure() => failure,
         };
         leave.cancel();
         drained.await?;
-        self.outcome(broken)
+        self.outcome(failure)
     }
 
-    /// Returns the first reason why the server has not left in order, of a service, a thread, the broker and the outbox.
+    /// Returns the first reason why the server has not left in order: that of [`failed`](Self::failed), or one of the outbox.
     fn outcome(&self, broken: Result<(), ServerError>) -> Result<(), ServerError> {
-        self.services
-            .outcome()
-            .and(self.context.executor.given_up().outcome())
-            .and(broken)
-            .and(self.context.outbox.outcome())
+        self.reason(broken).and(self.context.outbox.outcome())
+    }
+
+    /// Returns the first reason why the server cannot go on, of a service, a thread, the runtime and the broker.
+    fn reason(&self, broken: Result<(), ServerError>) -> Result<(), ServerError> {
+        let runtime = if self.runtime_ended.is_cancelled() { Err(ServerError::RuntimeEnded) } else { Ok(()) };
+        self.services.outcome().and(self.context.executor.given_up().outcome()).and(runtime).and(broken)
     }
 
     fn take_lifecycle_hooks(&mut self) -> LifecycleHooks {

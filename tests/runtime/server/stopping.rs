@@ -15,7 +15,7 @@ use asynq_runtime::{
     clock::ManualClock,
     job::BoxFuture,
     prelude::*,
-    server::{JobResponse, Running, Service, ServiceContext},
+    server::{JobResponse, Running, ServerError, Service, ServiceContext},
 };
 use asynq_test_support::{Log as Lines, eventually, eventually_blocking};
 use tokio::sync::{Notify, mpsc::UnboundedReceiver, oneshot};
@@ -235,7 +235,7 @@ impl Service for Beside {
 }
 
 #[test]
-fn a_server_whose_jobs_lose_their_runtime_becomes_quiet_and_requeues_them() {
+fn a_server_whose_jobs_lose_their_runtime_becomes_quiet_and_requeues_them_and_says_why() {
     let ours = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let theirs = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     ours.block_on(async {
@@ -250,7 +250,10 @@ fn a_server_whose_jobs_lose_their_runtime_becomes_quiet_and_requeues_them() {
         assert_eq!(logged(&mut log).await, "a started");
         theirs.shutdown_background();
         soon(running.signals().quiet.reached(1)).await;
-        soon(running.shutdown()).await.unwrap();
+        soon(running.failed()).await;
+        for ended in [soon(running.drained()).await, soon(running.shutdown()).await] {
+            assert!(matches!(ended, Err(ServerError::RuntimeEnded)), "{ended:?}");
+        }
         assert_eq!(ids(&broker, TaskState::Pending).await, ["a"]);
     });
 }
@@ -291,7 +294,7 @@ async fn a_panic_of_the_program_that_ends_the_runtime_of_the_jobs_spends_no_retr
         soon(running.signals().quiet.reached(1)).await;
         assert!(program.join().is_err());
         assert!(is_beside_jobs || is_sent_during_line.load(SeqCst));
-        soon(running.shutdown()).await.unwrap();
+        soon(running.shutdown()).await.unwrap_err();
         let a = task(&broker, "a").await.unwrap();
         assert_eq!((a.state, a.retried, a.crashes, a.last_error), (TaskState::Pending, 0, 0, None));
     }
