@@ -5,6 +5,8 @@ use std::{
     fs::{self, File, TryLockError},
     io,
     path::PathBuf,
+    sync::OnceLock,
+    thread::Thread,
 };
 
 use parking_lot::Mutex;
@@ -23,6 +25,8 @@ pub(super) struct Liveness {
     name: String,
     own_lock: Mutex<Option<LivenessLock>>,
     waiters: WaiterNotifiers,
+    /// The thread that listens to our socket.
+    pub(super) listener: OnceLock<Thread>,
 }
 
 #[derive(Debug)]
@@ -69,7 +73,7 @@ impl Liveness {
     pub(super) fn new(database: PathBuf) -> Self {
         let name = uuid::Uuid::new_v4().simple().to_string();
         let waiters = WaiterNotifiers::new(&database, &name);
-        Self { database, name, own_lock: Mutex::new(None), waiters }
+        Self { database, name, own_lock: Mutex::new(None), waiters, listener: OnceLock::new() }
     }
 
     /// Returns the name by which other programs find our file.
@@ -101,6 +105,7 @@ impl Liveness {
             self.waiters.belong_to_server(&self.notifier_path(&self.name));
         }
         *own_lock = Some(LivenessLock { _lock: Locked(lock), process_notifier });
+        self.wake_listener();
         Ok(())
     }
 
@@ -109,6 +114,14 @@ impl Liveness {
         let own_lock = self.own_lock.lock();
         let has_notifier = own_lock.as_ref().is_some_and(|own_lock| own_lock.process_notifier.is_some());
         self.waiters.listen_at(has_notifier.then(|| self.notifier_path(&self.name)).as_deref());
+        self.wake_listener();
+    }
+
+    /// Has the listener look for our socket, which it does not poll yet.
+    fn wake_listener(&self) {
+        if let Some(listener) = self.listener.get() {
+            listener.unpark();
+        }
     }
 
     /// Returns the sockets of programs that wait for the ends of tasks.

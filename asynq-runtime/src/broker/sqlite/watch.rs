@@ -38,11 +38,21 @@ pub(super) fn start(
     let common = Arc::clone(common);
     thread::Builder::new()
         .name("asynq-sqlite-watch".into())
-        .spawn(move || watch(&common, &file, &running_reads, &writer))?;
+        .spawn(move || watch(&common, &file, &running_reads, &writer, NET))?;
     Ok(())
 }
 
-fn watch(common: &Arc<SharedState>, file: &Path, running_reads: &RunningReads, writer: &mpsc::Sender<Message>) {
+fn watch(
+    common: &Arc<SharedState>,
+    file: &Path,
+    running_reads: &RunningReads,
+    writer: &mpsc::Sender<Message>,
+    net: Duration,
+) {
+    // Set before the first look for a socket, so that this thread is told of one that is bound later.
+    if let Some(liveness) = &common.liveness {
+        let _ = liveness.listener.set(thread::current());
+    }
     let notify_writer = || drop(writer.send(Message::Notification));
     let mut connection = None;
     let mut seen: Option<i64> = None;
@@ -58,7 +68,7 @@ fn watch(common: &Arc<SharedState>, file: &Path, running_reads: &RunningReads, w
             // A series of writes does not wake this thread at each of them.
             (_, Some(process_notifier)) => (process_notifier.was_notified(), false),
             (_, None) => {
-                thread::sleep(NET);
+                thread::park_timeout(net);
                 (false, false)
             }
         };
@@ -97,17 +107,43 @@ fn watch(common: &Arc<SharedState>, file: &Path, running_reads: &RunningReads, w
 
 #[cfg(test)]
 mod tests {
-    use asynq_test_support::soon;
+    use std::path::PathBuf;
+
+    use asynq_test_support::{eventually, soon};
 
     use super::{super::wake::process_notifier::NotifySender, *};
+
+    /// Returns a new file, which has no log: nothing but the net and the socket ends a wait of the watch.
+    fn without_log(folder: &tempfile::TempDir) -> PathBuf {
+        let file = folder.path().join("jobs.db");
+        connection::open_untouched(&file).unwrap().execute_batch("PRAGMA user_version=1").unwrap();
+        file
+    }
+
+    #[tokio::test]
+    async fn a_socket_that_is_bound_meanwhile_is_listened_to_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = without_log(&folder);
+        let common = SharedState::of_file(file.clone());
+        let mut notifier = common.notifier.ends();
+        let (writer, _inbox) = mpsc::channel();
+        let (watched, path) = (Arc::clone(&common), file.clone());
+        let no_net = Duration::from_secs(3_600);
+        thread::spawn(move || watch(&watched, &path, &RunningReads::default(), &writer, no_net));
+        let liveness = common.liveness.as_ref().unwrap();
+        eventually("the watch begins", async || liveness.listener.get().is_some().then_some(())).await;
+        liveness.wait_for_ends();
+        // The first look into the file finds something new. The next one follows a notification.
+        soon(notifier.notified()).await;
+        Liveness::new(file).waiters().notify(&NotifySender::ready());
+        soon(notifier.notified()).await;
+        common.close();
+    }
 
     #[tokio::test]
     async fn a_notification_wakes_waits_although_no_process_writes() {
         let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("jobs.db");
-        let writer = connection::open_untouched(&file).unwrap();
-        writer.execute_batch("PRAGMA user_version=1").unwrap();
-        let common = SharedState::of_file(file);
+        let common = SharedState::of_file(without_log(&folder));
         let liveness = common.liveness.as_ref().unwrap();
         liveness.show().unwrap();
         let mut notifier = common.notifier.work();
