@@ -58,10 +58,10 @@ impl Session {
         Ok(client)
     }
 
-    /// Returns a client for a command that puts a task in, which may be the first to use a SQLite file. It takes no Redis that may evict
-    /// the task.
-    pub(crate) async fn client_of_new_or_old(&mut self) -> Result<Client, CliError> {
-        self.connect_to(&self.url()?, true).await
+    /// Returns a client for a command that puts a task in: it takes no Redis that may evict the task. With `may_be_new` the command may
+    /// be the first to use a SQLite file.
+    pub(crate) async fn client_to_enqueue(&mut self, may_be_new: bool) -> Result<Client, CliError> {
+        self.connect_to(&self.url()?, may_be_new).await
     }
 
     /// Returns a client as [`client`](Self::client) does, without its warning: a Redis that may evict keys is a finding.

@@ -255,12 +255,15 @@ async fn a_redis_that_may_evict_is_a_finding_or_a_warning_and_takes_no_task() {
     let server = with_a_waiting_task().await;
     redis::cmd("CONFIG").arg(&["SET", "maxmemory-policy", "allkeys-lru"]).exec(&mut server.connection()).unwrap();
     let warning = "warning: this Redis may evict tasks when its memory is full (maxmemory-policy allkeys-lru)";
-    for words in [&["stats"][..], &["queue", "ls", "-l"], &["queue", "pause", "default"]] {
+    for words in [&["stats"][..], &["stats", "--json"], &["queue", "ls", "-l"], &["queue", "pause", "default"]] {
         let answer = run_on(&server, words).await;
         assert_eq!((answer.code, answer.err.matches(warning).count()), (0, 1), "{answer}");
+        assert!(!answer.out.contains(warning), "{answer}");
     }
-    let refused = run_on(&server, &["task", "enqueue", "-t", "mail", "-l", "{}"]).await;
-    assert_eq!(refused.code, 2, "{refused}");
+    for words in [&["task", "enqueue", "-t", "mail", "-l", "{}"][..], &["cron", "run", "report"]] {
+        let refused = run_on(&server, words).await;
+        assert!(refused.code == 2 && refused.err.contains("error: this Redis may evict tasks"), "{refused}");
+    }
     let answer = run_on(&server, &["doctor"]).await;
     assert_eq!(answer.code, 1, "{answer}");
     assert!(answer.out.contains("error: eviction:"), "{answer}");

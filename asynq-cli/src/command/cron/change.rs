@@ -25,7 +25,7 @@ pub(crate) struct Which {
 
 impl Which {
     pub(super) async fn run(self, session: &mut Session) -> Result<(), CliError> {
-        let schedule = super::schedule(session).await?;
+        let schedule = Schedule::new(&session.client_to_enqueue(false).await?);
         let entries = schedule.entries().await?;
         Several::changing("entry").each(session, &self.entries, async |id| {
             let entry = listed_in(&entries, id, self.queue.as_deref())?;

@@ -79,7 +79,7 @@ impl Enqueue {
         for (key, value) in self.header {
             task = task.header(key, value);
         }
-        let client = session.client_of_new_or_old().await?.payload_limit(limit);
+        let client = session.client_to_enqueue(true).await?.payload_limit(limit);
         let info = client.enqueue(task).await?;
         let now = client.broker().now();
         let due = match info.next_process_at {
