@@ -66,7 +66,7 @@ impl Client {
     /// Connects to the broker at `url`, such as `redis://127.0.0.1:6379` or `sqlite://asynq.db`. The forms of URLs and their
     /// parameters are listed at `RedisBroker::connect` and `SqliteBroker::open` in [`broker`](crate::broker). A client outlives the
     /// runtime that connected it, and works in any other one with timers and I/O (`enable_all`); outside of such a runtime its calls panic,
-    /// and so do those by the handle of a runtime that has ended, which may have stored the task. A child process that was forked
+    /// and so do those by the handle of a runtime that has ended, some once the task is stored. A child process that was forked
     /// connects a client of its own: it has none of the threads of the client that its parent connected.
     ///
     /// # Errors
