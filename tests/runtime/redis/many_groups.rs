@@ -229,3 +229,16 @@ async fn an_examination_asks_for_many_groups_at_once_and_for_all_tasks_of_a_larg
     assert_eq!(found.count(OddityKind::IdWithoutTask), 250);
     assert_eq!(found, before);
 }
+
+#[tokio::test]
+async fn tasks_of_groups_without_a_name_are_not_searched_for_in_the_sets() {
+    let (_server, mut redis, broker) = with_groups().await;
+    // Go's forwarder and its reclaim leave groups without a name.
+    let () = redis.del("asynq:{default}:groups").await.unwrap();
+    let () = redis.zadd("asynq:{default}:aggregation_sets", "asynq:{default}:g:g:s", 1).await.unwrap();
+    let before = calls(&mut redis, "zrange").await;
+    let found = broker.examine(&queue(), 1_000_000).await.unwrap();
+    assert_eq!(found.count(OddityKind::TaskWithoutPlace), GROUPS as u64, "{found:?}");
+    let reads = calls(&mut redis, "zrange").await - before;
+    assert!(reads < PER_SCRIPT, "{reads} looks at the sets");
+}

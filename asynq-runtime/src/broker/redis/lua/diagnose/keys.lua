@@ -10,11 +10,10 @@ local function odd(kind, what)
   found[#found + 1] = what
 end
 -- Returns whether programs find the task where its state says. They look into no group that is missing from the set of groups, as
--- asynq's forwarder and its reclaim leave some.
+-- asynq's forwarder and its reclaim leave some. A task of such a group is in no set: looking for each in all sets keeps Redis busy.
 local function is_found(state, id, group)
-  local is_in_place = is_there(state, id, group)
-  if state ~= 'aggregating' then return is_in_place end
-  return is_in_place and call('SISMEMBER', KEYS[9], group) == 1 or is_in_a_set(id)
+  if not is_there(state, id, group) then return state == 'aggregating' and is_in_a_set(id) end
+  return state ~= 'aggregating' or call('SISMEMBER', KEYS[9], group) == 1
 end
 for i = 11, #KEYS do
   local key = KEYS[i]
