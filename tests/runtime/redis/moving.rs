@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use asynq_runtime::broker::{
-    Action, BulkAction, BulkSlice, Changed, Chosen, Diagnose, Inspect, Maintain, OddityKind, PayloadEdit, Repair,
-    RetryOrder, When, redis::RedisBroker,
+    Action, BrokerErrorKind, BulkAction, BulkSlice, Changed, Chosen, Diagnose, Inspect, Maintain, OddityKind,
+    PayloadEdit, Refused, Repair, RetryOrder, When, redis::RedisBroker,
 };
 use asynq_runtime::task::{GroupName, QueueName, TaskId, TaskMessage, TaskState};
 use asynq_test_support::eventually;
@@ -154,6 +154,22 @@ async fn a_move_that_cannot_arrive_leaves_nothing_half_way() {
         assert_eq!(broker.move_task(&queue(), &id("t1"), &low()).await.unwrap(), Changed::Done);
         assert_eq!(places(&broker, &id("t1")).await, [(low(), state)]);
     }
+}
+
+#[tokio::test]
+async fn a_move_that_a_full_redis_refuses_changes_nothing_and_names_no_queue() {
+    let server = Server::start(&["--maxmemory-policy", "noeviction"]);
+    let broker = server.broker().await;
+    let mut redis = server.foreign().await;
+    put(&broker, &["t1"]).await;
+    set(&mut redis, &["CONFIG", "SET", "maxmemory", "1"]).await;
+    let refused = broker.move_task(&queue(), &id("t1"), &low()).await.unwrap_err();
+    assert!(matches!(&refused, Refused::Broker(error) if error.kind() == BrokerErrorKind::Full), "{refused}");
+    set(&mut redis, &["CONFIG", "SET", "maxmemory", "0"]).await;
+    // Longer than the pause before a name that could not be written is written again.
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert_eq!(broker.queues().await.unwrap(), [queue()]);
+    assert_eq!(places(&broker, &id("t1")).await, [(queue(), TaskState::Pending)]);
 }
 
 /// Breaks a move of the task after the copy was placed, so that both queues hold it.

@@ -247,13 +247,20 @@ impl RedisBroker {
         ];
         let to = moving.queue(End::Target);
         let mut answers = self.router.send(vec![QueueNames::call([&to]), MOVE.of_steps(&steps)]).await?.into_iter();
-        self.note_known(&to, answers.next());
+        let named = answers.next();
         match answers.next().ok_or_else(|| reply::unexpected("no answer"))? {
             Err(error) if reply::crosses_slots(&error) => {
                 self.is_sharded.store(true, Ordering::Relaxed);
                 Ok(false)
             }
-            answer => Ok(reply::text(answer?).as_deref() == Some("done")),
+            answer => {
+                let has_arrived = reply::text(answer?).as_deref() == Some("done");
+                // Without the task, a name that is written later may be that of a queue that does not exist.
+                if has_arrived {
+                    self.note_known(&to, named);
+                }
+                Ok(has_arrived)
+            }
         }
     }
 
