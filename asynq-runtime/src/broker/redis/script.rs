@@ -138,21 +138,23 @@ impl Script {
 
     /// Returns a call of the script that runs those of `steps`, as `move.lua` says.
     pub(super) fn of_steps(&'static self, steps: &[Call]) -> Call {
-        let (mut keys, mut arguments) = (Vec::<Vec<u8>>::new(), Vec::<Vec<u8>>::new());
+        // Borrowed, because each step may carry a long message several times.
+        let (mut keys, mut arguments) = (Vec::<&[u8]>::new(), Vec::<(usize, Vec<&[u8]>)>::new());
         for step in steps {
             // EVALSHA, digest, number of keys, keys, arguments.
             let mut parts = step.command.args_iter().skip(2).filter_map(|part| match part {
-                redis::Arg::Simple(bytes) => Some(bytes.to_vec()),
+                redis::Arg::Simple(bytes) => Some(bytes),
                 _ => None,
             });
-            let n = parts.next().and_then(|n| String::from_utf8(n).ok()?.parse::<usize>().ok()).unwrap_or_default();
+            let n = parts.next().and_then(|n| std::str::from_utf8(n).ok()?.parse::<usize>().ok()).unwrap_or_default();
             keys.extend(parts.by_ref().take(n));
-            let own: Vec<Vec<u8>> = parts.collect();
-            arguments.extend([n, own.len()].map(|number| number.to_string().into_bytes()));
-            arguments.extend(own);
+            arguments.push((n, parts.collect()));
         }
         let mut call = self.on(&keys);
-        arguments.into_iter().for_each(|argument| call.push(argument));
+        for (n, own) in arguments {
+            call = call.arg(n).arg(own.len());
+            own.into_iter().for_each(|argument| call.push(argument));
+        }
         call
     }
 
