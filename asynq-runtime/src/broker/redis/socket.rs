@@ -48,21 +48,17 @@ static LOOK_UPS: Semaphore = Semaphore::const_new(64);
 const KEEPALIVE: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(15));
 
 /// A socket to one server that notes when bytes go through it.
-#[derive(Debug)]
 pub(super) struct Socket {
-    stream: Stream,
+    stream: Box<dyn Stream>,
     progress: Progress,
     /// Whether the last write had to wait.
     is_blocked: bool,
 }
 
-#[derive(Debug)]
-enum Stream {
-    Tcp(TcpStream),
-    #[cfg(feature = "tls")]
-    Tls(Box<tokio_rustls::client::TlsStream<TcpStream>>),
-    Unix(UnixStream),
-}
+/// Bytes in both directions: over TCP, in plain text or with TLS, or over a unix socket.
+trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
 impl Socket {
     /// Connects to `address`, with TLS if `tls` is given. The attempt has no time-out of its own.
@@ -71,31 +67,31 @@ impl Socket {
     ///
     /// No server listens there, or one side refuses the other's certificate.
     pub(super) async fn open(address: &Address, tls: Option<&Tls>) -> Result<Self, BrokerError> {
-        let stream = match address {
+        let stream: Box<dyn Stream> = match address {
             Address::Tcp { host, port } => {
                 let stream = connect(host, *port).await.map_err(unreachable)?;
                 match tls {
                     Some(tls) => Self::encrypted(stream, host, tls).await?,
-                    None => Stream::Tcp(stream),
+                    None => Box::new(stream),
                 }
             }
-            Address::Unix(path) => Stream::Unix(UnixStream::connect(path).await.map_err(unreachable)?),
+            Address::Unix(path) => Box::new(UnixStream::connect(path).await.map_err(unreachable)?),
         };
         Ok(Self { stream, progress: Progress::new(), is_blocked: false })
     }
 
     #[cfg(feature = "tls")]
-    async fn encrypted(stream: TcpStream, host: &str, tls: &Tls) -> Result<Stream, BrokerError> {
+    async fn encrypted(stream: TcpStream, host: &str, tls: &Tls) -> Result<Box<dyn Stream>, BrokerError> {
         let name = rustls::pki_types::ServerName::try_from(tls.name(host).to_owned()).map_err(|error| {
             let message = format!("{host:?} is not a valid name for TLS; use a host name or an IP address");
             BrokerError::with_source(crate::broker::BrokerErrorKind::Config, message, error)
         })?;
         let connector = tokio_rustls::TlsConnector::from(tls.config()?);
-        Ok(Stream::Tls(Box::new(connector.connect(name, stream).await.map_err(unreachable)?)))
+        Ok(Box::new(connector.connect(name, stream).await.map_err(unreachable)?))
     }
 
     #[cfg(not(feature = "tls"))]
-    async fn encrypted(_: TcpStream, _: &str, tls: &Tls) -> Result<Stream, BrokerError> {
+    async fn encrypted(_: TcpStream, _: &str, tls: &Tls) -> Result<Box<dyn Stream>, BrokerError> {
         Err(tls.missing())
     }
 
@@ -166,26 +162,6 @@ fn keep_alive(stream: &TcpStream) {
     let _ = SockRef::from(stream).set_tcp_keepalive(&keepalive);
 }
 
-impl Stream {
-    fn reading(&mut self) -> &mut (dyn AsyncRead + Unpin) {
-        match self {
-            Self::Tcp(stream) => stream,
-            #[cfg(feature = "tls")]
-            Self::Tls(stream) => stream,
-            Self::Unix(stream) => stream,
-        }
-    }
-
-    fn writing(&mut self) -> &mut (dyn AsyncWrite + Unpin) {
-        match self {
-            Self::Tcp(stream) => stream,
-            #[cfg(feature = "tls")]
-            Self::Tls(stream) => stream,
-            Self::Unix(stream) => stream,
-        }
-    }
-}
-
 impl Socket {
     /// Notes progress if the system takes bytes again after it took none: the peer has acknowledged some. Bytes that
     /// the system takes without a wait say nothing of the peer, which may be gone.
@@ -206,7 +182,7 @@ impl AsyncRead for Socket {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
-        ready!(Pin::new(self.stream.reading()).poll_read(context, buffer))?;
+        ready!(Pin::new(&mut self.stream).poll_read(context, buffer))?;
         if buffer.filled().len() > before {
             self.progress.note();
         }
@@ -216,18 +192,18 @@ impl AsyncRead for Socket {
 
 impl AsyncWrite for Socket {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let written = Pin::new(self.stream.writing()).poll_write(context, bytes);
+        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
         self.note_sent(written)
     }
 
     // With TLS this sends the bytes that earlier writes have encrypted.
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let flushed = Pin::new(self.stream.writing()).poll_flush(context);
+        let flushed = Pin::new(&mut self.stream).poll_flush(context);
         self.note_sent(flushed)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(self.stream.writing()).poll_shutdown(context)
+        Pin::new(&mut self.stream).poll_shutdown(context)
     }
 }
 
@@ -430,12 +406,10 @@ mod tests {
     #[tokio::test]
     async fn an_idle_connection_is_probed() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = Address::Tcp { host: "127.0.0.1".into(), port: listener.local_addr().unwrap().port() };
-        let socket = Socket::open(&address, None).await.unwrap();
-        let Stream::Tcp(stream) = &socket.stream else { panic!("not TCP") };
-        assert!(SockRef::from(stream).keepalive().unwrap());
+        let stream = connect("127.0.0.1", listener.local_addr().unwrap().port()).await.unwrap();
+        assert!(SockRef::from(&stream).keepalive().unwrap());
         #[cfg(target_os = "linux")]
-        assert_eq!(SockRef::from(stream).tcp_keepalive_time().unwrap(), KEEPALIVE.0);
+        assert_eq!(SockRef::from(&stream).tcp_keepalive_time().unwrap(), KEEPALIVE.0);
     }
 
     #[test]
