@@ -11,14 +11,13 @@ use tokio::{sync::watch, time::timeout};
 use super::{
     super::{BrokerError, BrokerErrorKind, CALL_BYTES},
     connection_manager::{ConnectionManager, late},
-    connection_state::{State, report_lost},
+    connection_state::{State, Up, report_lost},
     durability::Durability,
     identity::Identity,
     pipelined::Pipelined,
     reply::{self, answer, closed, is_demoted, is_noscript},
     role::Role,
     script::Call,
-    socket::OpenConnection,
     url::Address,
 };
 use crate::thread::Tasks;
@@ -41,13 +40,6 @@ impl Drop for Ends {
     fn drop(&mut self) {
         self.0.send_replace(State::Down { error: closed(), since: Instant::now() });
     }
-}
-
-/// A connection that is up.
-struct Up {
-    connection: OpenConnection,
-    generation: u64,
-    identity: Option<Arc<Identity>>,
 }
 
 /// The reply to one call, as Redis sent it, errors included.
@@ -116,26 +108,20 @@ impl Connection {
     /// Returns the number of the current connection, counted from 1; 0 while there is none. A new number means that
     /// Redis may be another or have restarted.
     pub(super) fn generation(&self) -> u64 {
-        match &*self.state.borrow() {
-            State::Up { generation, .. } => *generation,
-            _ => 0,
-        }
+        self.current().map_or(0, |up| up.generation)
     }
 
     /// Returns a number that is another one once a connection leads to another process of Redis, or to one that does not say which it
     /// is; 0 while there is none.
     pub(super) fn process(&self) -> u64 {
-        match &*self.state.borrow() {
-            State::Up { process, .. } => *process,
-            _ => 0,
-        }
+        self.current().map_or(0, |up| up.process)
     }
 
     /// Waits until `connection` is not the one in use any more. Waits for ever if the broker is closed, which
     /// [`ended`](Self::ended) reports.
     pub(super) async fn leaves(&self, connection: u64) {
         let is_other = |state: &State| match state {
-            State::Up { generation, .. } => *generation != connection,
+            State::Up(up) => up.generation != connection,
             State::Down { error, .. } => error.kind() != BrokerErrorKind::Closed,
             State::Opening => true,
         };
@@ -147,10 +133,8 @@ impl Connection {
     /// Returns the server of the current connection, and the identity of that connection; `None` while there is none,
     /// or if Redis hides the identity.
     pub(super) fn present(&self) -> Option<(Address, Arc<Identity>)> {
-        match &*self.state.borrow() {
-            State::Up { to, identity, .. } => Some((to.clone(), Arc::clone(identity.as_ref()?))),
-            _ => None,
-        }
+        let up = self.current()?;
+        Some((up.to.clone(), up.identity.clone()?))
     }
 
     /// Ends another connection of this broker, so that Redis runs no call of it from now on. If Redis is another
@@ -169,8 +153,12 @@ impl Connection {
 
     /// Returns the server of the current connection.
     pub(super) fn connected_to(&self) -> Option<Address> {
+        self.current().map(|up| up.to.clone())
+    }
+
+    fn current(&self) -> Option<Arc<Up>> {
         match &*self.state.borrow() {
-            State::Up { to, .. } => Some(to.clone()),
+            State::Up(up) => Some(Arc::clone(up)),
             _ => None,
         }
     }
@@ -251,37 +239,35 @@ impl Connection {
         self.exchange_on(self.up().await.map_err(BrokerError::unsent)?, pipeline).await
     }
 
-    async fn exchange_on(&self, up: Up, pipeline: &Pipeline) -> Result<Vec<Value>, BrokerError> {
-        let Up { connection, generation, .. } = up;
+    async fn exchange_on(&self, up: Arc<Up>, pipeline: &Pipeline) -> Result<Vec<Value>, BrokerError> {
+        let Up { connection, generation, .. } = &*up;
         match connection.exchange(pipeline).await {
             Ok(values) if values.len() == pipeline.len() => {
                 if values.iter().any(is_demoted) {
-                    self.report_lost(generation);
+                    self.report_lost(*generation);
                 } else {
                     connection.note_use();
                 }
                 Ok(values)
             }
             Ok(_) => {
-                self.report_lost(generation);
+                self.report_lost(*generation);
                 Err(reply::unexpected("a wrong number of answers"))
             }
             Err(error) => {
                 // A connection that does not answer may never do so again, so it is replaced.
-                self.report_lost(generation);
+                self.report_lost(*generation);
                 if self.state.has_changed().is_err() { Err(closed()) } else { Err(reply::failed(error)) }
             }
         }
     }
 
     /// Returns the connection; waits for one until the time-out.
-    async fn up(&self) -> Result<Up, BrokerError> {
+    async fn up(&self) -> Result<Arc<Up>, BrokerError> {
         let usable = |state: &State| match state {
             // A caller has reported this connection as lost, and the manager has not taken it away yet.
-            State::Up { generation, .. } if *generation <= *self.lost.borrow() => None,
-            State::Up { connection, generation, identity, .. } => {
-                Some(Ok(Up { connection: connection.clone(), generation: *generation, identity: identity.clone() }))
-            }
+            State::Up(up) if up.generation <= *self.lost.borrow() => None,
+            State::Up(up) => Some(Ok(Arc::clone(up))),
             // Waiting does not change these errors.
             State::Down { error, .. } if !error.is_unavailable() => Some(Err(error.clone())),
             State::Down { .. } | State::Opening => None,

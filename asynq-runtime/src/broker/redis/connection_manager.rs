@@ -15,7 +15,7 @@ use super::{
     super::{BrokerError, BrokerErrorKind},
     back_off::{self, Life},
     clock::{BrokerClock, since_boot},
-    connection_state::{State, report_lost},
+    connection_state::{State, Up, report_lost},
     identity::{Identity, info_field},
     name_watch::ask_role,
     open_connection::open_connection,
@@ -77,31 +77,28 @@ impl ConnectionManager {
 
     /// Connects once, and returns when the connection is lost.
     async fn keep_up(&mut self, generation: u64, reports: &mut watch::Receiver<u64>) -> Result<Life, BrokerError> {
-        let (connection, to) = self.connect(generation).await?;
+        let candidates = self.candidates(generation).await?;
+        let (connection, to) = self.open_one_of(candidates, generation).await?;
         let since = Instant::now();
-        let (identity, process, server) = (self.previous.clone(), self.previous.clone(), to.clone());
-        let up = State::Up { connection: connection.clone(), generation, process: self.process, to, identity };
-        self.state.send_replace(up);
+        let identity = self.previous.clone();
+        let up = Arc::new(Up { connection, generation, process: self.process, to, identity });
+        self.state.send_replace(State::Up(Arc::clone(&up)));
+        let Up { connection, to, identity, .. } = &*up;
         let tells_time = self.role.at.tells_time();
         tokio::select! {
             // `self.lost` keeps the channel open.
             _ = reports.wait_for(|lost| *lost >= generation) => {}
-            () = self.role.at.replaced(&server, &connection, process.as_deref()) => {
-                log!(info, left = %server, "this server is not the one to ask any more: connecting anew");
+            () = self.role.at.replaced(to, connection, identity.as_deref()) => {
+                log!(info, left = %to, "this server is not the one to ask any more: connecting anew");
                 report_lost(&self.lost, generation);
             }
-            () = follow_time(&self.role.clock, &connection), if tells_time => {}
+            () = follow_time(&self.role.clock, connection), if tells_time => {}
         }
         self.state.send_replace(State::Opening);
         if let Some(listener) = &self.role.on_event {
             listener(ConnectionEvent::Lost);
         }
         Ok(Life { lasted: since.elapsed(), was_of_use: connection.was_of_use() })
-    }
-
-    async fn connect(&mut self, generation: u64) -> Result<(OpenConnection, Address), BrokerError> {
-        let candidates = self.candidates(generation).await?;
-        self.open_one_of(candidates, generation).await
     }
 
     /// Returns the addresses to try, in their order.

@@ -11,10 +11,21 @@ use super::{super::BrokerError, identity::Identity, socket::OpenConnection, url:
 pub(super) enum State {
     /// Being opened.
     Opening,
-    /// Usable until a caller reports this generation as lost. `process` counts the processes of Redis that were met.
-    Up { connection: OpenConnection, generation: u64, process: u64, to: Address, identity: Option<Arc<Identity>> },
+    /// Usable until a caller reports its generation as lost.
+    Up(Arc<Up>),
     /// The last attempt failed with this error; the next one follows. The first that failed ended at `since`.
     Down { error: BrokerError, since: Instant },
+}
+
+/// A connection that is up.
+#[derive(Debug)]
+pub(super) struct Up {
+    pub(super) connection: OpenConnection,
+    pub(super) generation: u64,
+    /// Counts the processes of Redis that were met.
+    pub(super) process: u64,
+    pub(super) to: Address,
+    pub(super) identity: Option<Arc<Identity>>,
 }
 
 /// Reports that the connection of this `generation` is lost.
