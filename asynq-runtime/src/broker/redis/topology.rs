@@ -1,6 +1,6 @@
 //! The slot map of a cluster as it is known now; shared by all connections of a broker.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use tokio::{
@@ -73,16 +73,10 @@ impl Topology {
         let mut is_changed = false;
         self.0.known.send_if_modified(|known| {
             let is_first = known.outcome.is_none();
-            let (map, outcome) = match answer {
-                Ok(map) => (Some(map), Ok(())),
-                Err(error) => (None, Err(error)),
-            };
-            known.outcome = Some(outcome);
-            let fresh = map.filter(|map| *map != *known.map);
-            is_changed = fresh.is_some();
-            if let Some(map) = fresh {
+            known.outcome = Some(answer.map(|map| {
+                is_changed = map != *known.map;
                 known.map = Arc::new(map);
-            }
+            }));
             is_first || is_changed
         });
         is_changed
@@ -182,11 +176,5 @@ impl Topology {
         // The sender lives as long as this topology does.
         let _ = self.0.known.subscribe().wait_for(|known| known.is_closed).await;
         closed()
-    }
-}
-
-impl fmt::Debug for Topology {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Topology").field("masters", &self.now().masters()).finish_non_exhaustive()
     }
 }

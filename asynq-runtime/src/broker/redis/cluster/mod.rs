@@ -36,8 +36,10 @@ use crate::thread::Tasks;
 const HOPS: usize = 5;
 
 /// The connections to every master, opened when they are needed.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(super) struct Cluster(Arc<Shared>);
+
+partial_debug!(Cluster { .. });
 
 struct Shared {
     topology: Topology,
@@ -137,7 +139,9 @@ impl Cluster {
                 for (routed, reply) in routed_calls.into_iter().zip(back) {
                     match Redirect::read(&reply.value, &from) {
                         Some(redirect) => {
-                            self.learn(&redirect);
+                            if !redirect.asking {
+                                self.0.topology.moved(redirect.slot, &redirect.to);
+                            }
                             if hop < HOPS && Instant::now() < deadline {
                                 on.push(RoutedCall {
                                     place: routed.place,
@@ -178,11 +182,9 @@ impl Cluster {
 
     /// See [`Router::is_away`](super::router::Router::is_away).
     pub(super) fn is_away(&self, key: &str) -> bool {
-        let map = self.0.topology.now();
-        let owner = map.owner(slot(key.as_bytes()));
-        owner.is_some_and(|owner| {
-            self.0.connections.lock().get(owner).is_some_and(|connection| connection.away().is_some())
-        })
+        let (map, connections) = (self.0.topology.now(), self.0.connections.lock());
+        let connection = map.owner(slot(key.as_bytes())).and_then(|owner| connections.get(owner));
+        connection.is_some_and(|connection| connection.away().is_some())
     }
 
     /// See [`Router::owners`](super::router::Router::owners).
@@ -199,12 +201,6 @@ impl Cluster {
             connection.ended().await;
         }
         error
-    }
-
-    fn learn(&self, redirect: &Redirect) {
-        if !redirect.asking {
-            self.0.topology.moved(redirect.slot, &redirect.to);
-        }
     }
 
     /// Returns the master that keeps the call's key; for a call without a key, a node that is connected already.
@@ -295,10 +291,4 @@ fn refused(error: BrokerError) -> Reply {
 
 fn no_owner() -> BrokerError {
     BrokerError::new(BrokerErrorKind::Unavailable, "no node of the cluster has this queue now")
-}
-
-impl std::fmt::Debug for Shared {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Cluster").field("topology", &self.topology).finish_non_exhaustive()
-    }
 }
