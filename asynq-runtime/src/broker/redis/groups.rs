@@ -180,15 +180,10 @@ impl RedisBroker {
     /// Returns the number of tasks and the oldest of each group that is named; empty groups are left out.
     async fn group_stats(&self, keys: &Keys, names: &[String]) -> Result<Vec<GroupStats>, BrokerError> {
         let groups: Vec<GroupName> = names.iter().map(|name| GroupName::from_wire(name)).collect();
-        let portions: Vec<&[GroupName]> = groups.chunks(PER_LIST).collect();
-        if portions.is_empty() {
-            return Ok(Vec::new());
-        }
-        let call =
-            |part: &&[GroupName]| LIST_GROUPS.on(&part.iter().map(|group| keys.group(group)).collect::<Vec<_>>());
-        let answers = self.router.send(portions.iter().map(call).collect()).await?;
+        let call = |part: &[GroupName]| LIST_GROUPS.on(&part.iter().map(|group| keys.group(group)).collect::<Vec<_>>());
+        let answers = self.router.send(groups.chunks(PER_LIST).map(call).collect()).await?;
         let mut found = Vec::new();
-        for (part, answer) in portions.into_iter().zip(answers) {
+        for (part, answer) in groups.chunks(PER_LIST).zip(answers) {
             let mut numbers = reply::array(answer?)?.into_iter();
             for group in part {
                 let (Some(size), Some(oldest)) = (numbers.next(), numbers.next()) else {

@@ -21,7 +21,7 @@ use super::{
     reply,
     script::{Call, DELETE_EXPIRED, EXTEND, EXTEND_LOCKS, FORWARD, RECOVER, SWEEP, TRIM_ARCHIVE},
     seen::{Kind, Question, Topic},
-    settle::read_settled,
+    settle::settled,
     span::whole_seconds,
 };
 use crate::task::{QueueName, TaskId};
@@ -61,31 +61,12 @@ impl Maintain for RedisBroker {
         for (place, run) in runs.iter().enumerate() {
             queues.entry(&run.queue).or_default().push(place);
         }
-        let portions: Vec<_> = queues
-            .iter()
-            .flat_map(|(queue, places)| places.chunks(SLICE).map(move |portion| (*queue, portion)))
-            .collect();
-        let calls: Vec<Call> = portions.iter().map(|(queue, places)| self.extend_call(queue, places, runs)).collect();
-        if calls.is_empty() {
-            return Vec::new();
-        }
-        let answers = match self.router.send(calls).await {
-            Ok(answers) => answers,
-            Err(error) => return vec![Err(error); runs.len()],
-        };
-        let mut settled = vec![Err(reply::unexpected("an answer is missing")); runs.len()];
-        for ((_, places), answer) in portions.iter().zip(answers) {
-            for (&place, one) in places.iter().zip(read_settled(answer, places.len())) {
-                settled[place] = one;
-            }
-        }
-        settled
+        let portions = queues.iter().flat_map(|(queue, places)| places.chunks(SLICE).map(move |some| (*queue, some)));
+        let calls = portions.map(|(queue, some)| (some.to_vec(), self.extend_call(queue, some, runs))).collect();
+        self.send_by_places(runs.len(), calls, |letter, _| settled(letter)).await
     }
 
     async fn asked_to_cancel(&self, runs: &[RunKey]) -> Vec<Result<bool, BrokerError>> {
-        if runs.is_empty() {
-            return Vec::new();
-        }
         let mark = |run: &RunKey| Call::plain("HGET").arg(Keys::new(&run.queue).task(run.id.as_str())).arg("cancel");
         let marks = match self.router.send(runs.iter().map(mark).collect()).await {
             Ok(marks) => marks,
@@ -231,9 +212,6 @@ impl Maintain for RedisBroker {
                 locks.chunks(SLICE).map(|portion| self.extend_locks_call(&keys, portion)).collect::<Vec<_>>()
             })
             .collect();
-        if calls.is_empty() {
-            return Ok(());
-        }
         self.router.send(calls).await?.into_iter().try_for_each(|answer| answer.map(|_| ()))
     }
 }
@@ -279,34 +257,32 @@ impl RedisBroker {
             let probe = EXTEND.on(&[keys.active(), keys.lease(), keys.absent()]);
             probe.arg(self.clock.argument()).arg(self.lease.as_secs())
         };
-        let answers = self.ask_each(overdue, probe).await;
-        let forget = |_: &BrokerError| self.hold.lock().forget();
-        let answers = answers.inspect_err(forget)?;
-        let is_moving = |answer: &Result<Value, BrokerError>| answer.as_ref().is_err_and(reply::is_moving);
-        let moving = overdue.iter().zip(&answers).filter(|(_, answer)| is_moving(answer)).map(|(queue, _)| queue);
-        self.hold.lock().hold(moving, Instant::now());
-        let is_away = |answer: &Result<Value, BrokerError>| {
-            answer.as_ref().is_err_and(|error| error.is_unavailable() && !reply::is_moving(error))
-        };
-        let away = overdue.iter().zip(&answers).filter(|(_, answer)| is_away(answer)).map(|(queue, _)| queue);
-        let away: HashSet<&QueueName> = away.collect();
-        if away.is_empty() {
-            return Ok(());
+        let answers = self.ask_each(overdue, probe).await.inspect_err(|_| self.hold.lock().forget())?;
+        let (mut moving, mut away, mut failure) = (Vec::new(), HashSet::new(), None);
+        for (queue, answer) in overdue.iter().zip(answers) {
+            match answer {
+                Err(error) if reply::is_moving(&error) => moving.push(queue),
+                Err(error) if error.is_unavailable() => {
+                    away.insert(queue);
+                    failure.get_or_insert(error);
+                }
+                _ => {}
+            }
         }
+        self.hold.lock().hold(moving, Instant::now());
+        let Some(failure) = failure else { return Ok(()) };
         // The leases in the other queues of the same servers lapse, too.
-        let owners =
-            self.router.owners(&queues.iter().map(|queue| Keys::new(queue).lease()).collect::<Vec<_>>()).await?;
+        let leases: Vec<String> = queues.iter().map(|queue| Keys::new(queue).lease()).collect();
+        let owners = self.router.owners(&leases).await?;
         let owned = || queues.iter().zip(&owners);
         let owners_away: HashSet<_> =
             owned().filter(|(queue, _)| away.contains(queue)).map(|(_, owner)| owner).collect();
         let held: Vec<&QueueName> =
             owned().filter(|(_, owner)| owners_away.contains(owner)).map(|(queue, _)| queue).collect();
         let mut hold = self.hold.lock();
-        if held.len() == queues.len()
-            && let Some(Err(error)) = answers.into_iter().find(is_away)
-        {
+        if held.len() == queues.len() {
             hold.forget();
-            return Err(error);
+            return Err(failure);
         }
         hold.hold(held, Instant::now());
         Ok(())
@@ -337,8 +313,7 @@ impl RedisBroker {
         queues: &[QueueName],
         call: impl Fn(&Keys) -> Call,
     ) -> Result<Vec<Result<Value, BrokerError>>, BrokerError> {
-        let calls: Vec<Call> = queues.iter().map(|queue| call(&Keys::new(queue))).collect();
-        if calls.is_empty() { Ok(Vec::new()) } else { self.router.send(calls).await }
+        self.router.send(queues.iter().map(|queue| call(&Keys::new(queue))).collect()).await
     }
 
     fn forward_call(&self, keys: &Keys, retries: RetryOrder) -> Call {

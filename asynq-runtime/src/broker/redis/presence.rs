@@ -68,9 +68,6 @@ impl Presence for RedisBroker {
         let live = self.looking().send_one(LIVE.on(&[SERVERS]).arg(self.clock.argument())).await?;
         let listed = reply::array(live)?.into_iter().filter_map(reply::text).collect::<Vec<_>>();
         let (listed, _) = listed.as_chunks::<2>();
-        if listed.is_empty() {
-            return Ok(Vec::new());
-        }
         let mut calls = Vec::with_capacity(3 * listed.len());
         for [name, _] in listed {
             calls.push(Call::plain("GET").arg(name));

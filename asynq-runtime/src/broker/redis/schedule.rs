@@ -110,10 +110,7 @@ impl Schedules for RedisBroker {
         // A look writes nothing, so that a replica and a Redis that cannot save answer it: the dead go when a scheduler lists itself.
         let live = self.router.send_one(LIVE.on(&[SCHEDULERS]).arg(self.clock.argument())).await?;
         let names = reply::array(live)?.into_iter().step_by(2).filter_map(reply::text);
-        let calls: Vec<Call> = names.map(|name| Call::plain("LRANGE").arg(name).arg(0).arg(-1)).collect();
-        if calls.is_empty() {
-            return Ok(Vec::new());
-        }
+        let calls = names.map(|name| Call::plain("LRANGE").arg(name).arg(0).arg(-1)).collect();
         let mut entries = Vec::new();
         for answer in self.router.send(calls).await? {
             // A list that is gone, or of a foreign type, does not hide the others. One on a master that is away is not empty: its entries

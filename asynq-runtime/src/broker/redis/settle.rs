@@ -20,28 +20,17 @@ use crate::task::{Progress, QueueName, TaskId, TaskState};
 #[async_trait::async_trait]
 impl Settle for RedisBroker {
     async fn settle(&self, batch: &[Settlement]) -> Vec<Result<Settled, BrokerError>> {
-        let chunks = chunks(batch);
         let now = self.clock.now();
         let given = self.clock.argument();
-        let calls: Vec<Call> = chunks
-            .iter()
-            .map(|Chunk { queue, places, is_plain }| match is_plain {
-                true => call::done(batch, queue, places, now),
-                false => call::settle(batch, queue, places, &given, now),
-            })
-            .collect();
-        let answers = match self.router.send(calls).await {
-            Ok(answers) => answers,
-            Err(error) => return vec![Err(error); batch.len()],
+        let call = |Chunk { queue, places, is_plain }: Chunk<'_>| {
+            let call = match is_plain {
+                true => call::done(batch, queue, &places, now),
+                false => call::settle(batch, queue, &places, &given, now),
+            };
+            (places, call)
         };
-        let mut settled = vec![Err(reply::unexpected("an answer is missing")); batch.len()];
-        for (Chunk { places, .. }, answer) in chunks.iter().zip(answers) {
-            let answers = read_letters(answer, places.len());
-            for (&place, answer) in places.iter().zip(answers) {
-                settled[place] = answer.and_then(|letter| meaning(letter, &batch[place]));
-            }
-        }
-        settled
+        let calls = chunks(batch).into_iter().map(call).collect();
+        self.send_by_places(batch.len(), calls, |letter, place| meaning(letter, &batch[place])).await
     }
 
     async fn write_result(&self, run: &RunKey, result: &Bytes) -> Result<Settled, BrokerError> {
@@ -79,6 +68,28 @@ impl Settle for RedisBroker {
 }
 
 impl RedisBroker {
+    /// Sends calls that each answer one letter for each of their places in a batch of this size, and returns what these mean.
+    pub(super) async fn send_by_places(
+        &self,
+        size: usize,
+        calls: Vec<(Vec<usize>, Call)>,
+        meaning: impl Fn(u8, usize) -> Result<Settled, BrokerError>,
+    ) -> Vec<Result<Settled, BrokerError>> {
+        let (places, calls): (Vec<_>, Vec<_>) = calls.into_iter().unzip();
+        let answers = match self.router.send(calls).await {
+            Ok(answers) => answers,
+            Err(error) => return vec![Err(error); size],
+        };
+        let mut settled = vec![Err(reply::unexpected("an answer is missing")); size];
+        for (places, answer) in places.into_iter().zip(answers) {
+            let letters = read_letters(answer, places.len());
+            for (place, letter) in places.into_iter().zip(letters) {
+                settled[place] = letter.and_then(|letter| meaning(letter, place));
+            }
+        }
+        settled
+    }
+
     async fn write(&self, run: &RunKey, field: &str, value: &[u8]) -> Result<Settled, BrokerError> {
         let key = Keys::new(&run.queue).task(run.id.as_str());
         let call = WRITE.on(&[key]).arg(run.token.to_string()).arg(field).arg(value);
@@ -92,11 +103,11 @@ const CHECKPOINT: &str = "checkpoint";
 
 /// Reads the letter of a script that writes for one run.
 fn written(value: Value) -> Result<Settled, BrokerError> {
-    read_settled(Ok(value), 1).remove(0)
+    settled(read_letters(Ok(value), 1).remove(0)?)
 }
 
 /// Returns the meaning of a letter that every script gives for a run.
-fn settled(letter: u8) -> Result<Settled, BrokerError> {
+pub(super) fn settled(letter: u8) -> Result<Settled, BrokerError> {
     match letter {
         b'o' => Ok(Settled::Ok),
         b'f' => Ok(Settled::Fenced),
@@ -184,11 +195,6 @@ fn meaning(letter: u8, settlement: &Settlement) -> Result<Settled, BrokerError> 
         )),
         _ => settled(letter),
     }
-}
-
-/// Reads the letters of a script that extends runs; they mean the same as those of one that writes for a run.
-pub(super) fn read_settled(answer: Result<Value, BrokerError>, size: usize) -> Vec<Result<Settled, BrokerError>> {
-    read_letters(answer, size).into_iter().map(|letter| settled(letter?)).collect()
 }
 
 /// Returns hash field `progress`: the fraction, a space, the note.

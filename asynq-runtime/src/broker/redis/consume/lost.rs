@@ -42,9 +42,6 @@ impl RedisBroker {
         failure: &mut Option<BrokerError>,
     ) -> Result<Vec<(QueueName, TaskId)>, BrokerError> {
         let mut released = Vec::new();
-        if lost.is_empty() {
-            return Ok(released);
-        }
         self.end_abandoned(&mut lost).await?;
         // The oldest dequeue is released last, because the tasks released last are the next to be taken.
         lost.sort_by_key(|lost| Reverse(lost.request().token));
@@ -116,9 +113,6 @@ impl RedisBroker {
                 .arg(self.lease.as_secs())
         };
         let coming = self.unanswered.coming(member, older);
-        if coming.is_empty() {
-            return Ok(());
-        }
         self.look_for(&coming.iter().collect::<Vec<_>>(), call).await.map(drop)
     }
 

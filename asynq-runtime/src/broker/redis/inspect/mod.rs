@@ -143,9 +143,8 @@ impl Inspect for RedisBroker {
         let scan = Call::plain("SCAN").arg(cursor).arg("MATCH").arg(keys.pattern("unique:")).arg("COUNT").arg(KEYS);
         let (next, found) = reply::scanned(self.looking().send_one(scan.beside(keys.pending())).await?)?;
         let reads = found.iter().flat_map(|key| [Call::plain("GET").arg(key), Call::plain("PTTL").arg(key)]);
-        let answers = if found.is_empty() { Vec::new() } else { self.looking().send(reads.collect()).await? };
+        let mut answers = self.looking().send(reads.collect()).await?.into_iter();
         let mut locked: Vec<(String, String, Option<i64>)> = Vec::with_capacity(found.len());
-        let mut answers = answers.into_iter();
         for key in found {
             let (Some(holder), Some(left)) = (answers.next(), answers.next()) else { break };
             // An error means that the key has another type. A lock without a value has ended meanwhile.
@@ -154,7 +153,7 @@ impl Inspect for RedisBroker {
             }
         }
         let states = locked.iter().map(|(_, holder, _)| Call::plain("HGET").arg(keys.task(holder)).arg("state"));
-        let states = if locked.is_empty() { Vec::new() } else { self.looking().send(states.collect()).await? };
+        let states = self.looking().send(states.collect()).await?;
         let now = self.now();
         let locks = locked.into_iter().zip(states).map(|((key, holder, left), state)| LockInfo {
             key,

@@ -33,9 +33,6 @@ impl RedisBroker {
 
     /// Returns the queues whose key is there with the type that asynq gives it.
     async fn with_tasks(&self, queues: Vec<(QueueName, String)>) -> Result<Vec<QueueName>, BrokerError> {
-        if queues.is_empty() {
-            return Ok(Vec::new());
-        }
         let types = queues.iter().map(|(_, key)| Call::plain("TYPE").arg(key)).collect();
         let types = self.router.send(types).await?;
         let is_asynqs = |key: &str, found: Result<Value, BrokerError>| {
