@@ -11,9 +11,8 @@ use super::{super::QueueSlot, router::Router, slots::slot};
 use super::{
     super::{BrokerError, Diagnose, Examination, Node, OddityKind, QueueKeys},
     RedisBroker,
-    groups::BEGIN,
     keys::{Keys, QUEUES, TASKS_AND_LOCKS},
-    reply,
+    reply::{self, BEGIN},
     script::{Call, EXAMINE_CONTAINER, EXAMINE_KEYS, IS_LOST},
 };
 use crate::task::{GroupName, QueueName, TaskState};
@@ -138,18 +137,15 @@ impl RedisBroker {
     }
 
     async fn walk_once(&self, beside: &str, pattern: &str, limit: usize) -> Result<QueueKeys, BrokerError> {
-        let (mut keys, mut cursor, mut looked_at) = (QueueKeys::default(), BEGIN.to_owned(), 0);
-        loop {
-            let scan = Call::plain("SCAN").arg(&cursor).arg("MATCH").arg(pattern).arg("COUNT").arg(PER_SCAN);
-            let (next, names) = reply::scanned(self.looking().send_one(scan.beside(beside)).await?)?;
+        let (mut keys, mut cursor, mut looked_at) = (QueueKeys::default(), Some(BEGIN.to_owned()), 0);
+        while let Some(at) = cursor.take_if(|_| looked_at < limit.max(1)) {
+            let (names, next) = self.looking().scan(beside, &at, pattern, PER_SCAN).await?;
             keys.names.extend(names);
             looked_at += PER_SCAN;
-            if next == BEGIN || looked_at >= limit {
-                keys.complete = next == BEGIN;
-                return Ok(keys);
-            }
             cursor = next;
         }
+        keys.complete = cursor.is_none();
+        Ok(keys)
     }
 }
 

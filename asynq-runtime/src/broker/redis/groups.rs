@@ -13,7 +13,7 @@ use super::{
     consume::read_message,
     keys::Keys,
     last_look::Finding,
-    reply,
+    reply::{self, BEGIN},
     script::{CLAIM, Call, LIST_GROUPS, RELEASE_SETS, RIPE},
     seen::{Kind, Question, Topic},
     span::whole_seconds,
@@ -38,8 +38,6 @@ const PER_LIST: usize = 100;
 const PER_SCAN: usize = 200;
 /// Steps of the walk over groups that one page takes at most: where names are left without tasks, a page has few groups.
 const STEPS_PER_PAGE: usize = 10;
-/// Where a walk over groups begins, as `group_step.lua` takes it.
-pub(super) const BEGIN: &str = "0";
 
 #[async_trait::async_trait]
 impl Groups for RedisBroker {
@@ -168,13 +166,11 @@ impl RedisBroker {
         cursor: &str,
     ) -> Result<(Vec<String>, Option<String>), BrokerError> {
         let call = Call::plain("SSCAN").arg(keys.groups()).arg(cursor).arg("COUNT").arg(PER_SCAN);
-        let mut parts = reply::array(self.router.send_one(call).await?)?.into_iter();
-        let next = parts.next().and_then(reply::text).ok_or_else(|| reply::unexpected("no cursor"))?;
-        let names = reply::array(parts.next().unwrap_or_default())?;
+        let (names, next) = reply::scanned(self.router.send_one(call).await?)?;
         let mut names: Vec<String> = names.into_iter().filter_map(read_name).collect();
         names.sort_unstable();
         names.dedup();
-        Ok((names, (next != BEGIN).then_some(next)))
+        Ok((names, next))
     }
 
     /// Returns the number of tasks and the oldest of each group that is named; empty groups are left out.

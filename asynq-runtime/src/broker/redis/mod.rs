@@ -138,8 +138,8 @@ pub struct RedisBroker {
     /// `None` if the options allow a Redis that may evict keys.
     eviction_policy: Option<EvictionPolicy>,
     evictions: Evictions,
-    /// The cursor of the search for lost groups, by address of the Redis server.
-    searches: Mutex<HashMap<String, String>>,
+    /// The cursor of the search for lost groups, by address of the Redis server; `None` where it begins anew.
+    searches: Mutex<HashMap<String, Option<String>>>,
     hold: Mutex<Hold>,
     /// The stable part of the `ServerInfo` of each server of this broker, as Redis has it.
     announced: Mutex<HashMap<ServerName, Vec<u8>>>,

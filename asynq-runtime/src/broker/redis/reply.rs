@@ -67,12 +67,14 @@ pub(super) fn number(value: &Value) -> Option<i64> {
     }
 }
 
-/// Reads an answer to `SCAN`: the cursor of the next step, and the keys of this one.
-pub(super) fn scanned(answer: Value) -> Result<(String, Vec<String>), BrokerError> {
+/// Where a walk by `SCAN` or `SSCAN` begins.
+pub(super) const BEGIN: &str = "0";
+
+/// Reads an answer to `SCAN` or `SSCAN`: what this step found, and the cursor of the next one, `None` at the end.
+pub(super) fn scanned(answer: Value) -> Result<(Vec<Value>, Option<String>), BrokerError> {
     let mut parts = array(answer)?.into_iter();
-    let cursor = parts.next().and_then(text).ok_or_else(|| unexpected("no cursor"))?;
-    let found = parts.next().map(array).transpose()?.unwrap_or_default();
-    Ok((cursor, found.into_iter().filter_map(text).collect()))
+    let next = parts.next().and_then(text).ok_or_else(|| unexpected("no cursor"))?;
+    Ok((array(parts.next().unwrap_or_default())?, (next != BEGIN).then_some(next)))
 }
 
 /// Returns the score of the only member of a `ZRANGE key 0 0 WITHSCORES`.

@@ -107,6 +107,20 @@ impl Router {
         Ok(replies.into_iter().map(|Reply { value, doubt }| (value.and_then(answer), doubt)).collect())
     }
 
+    /// Takes one step of a walk over the keys of the server that keeps `beside`. Returns those that match, and the cursor of the next step,
+    /// `None` at the end.
+    pub(super) async fn scan(
+        &self,
+        beside: &str,
+        cursor: &str,
+        pattern: &str,
+        count: usize,
+    ) -> Result<(Vec<String>, Option<String>), BrokerError> {
+        let scan = Call::plain("SCAN").arg(cursor).arg("MATCH").arg(pattern).arg("COUNT").arg(count);
+        let (found, next) = reply::scanned(self.send_one(scan.beside(beside)).await?)?;
+        Ok((found.into_iter().filter_map(reply::text).collect(), next))
+    }
+
     /// Ends another connection of this broker, so that Redis runs no call of it from now on.
     pub(super) async fn end_abandoned(&self, other: &Identity) -> Result<(), BrokerError> {
         match self {

@@ -10,8 +10,8 @@ use self::names::queue_with_waiting;
 use super::super::{
     RedisBroker,
     keys::{GROUPS_AND_WAITING, Keys, QUEUES},
-    reply,
-    script::{Call, FIND_LOST},
+    reply::{self, BEGIN},
+    script::FIND_LOST,
 };
 use crate::{broker::BrokerError, task::QueueName};
 
@@ -61,11 +61,11 @@ impl RedisBroker {
         waiting: &mut BTreeMap<QueueName, String>,
     ) -> Result<usize, BrokerError> {
         let cursors = || self.searches.lock();
-        let mut cursor = cursors().get(&server).cloned().unwrap_or_else(|| "0".to_owned());
+        let mut cursor = cursors().get(&server).cloned().flatten();
         let mut restored = 0;
         for _ in 0..SCANS {
-            let scan = Call::plain("SCAN").arg(&cursor).arg("MATCH").arg(GROUPS_AND_WAITING).arg("COUNT").arg(PER_SCAN);
-            let (next, keys) = reply::scanned(self.router.send_one(scan.beside(beside.to_owned())).await?)?;
+            let at = cursor.as_deref().unwrap_or(BEGIN);
+            let (keys, next) = self.router.scan(beside, at, GROUPS_AND_WAITING, PER_SCAN).await?;
             cursor = next;
             let mut found: HashMap<&str, Vec<String>> = HashMap::new();
             for key in keys {
@@ -80,7 +80,7 @@ impl RedisBroker {
                     restored += self.make_known(served[prefix], names).await?;
                 }
             }
-            if cursor == "0" {
+            if cursor.is_none() {
                 break;
             }
         }

@@ -22,7 +22,7 @@ use super::{
     RedisBroker,
     keys::{Keys, QUEUES},
     queue_names::QueueNames,
-    reply,
+    reply::{self, BEGIN},
     script::{Call, MEMORY},
     seen::{Kind, Question, Topic},
     waits::{end, left},
@@ -136,12 +136,11 @@ impl Inspect for RedisBroker {
     }
 
     async fn locks(&self, queue: &QueueName, after: Option<&str>) -> Result<LockPage, BrokerError> {
-        let (keys, cursor) = (Keys::new(queue), after.unwrap_or("0"));
+        let (keys, cursor) = (Keys::new(queue), after.unwrap_or(BEGIN));
         if cursor.parse::<u64>().is_err() {
             return Err(LockPage::nowhere());
         }
-        let scan = Call::plain("SCAN").arg(cursor).arg("MATCH").arg(keys.pattern("unique:")).arg("COUNT").arg(KEYS);
-        let (next, found) = reply::scanned(self.looking().send_one(scan.beside(keys.pending())).await?)?;
+        let (found, next) = self.looking().scan(keys.prefix(), cursor, &keys.pattern("unique:"), KEYS).await?;
         let reads = found.iter().flat_map(|key| [Call::plain("GET").arg(key), Call::plain("PTTL").arg(key)]);
         let mut answers = self.looking().send(reads.collect()).await?.into_iter();
         let mut locked: Vec<(String, String, Option<i64>)> = Vec::with_capacity(found.len());
@@ -163,7 +162,7 @@ impl Inspect for RedisBroker {
             until: left
                 .map(|left| now.checked_add_signed(TimeDelta::milliseconds(left)).unwrap_or(DateTime::<Utc>::MAX_UTC)),
         });
-        Ok(LockPage { locks: locks.collect(), next: (next != "0").then_some(next) })
+        Ok(LockPage { locks: locks.collect(), next })
     }
 
     async fn failures(&self, queue: &QueueName, id: &TaskId) -> Result<Vec<Failure>, BrokerError> {

@@ -8,9 +8,9 @@ use crate::{
         BrokerError, Page, TaskBrief,
         redis::{
             RedisBroker,
-            groups::{BEGIN, next_step},
+            groups::next_step,
             keys::Keys,
-            reply,
+            reply::{self, BEGIN},
             script::{AGGREGATING, LIST, TASK},
             settle::read_progress,
         },

@@ -77,7 +77,7 @@ impl Repair for RedisBroker {
             return Ok(BulkSlice::default());
         }
         let keys = Keys::new(queue);
-        let mut step = groups::BEGIN.to_owned();
+        let mut step = reply::BEGIN.to_owned();
         loop {
             let mut names = keys.places();
             names.push(keys.absent());

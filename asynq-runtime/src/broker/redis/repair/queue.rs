@@ -8,12 +8,15 @@ use crate::{
             RedisBroker,
             keys::{Keys, QUEUES},
             queue_names::QueueNames,
-            reply,
+            reply::{self, BEGIN},
             script::{CLEAR_GROUPS, Call, DELETE_KEYS},
         },
     },
     task::QueueName,
 };
+
+/// Keys that one step of a walk looks at.
+const PER_SCAN: usize = 1000;
 
 impl RedisBroker {
     pub(super) async fn delete_everything(&self, queue: &QueueName) -> Result<QueueDeleted, BrokerError> {
@@ -49,11 +52,9 @@ impl RedisBroker {
     /// Returns whether it has none.
     async fn for_each_slice(&self, keys: &Keys, family: &str, step: Step) -> Result<bool, BrokerError> {
         let pattern = keys.pattern(family);
-        let mut cursor = "0".to_owned();
-        loop {
-            let scan = Call::plain("SCAN").arg(&cursor).arg("MATCH").arg(&pattern).arg("COUNT").arg(1000);
-            let scan = scan.beside(keys.pending());
-            let (next, mut found) = reply::scanned(self.router.send_one(scan).await?)?;
+        let mut cursor = Some(BEGIN.to_owned());
+        while let Some(at) = cursor {
+            let (mut found, next) = self.router.scan(keys.prefix(), &at, &pattern, PER_SCAN).await?;
             cursor = next;
             found.retain(|key| is_its_own(keys, key));
             for slice in found.chunks(SLICE) {
@@ -61,10 +62,8 @@ impl RedisBroker {
                     return Ok(false);
                 }
             }
-            if cursor == "0" {
-                return self.step(keys, &[], step).await;
-            }
         }
+        self.step(keys, &[], step).await
     }
 
     /// Runs a step for some keys. Returns whether the queue has no task.
