@@ -62,56 +62,33 @@ pub(super) fn settle(
     let mut call = SETTLE.on(&names).arg(given).arg(day_ends(now));
     for &place in places {
         let Settlement { run, message, action, .. } = &batch[place];
-        let lock = lock(message, &keys);
+        let (lock, retention) = (lock(message, &keys), message.retention.max(0));
         let rewritten = rewritten(message, action, now).unwrap_or_default();
-        let mut head = |op: &str| {
-            call.push(op);
-            call.push(run.id.as_str());
-            call.push(run.token.to_string());
-        };
-        match action {
-            Action::Done => {
-                head("d");
-                call.push(lock);
-            }
+        let head = |op: &str| call.arg(op).arg(run.id.as_str()).arg(run.token.to_string());
+        call = match action {
+            Action::Done => head("d").arg(lock),
             Action::Complete { result } => {
-                head("c");
-                call.push(rewritten);
-                call.push(message.retention.max(0));
-                call.push(lock);
-                call.push(i32::from(result.is_some()));
-                call.push(result.as_deref().unwrap_or_default());
-                call.push("");
+                let call = head("c").arg(rewritten).arg(retention).arg(lock).arg(i32::from(result.is_some()));
+                call.arg(result.as_deref().unwrap_or_default()).arg("")
             }
             Action::Revoke { extra } => {
-                head("c");
-                call.push(rewritten);
-                call.push(message.retention.max(0));
-                call.push(lock);
-                call.push("-");
-                call.push("");
-                call.push(extra.to_bytes().unwrap_or_default());
+                let call = head("c").arg(rewritten).arg(retention).arg(lock).arg("-").arg("");
+                call.arg(extra.to_bytes().unwrap_or_default())
             }
             Action::Retry { delay, extra, error, .. } | Action::Defer { delay, extra, error } => {
-                head("r");
-                call.push(rewritten);
-                call.push(milliseconds(*delay));
-                call.push(match action {
+                let counted = match action {
                     Action::Retry { counted: true, .. } => "1",
                     Action::Retry { .. } => "0",
                     _ => "-",
-                });
-                call.push(extra.to_bytes().unwrap_or_default());
-                call.push(i32::from(error.is_some()));
+                };
+                let call = head("r").arg(rewritten).arg(milliseconds(*delay)).arg(counted);
+                call.arg(extra.to_bytes().unwrap_or_default()).arg(i32::from(error.is_some()))
             }
             Action::Archive { extra, .. } => {
-                head("a");
-                call.push(rewritten);
-                call.push(lock);
-                call.push(extra.to_bytes().unwrap_or_default());
+                head("a").arg(rewritten).arg(lock).arg(extra.to_bytes().unwrap_or_default())
             }
             Action::Requeue => head("q"),
-        }
+        };
     }
     call
 }
