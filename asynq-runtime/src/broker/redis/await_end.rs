@@ -18,26 +18,15 @@ use super::{
     reply,
     router::Answer,
     script::Call,
+    wake::POLL,
 };
 use crate::task::{Extra, QueueName, TaskId, TaskInfo, TaskState};
 
-/// Poll interval where tracking is refused.
-const POLL: Duration = Duration::from_millis(250);
 /// Changes of a queue that follow each other within this time are looked at together.
 const TOGETHER: Duration = Duration::from_millis(5);
 /// Longest wait for an announcement before the next look. A connection may carry nothing more without being closed: the
 /// look finds that out, because it gets no answer.
 const NET: Duration = Duration::from_secs(15);
-/// Number of queues in which one round trip looks for an id.
-const QUEUES: usize = 100;
-
-/// Whether Redis announces the next change of the keys that were read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Tracking {
-    On,
-    /// Tracking is refused, by a proxy or a missing permission.
-    Off,
-}
 
 /// A wait for the end of a task.
 struct OneWait<'a> {
@@ -46,7 +35,8 @@ struct OneWait<'a> {
     id: &'a TaskId,
     key: String,
     listening: Listening,
-    tracking: Tracking,
+    /// Whether Redis announces the next change of the task.
+    is_tracked: bool,
     /// Whether Redis has announced a change of the task since the last look.
     is_announced: bool,
 }
@@ -64,8 +54,8 @@ impl EndSource for OneWait<'_> {
                 return Ok(found);
             }
         }
-        let (mut answers, tracking) = self.broker.ask_tracking(&[facts]).await?;
-        self.tracking = tracking;
+        let (mut answers, is_tracked) = self.broker.ask_tracking(&[facts]).await?;
+        self.is_tracked = is_tracked;
         read_facts(answers.pop().ok_or_else(|| reply::unexpected("no answer"))??)
     }
 
@@ -74,7 +64,7 @@ impl EndSource for OneWait<'_> {
     }
 
     async fn changed(&mut self) -> Result<Option<Duration>, BrokerError> {
-        if self.broker.until_closed(received(&self.listening, self.tracking)).await? == Some(Change::Key) {
+        if self.broker.until_closed(received(&self.listening, self.is_tracked)).await? == Some(Change::Key) {
             self.is_announced = true;
         }
         Ok(None)
@@ -91,7 +81,7 @@ impl RedisBroker {
     ) -> Result<TaskEnd, BrokerError> {
         let key = Keys::new(queue).task(id.as_str());
         let listening = self.wake().waiters.listen(vec![key.clone()]);
-        let wait = OneWait { broker: self, queue, id, key, listening, tracking: Tracking::Off, is_announced: false };
+        let wait = OneWait { broker: self, queue, id, key, listening, is_tracked: false, is_announced: false };
         wait_for_end(wait, queue, id, limit).await
     }
 
@@ -114,14 +104,14 @@ impl RedisBroker {
             // A task may move from one place to another between the reads of both, and be in neither answer. Redis
             // announces the move before it answers the second round of reads.
             let look = async {
-                let (is_idle, tracking) = self.look_for_tasks(&calls).await?;
+                let (is_idle, is_tracked) = self.look_for_tasks(&calls).await?;
                 let is_idle = is_idle && self.look_for_tasks(&calls).await?.0;
-                Ok((is_idle, tracking))
+                Ok((is_idle, is_tracked))
             };
-            let tracking = match retries.ask(look).await {
+            let is_tracked = match retries.ask(look).await {
                 None => return seen.ok_or_else(Retries::no_answer),
                 Some(Ok((true, _))) if listening.received_nothing() => return Ok(true),
-                Some(Ok((_, tracking))) => tracking,
+                Some(Ok((_, is_tracked))) => is_tracked,
                 Some(Err(error)) => {
                     retries.after(error).await?;
                     continue;
@@ -129,36 +119,21 @@ impl RedisBroker {
             };
             retries.answered();
             seen = Some(false);
-            if self.until_closed(timeout(retries.left(), received(&listening, tracking))).await?.is_err() {
+            if self.until_closed(timeout(retries.left(), received(&listening, is_tracked))).await?.is_err() {
                 return Ok(false);
             }
             sleep(TOGETHER.min(retries.left())).await;
         }
     }
 
-    /// See [`Inspect::queues_of`](crate::broker::Inspect::queues_of).
-    pub(super) async fn find_queues_of(&self, id: &TaskId) -> Result<Vec<QueueName>, BrokerError> {
-        let mut found = Vec::new();
-        for queues in self.queues().await?.chunks(QUEUES) {
-            let exists = |queue| Call::plain("EXISTS").arg(Keys::new(queue).task(id.as_str()));
-            let answers = self.looking().send(queues.iter().map(exists).collect()).await?;
-            for (queue, answer) in queues.iter().zip(answers) {
-                if reply::number(&answer?) == Some(1) {
-                    found.push(queue.clone());
-                }
-            }
-        }
-        Ok(found)
-    }
-
-    /// Returns whether all places that `calls` count are empty.
-    async fn look_for_tasks(&self, calls: &[Call]) -> Result<(bool, Tracking), BrokerError> {
-        let (answers, tracking) = self.ask_tracking(calls).await?;
+    /// Returns whether all places that `calls` count are empty, and whether Redis announces the next change of them.
+    async fn look_for_tasks(&self, calls: &[Call]) -> Result<(bool, bool), BrokerError> {
+        let (answers, is_tracked) = self.ask_tracking(calls).await?;
         let mut is_idle = true;
         for answer in answers {
             is_idle &= reply::number(&answer?) == Some(0);
         }
-        Ok((is_idle, tracking))
+        Ok((is_idle, is_tracked))
     }
 
     async fn until_closed<T>(&self, waiting: impl Future<Output = T>) -> Result<T, BrokerError> {
@@ -168,11 +143,12 @@ impl RedisBroker {
         }
     }
 
-    /// Sends `calls` on the tracking connection, so that Redis announces the next change of their keys.
-    async fn ask_tracking(&self, calls: &[Call]) -> Result<(Vec<Answer>, Tracking), BrokerError> {
+    /// Sends `calls` on the tracking connection, so that Redis announces the next change of their keys. Returns the answers, and `false`
+    /// if tracking is refused, by a proxy or a missing permission.
+    async fn ask_tracking(&self, calls: &[Call]) -> Result<(Vec<Answer>, bool), BrokerError> {
         match self.wake().send(calls.to_vec()).await? {
-            Some(answers) => Ok((answers, Tracking::On)),
-            None => Ok((self.router.send(calls.to_vec()).await?, Tracking::Off)),
+            Some(answers) => Ok((answers, true)),
+            None => Ok((self.router.send(calls.to_vec()).await?, false)),
         }
     }
 }
@@ -189,14 +165,12 @@ fn read_facts(answer: Value) -> Result<Option<(TaskState, Extra)>, BrokerError> 
 }
 
 /// Waits until a key that was read may have changed. Returns the change, or `None` if Redis has not announced one.
-async fn received(listening: &Listening, tracking: Tracking) -> Option<Change> {
-    match tracking {
-        Tracking::On => timeout(NET, listening.changed()).await.ok(),
-        Tracking::Off => {
-            sleep(POLL).await;
-            None
-        }
+async fn received(listening: &Listening, is_tracked: bool) -> Option<Change> {
+    if is_tracked {
+        return timeout(NET, listening.changed()).await.ok();
     }
+    sleep(POLL).await;
+    None
 }
 
 /// Returns, for each place of tasks that have not ended, the command that counts them and its key.

@@ -107,7 +107,8 @@ impl Consume for RedisBroker {
         member: &Member,
         older: Duration,
     ) -> Result<Vec<(QueueName, TaskId)>, BrokerError> {
-        self.release_lost(member, older).await
+        self.extend_coming(member, older).await?;
+        self.requeue_lost(self.unanswered.take_over(member, older), &mut None).await
     }
 
     fn has_unanswered(&self, member: &Member, wanted: &[Wanted]) -> bool {

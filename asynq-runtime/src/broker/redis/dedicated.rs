@@ -233,16 +233,11 @@ impl Drop for Opening {
         let mut slot = self.slot.lock();
         slot.opening = None;
         match self.outcome.take() {
-            Some(Ok(own)) => slot.put(SlotState::Free(own)),
-            failed => {
-                let now = Instant::now();
-                match failed {
-                    Some(Err(error)) => slot.failed(now, &error),
-                    _ => slot.lost(now, Life { lasted: Duration::ZERO, was_of_use: false }),
-                }
-                slot.put(SlotState::Nothing);
-            }
+            Some(Ok(own)) => return slot.put(SlotState::Free(own)),
+            Some(Err(error)) => slot.failed(Instant::now(), &error),
+            None => slot.lost(Instant::now(), Life { lasted: Duration::ZERO, was_of_use: false }),
         }
+        slot.put(SlotState::Nothing);
     }
 }
 

@@ -37,10 +37,7 @@ impl Keys {
     }
 
     fn key(&self, name: &str) -> String {
-        let mut key = String::with_capacity(self.prefix.len() + name.len());
-        key.push_str(&self.prefix);
-        key.push_str(name);
-        key
+        [self.prefix.as_str(), name].concat()
     }
 
     /// List or zset of the ids in `state`; tasks in groups have none (see `groups`).

@@ -86,19 +86,13 @@ impl<'q> WatchedQueue<'q> {
     fn look(
         &self,
         answer: impl Fn(&Question) -> Option<Option<i64>>,
-        is_spared: impl FnOnce(i64) -> bool,
+        is_spared: impl Fn(i64) -> bool,
     ) -> Readiness {
         match (answer(&self.paused), answer(&self.pending)) {
-            (Some(Some(0)), Some(Some(pending))) if pending > 0 => {
-                if is_spared(pending) {
-                    Readiness::Spared
-                } else {
-                    Readiness::Something
-                }
-            }
-            (Some(Some(0)), Some(_)) => Readiness::Nothing,
             (None, _) | (Some(Some(0)), None) => Readiness::Unknown,
-            (Some(_), _) => Readiness::Nothing,
+            (Some(Some(0)), Some(Some(pending))) if pending > 0 && is_spared(pending) => Readiness::Spared,
+            (Some(Some(0)), Some(Some(pending))) if pending > 0 => Readiness::Something,
+            _ => Readiness::Nothing,
         }
     }
 }

@@ -29,7 +29,7 @@ use super::{
 };
 
 /// Poll interval where tracking is refused.
-const POLL: Duration = Duration::from_millis(250);
+pub(super) const POLL: Duration = Duration::from_millis(250);
 
 /// The tracking connection of callers without their own, and the channel that notifies them of changes.
 #[derive(Debug)]

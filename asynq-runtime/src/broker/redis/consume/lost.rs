@@ -21,16 +21,6 @@ use crate::task::{QueueName, TaskId};
 const PAGES: usize = 100;
 
 impl RedisBroker {
-    /// Requeues the tasks of lost dequeues and of those whose answer is not coming, as the contract says.
-    pub(super) async fn release_lost(
-        &self,
-        member: &Member,
-        older: Duration,
-    ) -> Result<Vec<(QueueName, TaskId)>, BrokerError> {
-        self.extend_coming(member, older).await?;
-        self.requeue_lost(self.unanswered.take_over(member, older), &mut None).await
-    }
-
     /// Requeues the tasks of these dequeues, and returns them. Sets `failure` where those of a queue are still lost.
     ///
     /// # Errors
@@ -101,7 +91,7 @@ impl RedisBroker {
 
     /// Extends the leases of tasks whose answer takes longer than `older` and is still coming. The answer may take
     /// longer than a lease, and the caller can extend only tasks that have arrived.
-    async fn extend_coming(&self, member: &Member, older: Duration) -> Result<(), BrokerError> {
+    pub(super) async fn extend_coming(&self, member: &Member, older: Duration) -> Result<(), BrokerError> {
         let call = |request: &DequeueRequest, from: &str| {
             let keys = Keys::new(&request.queue);
             EXTEND_UNANSWERED

@@ -33,6 +33,8 @@ use crate::task::{GroupName, QueueName, TaskId, TaskInfo, TaskMessage, TaskState
 const SAMPLES: (usize, usize) = (20, 5);
 /// How many days the counters are kept.
 const MOST_DAYS: usize = 90;
+/// Number of queues in which one round trip looks for an id.
+const PER_TRIP: usize = 100;
 /// Approximate number of the server's keys that one look for locks reads.
 const KEYS: usize = 1000;
 
@@ -108,7 +110,17 @@ impl Inspect for RedisBroker {
     }
 
     async fn queues_of(&self, id: &TaskId) -> Result<Vec<QueueName>, BrokerError> {
-        self.find_queues_of(id).await
+        let mut found = Vec::new();
+        for queues in self.queues().await?.chunks(PER_TRIP) {
+            let exists = |queue| Call::plain("EXISTS").arg(Keys::new(queue).task(id.as_str()));
+            let answers = self.looking().send(queues.iter().map(exists).collect()).await?;
+            for (queue, answer) in queues.iter().zip(answers) {
+                if reply::number(&answer?) == Some(1) {
+                    found.push(queue.clone());
+                }
+            }
+        }
+        Ok(found)
     }
 
     async fn wait_for_end(&self, queue: &QueueName, id: &TaskId, limit: Duration) -> Result<TaskEnd, BrokerError> {
