@@ -167,25 +167,17 @@ struct Examiner<'a> {
 impl Examiner<'_> {
     /// Notes the keys of the queue that hold something else than asynq writes there. Returns whether there are any.
     async fn has_foreign_containers(&mut self) -> Result<bool, BrokerError> {
-        let [pending, active, others @ ..] = &self.keys.places()[..] else { return Ok(false) };
-        let is_expected = |key: &str, kind: &str| match kind {
-            "none" => true,
-            "list" => key == pending || key == active,
-            "set" => key == self.keys.groups(),
-            "zset" => key != pending && key != active && key != self.keys.groups(),
-            _ => false,
-        };
-        let keys: Vec<&String> = [pending, active].into_iter().chain(others).collect();
-        let kinds = self.broker.looking().send(keys.iter().map(|key| Call::plain("TYPE").arg(*key)).collect()).await?;
-        let mut foreign = Vec::new();
-        for (key, kind) in keys.into_iter().zip(kinds) {
-            if !is_expected(key, &reply::text(kind?).unwrap_or_default()) {
-                foreign.push(key.clone());
+        let (places, lists, set) =
+            (self.keys.places(), [self.keys.pending(), self.keys.active()], self.keys.groups());
+        let calls = places.iter().map(|key| Call::plain("TYPE").arg(key)).collect();
+        let mut has_some = false;
+        for (key, kind) in places.into_iter().zip(self.broker.looking().send(calls).await?) {
+            let kind = reply::text(kind?).unwrap_or_default();
+            let expected = if lists.contains(&key) { "list" } else if key == set { "set" } else { "zset" };
+            if kind != expected && kind != "none" {
+                self.found.add(OddityKind::ForeignKey, key);
+                has_some = true;
             }
-        }
-        let has_some = !foreign.is_empty();
-        for key in foreign {
-            self.found.add(OddityKind::ForeignKey, key);
         }
         Ok(has_some)
     }
@@ -249,9 +241,7 @@ impl Examiner<'_> {
 
     /// Returns the call that looks at one slice of a container.
     fn slice(&self, state: &str, container: &str, from: usize) -> Call {
-        let mut names = self.keys.places();
-        names.push(container.to_owned());
-        let call = EXAMINE_CONTAINER.on(&names).arg(self.broker.clock.argument()).arg(self.keys.prefix());
+        let call = self.broker.on_places(&EXAMINE_CONTAINER, &self.keys, [container.to_owned()]);
         call.arg(state).arg(from).arg(SLICE)
     }
 
@@ -268,9 +258,7 @@ impl Examiner<'_> {
     async fn keys(&mut self, found: &QueueKeys, listed: Option<&HashSet<String>>) -> Result<(), BrokerError> {
         self.found.complete &= found.complete;
         for slice in found.names.chunks(SLICE) {
-            let mut names = self.keys.places();
-            names.extend_from_slice(slice);
-            let call = EXAMINE_KEYS.on(&names).arg(self.broker.clock.argument()).arg(self.keys.prefix());
+            let call = self.broker.on_places(&EXAMINE_KEYS, &self.keys, slice.iter().cloned());
             let answer = self.broker.looking().send_one(call).await?;
             let in_lists = self.read(answer)?;
             let is_missing = |id: &String| listed.is_some_and(|listed| !listed.contains(id));
@@ -285,9 +273,7 @@ impl Examiner<'_> {
     }
 
     async fn is_lost(&self, id: &str) -> Result<bool, BrokerError> {
-        let mut names = self.keys.places();
-        names.push(self.keys.task(id));
-        let call = IS_LOST.on(&names).arg(self.broker.clock.argument()).arg(self.keys.prefix()).arg(id);
+        let call = self.broker.on_places(&IS_LOST, &self.keys, [self.keys.task(id)]).arg(id);
         Ok(reply::number(&self.broker.looking().send_one(call).await?) == Some(1))
     }
 

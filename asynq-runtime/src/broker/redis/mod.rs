@@ -90,6 +90,7 @@ use self::{
     evictions::Evictions,
     hold::Hold,
     io::Io,
+    keys::Keys,
     last_look::LastLooks,
     maintain::Sweeps,
     name_watch::NameWatch,
@@ -97,7 +98,7 @@ use self::{
     quarantine::PassedQuarantine,
     role::{At, Role},
     router::Router,
-    script::Call,
+    script::{Call, Script},
     unanswered::UnansweredDequeues,
     url::{Target, UrlOptions},
     wake::Wake,
@@ -333,6 +334,13 @@ impl RedisBroker {
     /// Returns whether the keys of two queues may lie on different servers: on those of a cluster, or on several behind one endpoint.
     fn is_spread(&self) -> bool {
         self.router.has_parts() || self.is_sharded.load(Ordering::Relaxed)
+    }
+
+    /// Begins a call of a script that begins with `places.lua`, on the places of a queue and `more` keys.
+    fn on_places(&self, script: &'static Script, keys: &Keys, more: impl IntoIterator<Item = String>) -> Call {
+        let mut names = keys.places();
+        names.extend(more);
+        script.on(&names).arg(self.clock.argument()).arg(keys.prefix())
     }
 
     /// Draws whether this server does the work that only one of all servers should do. Each server has the same chance.

@@ -28,13 +28,9 @@ impl RedisBroker {
             }
             let changed = TaskMessage { payload: edit.payload.clone(), ..message };
             let new_lock = edit.unique_key.as_deref().filter(|new| swaps(&changed.unique_key, new, &keys));
-            let mut names = keys.places();
-            names.extend([keys.task(id.as_str()), keys.absent()]);
-            names.extend(new_lock.into_iter().flat_map(|new| [changed.unique_key.clone(), new.to_owned()]));
-            let mut call = EDIT
-                .on(&names)
-                .arg(self.clock.argument())
-                .arg(keys.prefix())
+            let locks = new_lock.into_iter().flat_map(|new| [changed.unique_key.clone(), new.to_owned()]);
+            let mut call = self
+                .on_places(&EDIT, &keys, [keys.task(id.as_str()), keys.absent()].into_iter().chain(locks))
                 .arg(id.as_str())
                 .arg(state.as_str())
                 .arg(&raw[..])

@@ -79,12 +79,8 @@ impl Repair for RedisBroker {
         let keys = Keys::new(queue);
         let mut step = reply::BEGIN.to_owned();
         loop {
-            let mut names = keys.places();
-            names.push(keys.absent());
-            let call = BULK
-                .on(&names)
-                .arg(self.clock.argument())
-                .arg(keys.prefix())
+            let call = self
+                .on_places(&BULK, &keys, [keys.absent()])
                 .arg(word(action))
                 .arg(limit.min(SLICE))
                 .arg(state.as_str())

@@ -20,19 +20,10 @@ impl RedisBroker {
             let Some((_, raw)) = self.read_for_change(&keys, id).await? else { return Ok(Changed::NotFound) };
             let now = self.clock.now();
             let (message, state) = failed(queue, id, &raw, error, now);
-            let mut names = keys.places();
-            names.extend([
-                keys.task(id.as_str()),
-                keys.processed_on(now),
-                keys.processed(),
-                keys.failed_on(now),
-                keys.failed(),
-                keys.absent(),
-            ]);
-            let call = END_ORPHAN
-                .on(&names)
-                .arg(self.clock.argument())
-                .arg(keys.prefix())
+            let counters = [keys.processed_on(now), keys.processed(), keys.failed_on(now), keys.failed()];
+            let more = [keys.task(id.as_str())].into_iter().chain(counters).chain([keys.absent()]);
+            let call = self
+                .on_places(&END_ORPHAN, &keys, more)
                 .arg(id.as_str())
                 .arg(&raw[..])
                 .arg(message.encode())
