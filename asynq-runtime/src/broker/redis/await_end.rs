@@ -156,12 +156,11 @@ impl RedisBroker {
 /// Returns the state and the extra facts of a task from its hash; `None` if the task does not exist.
 fn read_facts(answer: Value) -> Result<Option<(TaskState, Extra)>, BrokerError> {
     let [state, extra] = <[Value; 2]>::try_from(reply::array(answer)?).map_err(|_| reply::unexpected("no task"))?;
-    let extra = reply::bytes(extra).map(|extra| Extra::from_bytes(&extra)).unwrap_or_default();
     let state = match reply::text(state) {
         None => None,
         Some(state) => Some(state.parse().map_err(|_| reply::unexpected("an unknown state"))?),
     };
-    Ok(state.map(|state| (state, extra)))
+    Ok(state.map(|state| (state, reply::extra(extra))))
 }
 
 /// Waits until a key that was read may have changed. Returns the change, or `None` if Redis has not announced one.

@@ -23,7 +23,7 @@ use crate::{
         BrokerError, GroupPage, GroupRules, GroupStats, GroupStep, Groups, RipeGroups, SetError, SetMember, SetOutcome,
         TaskSet,
     },
-    task::{Extra, GroupName, QueueName, TaskId},
+    task::{GroupName, QueueName, TaskId},
 };
 
 /// Time to keep the receipt of an ended set: longer than any server repeats the call.
@@ -185,7 +185,7 @@ impl RedisBroker {
                 let (Some(size), Some(oldest)) = (numbers.next(), numbers.next()) else {
                     return Err(reply::unexpected("not two numbers per group"));
                 };
-                let size = reply::number(&size).and_then(|size| u64::try_from(size).ok()).unwrap_or_default();
+                let size: u64 = reply::count(&size).unwrap_or_default();
                 let oldest = reply::number(&oldest).and_then(|seconds| DateTime::from_timestamp(seconds, 0));
                 if size > 0 {
                     found.push(GroupStats::new(group.clone(), size, oldest));
@@ -245,7 +245,7 @@ fn read_set(value: Value, queue: &QueueName, group: &GroupName, id: String) -> R
     let Some(deadline) = parts.next() else { return Ok(None) };
     let deadline = reply::number(&deadline).and_then(|seconds| DateTime::from_timestamp(seconds, 0));
     let deadline = deadline.ok_or_else(|| reply::unexpected("no deadline"))?;
-    let crashes = parts.next().and_then(|crashes| u32::try_from(reply::number(&crashes)?).ok()).unwrap_or_default();
+    let crashes = parts.next().as_ref().and_then(reply::count).unwrap_or_default();
     let (mut members, mut bytes) = (Vec::with_capacity(parts.len() / 3), 0);
     while let (Some(id), Some(raw), Some(extra)) = (parts.next(), parts.next(), parts.next()) {
         let (Some(id), Some(raw)) = (reply::text(id), reply::bytes(raw)) else {
@@ -253,8 +253,7 @@ fn read_set(value: Value, queue: &QueueName, group: &GroupName, id: String) -> R
         };
         bytes += raw.len();
         let message = read_message(raw.into(), &id, queue);
-        let extra = reply::bytes(extra).map(|extra| Extra::from_bytes(&extra)).unwrap_or_default();
-        members.push(SetMember { id: TaskId::from_wire(&id), message, extra });
+        members.push(SetMember { id: TaskId::from_wire(&id), message, extra: reply::extra(extra) });
     }
     let is_full = bytes >= TaskSet::BYTES;
     Ok(Some(TaskSet { queue: queue.clone(), group: group.clone(), id, number: 0, deadline, members, is_full, crashes }))
@@ -281,6 +280,7 @@ fn read_released(value: Value) -> Result<(usize, bool), BrokerError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::task::Extra;
 
     #[test]
     fn a_step_is_stored_as_text_and_nonsense_begins_anew() {

@@ -363,8 +363,7 @@ impl RedisBroker {
         while removed < limit {
             let slice = (limit - removed).min(SLICE);
             let answer = self.router.send_one(call(slice)).await?;
-            let number = reply::number(&answer).and_then(|number| usize::try_from(number).ok());
-            let now = number.ok_or_else(|| reply::unexpected("no number"))?;
+            let now: usize = reply::count(&answer).ok_or_else(|| reply::unexpected("no number"))?;
             removed += now;
             if now < slice {
                 break;

@@ -10,7 +10,7 @@ use super::{
     missing_command::missing_command,
     tls,
 };
-use crate::task::TaskId;
+use crate::task::{Extra, TaskId};
 
 /// Returns the error of an answer that no version of the scripts gives.
 pub(super) fn unexpected(detail: &str) -> BrokerError {
@@ -65,6 +65,16 @@ pub(super) fn number(value: &Value) -> Option<i64> {
         }
         _ => None,
     }
+}
+
+/// Returns a number of things, as its type can hold it.
+pub(super) fn count<N: TryFrom<i64>>(value: &Value) -> Option<N> {
+    N::try_from(number(value)?).ok()
+}
+
+/// Returns the extra facts of a task; none where the task has none.
+pub(super) fn extra(value: Value) -> Extra {
+    bytes(value).map(|stored| Extra::from_bytes(&stored)).unwrap_or_default()
 }
 
 /// Where a walk by `SCAN` or `SSCAN` begins.

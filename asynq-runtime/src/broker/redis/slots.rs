@@ -30,10 +30,7 @@ impl SlotMap {
         let mut map = Self::empty();
         for range in reply::array(value)? {
             let mut parts = reply::array(range)?.into_iter();
-            let mut slot = || {
-                let slot = parts.next().and_then(|slot| reply::number(&slot));
-                slot.and_then(|slot| usize::try_from(slot).ok()).filter(|slot| *slot < SLOTS)
-            };
+            let mut slot = || parts.next().as_ref().and_then(reply::count::<usize>).filter(|slot| *slot < SLOTS);
             let (Some(first), Some(last)) = (slot(), slot()) else { return Err(reply::unexpected("no slots")) };
             let mut nodes = parts.filter_map(|node| read_node(node, from));
             let Some(master) = nodes.next() else { continue };
@@ -95,8 +92,7 @@ impl SlotMap {
 fn read_node(node: Value, from: &Address) -> Option<Address> {
     let mut parts = reply::array(node).ok()?.into_iter();
     let host = parts.next().and_then(reply::text).unwrap_or_default();
-    let port = u16::try_from(reply::number(&parts.next()?)?).ok()?;
-    address(&host, port, from)
+    address(&host, reply::count(&parts.next()?)?, from)
 }
 
 /// Returns the slot of a key: of the text between its first braces if there is some, or else of the whole key.

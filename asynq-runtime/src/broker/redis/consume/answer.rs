@@ -78,10 +78,10 @@ pub(super) fn read_answer(value: Value, request: &DequeueRequest, server: i64) -
     }
     let mut facts = facts.into_iter();
     while let (Some(place), Some(crashes), Some(extra)) = (facts.next(), facts.next(), facts.next()) {
-        let place = reply::number(&place).and_then(|place| usize::try_from(place).ok()).unwrap_or_default();
+        let place: usize = reply::count(&place).unwrap_or_default();
         if let Some(run) = runs.get_mut(place.wrapping_sub(1)) {
-            run.crashes = reply::number(&crashes).and_then(|crashes| u32::try_from(crashes).ok()).unwrap_or_default();
-            run.extra = reply::bytes(extra).map(|extra| Extra::from_bytes(&extra)).unwrap_or_default();
+            run.crashes = reply::count(&crashes).unwrap_or_default();
+            run.extra = reply::extra(extra);
         }
     }
     // With another number of moments, a foreign one has spaces in it, and none can be assigned to its run.

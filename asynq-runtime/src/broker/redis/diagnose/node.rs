@@ -99,7 +99,7 @@ fn read_setting(answer: &Value) -> Option<u64> {
         Value::Array(pair) => pair.get(1)?,
         _ => return None,
     };
-    u64::try_from(reply::number(value)?).ok()
+    reply::count(value)
 }
 
 /// Returns the version of a server for people. Valkey has one of its own beside the one of Redis that it stands in for.
@@ -131,7 +131,7 @@ fn read_slow_calls(value: Value) -> Vec<SlowCall> {
         let words = reply::array(words.clone()).ok()?.into_iter().filter_map(reply::text);
         Some(SlowCall {
             at: DateTime::from_timestamp(reply::number(at)?, 0)?,
-            took: Duration::from_micros(u64::try_from(reply::number(micros)?).ok()?),
+            took: Duration::from_micros(reply::count(micros)?),
             command: summary(words),
         })
     };

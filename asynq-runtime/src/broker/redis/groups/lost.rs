@@ -92,8 +92,7 @@ impl RedisBroker {
         let mut all = vec![keys.groups(), keys.sets(), keys.absent()];
         all.extend_from_slice(found);
         let call = FIND_LOST.on(&all).arg(self.clock.argument()).arg(keys.prefix());
-        let restored = reply::number(&self.router.send_one(call).await?);
-        restored.and_then(|n| usize::try_from(n).ok()).ok_or_else(|| reply::unexpected("no number"))
+        reply::count(&self.router.send_one(call).await?).ok_or_else(|| reply::unexpected("no number"))
     }
 }
 

@@ -214,7 +214,6 @@ impl Inspect for RedisBroker {
     async fn memory_usage(&self, queue: &QueueName) -> Result<u64, BrokerError> {
         let keys = Keys::new(queue);
         let call = MEMORY.on(&keys.containers()).arg(keys.prefix()).arg(SAMPLES.0).arg(SAMPLES.1);
-        let bytes = reply::number(&self.looking().send_one(call).await?);
-        bytes.and_then(|bytes| u64::try_from(bytes).ok()).ok_or_else(|| reply::unexpected("no number"))
+        reply::count(&self.looking().send_one(call).await?).ok_or_else(|| reply::unexpected("no number"))
     }
 }

@@ -86,7 +86,7 @@ fn estimate(tasks: u64, names: u64, all: u64) -> u64 {
 
 /// Reads a counter. One that is not a number counts as 0, and must not hide the rest.
 pub(super) fn counter(value: &Value) -> u64 {
-    reply::number(value).and_then(|count| u64::try_from(count).ok()).unwrap_or_default()
+    reply::count(value).unwrap_or_default()
 }
 
 /// Reads the statistics, which count the groups of the first step of a walk only, and that step.

@@ -15,7 +15,7 @@ use crate::{
             settle::read_progress,
         },
     },
-    task::{Extra, QueueName, TaskId, TaskInfo, TaskMessage, TaskState},
+    task::{QueueName, TaskId, TaskInfo, TaskMessage, TaskState},
 };
 
 /// Most tasks that one script reads, and scripts in one write; a longer page takes several.
@@ -41,7 +41,7 @@ impl RedisBroker {
             let call = call.arg(argument(most)).arg(at).arg(pass).arg(left.min(SLICE));
             let mut answer = reply::array(self.looking().send_one(call).await?)?.into_iter();
             step = answer.next().and_then(next_step);
-            let passed = answer.next().and_then(|number| usize::try_from(reply::number(&number)?).ok());
+            let passed = answer.next().as_ref().and_then(reply::count);
             pass = passed.ok_or_else(|| reply::unexpected("no place in the groups"))?;
             let mut slice = read_tasks(queue, answer.collect(), Some(TaskState::Aggregating))?;
             left = left.saturating_sub(slice.looked_at);
@@ -127,7 +127,7 @@ struct Slice {
 fn read_tasks(queue: &QueueName, rows: Vec<Value>, listed: Option<TaskState>) -> Result<Slice, BrokerError> {
     let mut rows = rows.into_iter();
     let now = rows.next().and_then(|now| reply::number(&now)).map(DateTime::from_timestamp_nanos);
-    let looked_at = rows.next().and_then(|number| usize::try_from(reply::number(&number)?).ok());
+    let looked_at = rows.next().as_ref().and_then(reply::count);
     let is_cut_short = rows.next().and_then(|flag| reply::number(&flag)).map(|flag| flag == 1);
     let (Some(now), Some(looked_at), Some(is_cut_short)) = (now, looked_at, is_cut_short) else {
         return Err(reply::unexpected("no listing"));
@@ -150,11 +150,11 @@ fn read_task(queue: &QueueName, row: Vec<Value>, listed: Option<TaskState>, now:
         TaskState::Scheduled | TaskState::Retry => due_at(reply::number(&score), reply::number(&due)),
         _ => None,
     };
-    let extra = reply::bytes(extra).map(|extra| Extra::from_bytes(&extra)).unwrap_or_default();
+    let extra = reply::extra(extra);
     let task = TaskInfo {
         id: TaskId::from_wire(&reply::text(id)?),
         queue: queue.clone(),
-        crashes: reply::number(&crashes).and_then(|crashes| u32::try_from(crashes).ok()).unwrap_or_default(),
+        crashes: reply::count(&crashes).unwrap_or_default(),
         next_process_at,
         lease_until: reply::number(&lease).and_then(|lease| DateTime::from_timestamp(lease, 0)),
         archived_at: if state == TaskState::Archived { due_at(reply::number(&score), None) } else { None },
@@ -164,8 +164,7 @@ fn read_task(queue: &QueueName, row: Vec<Value>, listed: Option<TaskState>, now:
         progress: reply::text(progress).and_then(|progress| read_progress(&progress)),
         ..TaskInfo::from_message(&message, state)
     };
-    let known = |size: &Value| usize::try_from(reply::number(size)?).ok();
-    Some(TaskBrief::cut(task, known(&size), known(&result_size)))
+    Some(TaskBrief::cut(task, reply::count(&size), reply::count(&result_size)))
 }
 
 /// Returns the exact due time if it was written for this score, or else the score.

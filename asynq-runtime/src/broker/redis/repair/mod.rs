@@ -168,11 +168,10 @@ fn read_changed(answer: Value) -> Result<Option<Changed>, BrokerError> {
 fn read_slice(answer: Value) -> Result<(BulkSlice, Option<String>), BrokerError> {
     let [changed, ghosts, more, next] = <[Value; 4]>::try_from(reply::array(answer)?)
         .map_err(|_| reply::unexpected("not three numbers and a place"))?;
-    let number = |value: &Value| reply::number(value).and_then(|n| usize::try_from(n).ok());
-    let (Some(changed), Some(ghosts)) = (number(&changed), number(&ghosts)) else {
+    let (Some(changed), Some(ghosts)) = (reply::count(&changed), reply::count(&ghosts)) else {
         return Err(reply::unexpected("no numbers of tasks"));
     };
-    Ok((BulkSlice { changed, ghosts, more: number(&more) == Some(1) }, groups::next_step(next)))
+    Ok((BulkSlice { changed, ghosts, more: reply::number(&more) == Some(1) }, groups::next_step(next)))
 }
 
 /// Returns the error of a task that another program changes as fast as this one reads it.
