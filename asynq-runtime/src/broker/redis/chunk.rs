@@ -39,24 +39,6 @@ fn queue(batch: &[Vec<Item>], (call, i): ItemIndex) -> &QueueName {
 /// takes Redis half a millisecond.
 const REPLACING_PER_SCRIPT: usize = 8;
 
-/// How a send of a chunk differs from a first send.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Repeat {
-    /// This send is the first.
-    No,
-    /// The sends before stored nothing: the script carries all messages.
-    Whole,
-    /// One of the sends before may have stored the tasks: the script carries all messages and looks for the receipt.
-    Again,
-}
-
-impl Repeat {
-    /// Returns the script's argument that says whether the tasks may have been stored.
-    fn argument(self) -> i32 {
-        i32::from(self == Self::Again)
-    }
-}
-
 /// Where the script of a send leaves its answer.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Receipt<'r> {
@@ -74,11 +56,12 @@ pub(super) struct Chunk<'b> {
     pub(super) queue: &'b QueueName,
     /// Index of the chunk among those of its batch.
     pub(super) place: usize,
+    /// The answer to the last send; `None` before the first.
     answer: Option<Result<Value, BrokerError>>,
     /// Why the stored tasks lack the durability that was asked for.
     doubt: Option<BrokerError>,
-    /// Whether a send may have stored the tasks although its answer did not come. The answer to a later send does not
-    /// change that.
+    /// Whether a send may have stored the tasks although its answer did not come, so that the script of the next one looks for the
+    /// receipt. The answer to a later send does not change that.
     may_be_stored: bool,
 }
 
@@ -134,15 +117,6 @@ impl<'b> Chunk<'b> {
         (self.answer, self.doubt) = (Some(answer), doubt);
     }
 
-    /// Returns how the next send of the chunk differs from a first one.
-    fn repeat(&self) -> Repeat {
-        match &self.answer {
-            None => Repeat::No,
-            Some(_) if self.may_be_stored => Repeat::Again,
-            Some(_) => Repeat::Whole,
-        }
-    }
-
     /// Returns the calls that carry the long messages ahead of the script (see `script.rs`). A repeat carries all
     /// messages in its script, where nothing can come between.
     pub(super) fn long_messages(&self, receipt: Receipt<'_>) -> Vec<Call> {
@@ -166,13 +140,14 @@ impl<'b> Chunk<'b> {
 
     /// Returns whether the message goes ahead of the script, and not in it.
     fn goes_ahead(&self, item: &Item) -> bool {
-        item.is_long() && self.repeat() == Repeat::No
+        item.is_long() && self.answer.is_none()
     }
 
     /// Returns the call of the script.
     pub(super) fn call(&self, now: &str, receipt: Receipt<'_>) -> Call {
-        let (keys, repeat) = (Keys::new(self.queue), self.repeat());
-        if let ([(call, i)], Repeat::No) = (self.indices, repeat)
+        let keys = Keys::new(self.queue);
+        if let [(call, i)] = self.indices
+            && self.answer.is_none()
             && let item = &self.batch[*call][*i]
             && item.is_plain()
             && !item.is_long()
@@ -185,7 +160,7 @@ impl<'b> Chunk<'b> {
             return call.arg(item.id.as_str()).arg(&item.message);
         }
         if self.items().any(|item| item.replaces.is_some()) {
-            return self.replacing_call(now, receipt, repeat);
+            return self.replacing_call(now, receipt);
         }
         let more = self
             .items()
@@ -212,7 +187,7 @@ impl<'b> Chunk<'b> {
             self.items().filter_map(|item| item.group.as_ref()).for_each(|group| call.push(keys.group(group)));
         }
         (0..long).for_each(|i| call.push(keys.long_message(receipt.slot, receipt.number, i)));
-        let call = call.arg(now).arg(self.indices.len()).arg(receipt.number).arg(repeat.argument());
+        let call = call.arg(now).arg(self.indices.len()).arg(receipt.number).arg(i32::from(self.may_be_stored));
         let mut call = call.arg(keys.group_prefix()).arg(first_long).arg(receipt.ttl.as_secs());
         for item in self.items() {
             call.push(item.id.as_str());
@@ -243,14 +218,15 @@ impl<'b> Chunk<'b> {
 
     /// Returns the call for tasks that replace equal ones, with one task hash and one lock for each; see
     /// [`call`](Self::call) for other tasks.
-    fn replacing_call(&self, now: &str, receipt: Receipt<'_>, repeat: Repeat) -> Call {
+    fn replacing_call(&self, now: &str, receipt: Receipt<'_>) -> Call {
         let keys = Keys::new(self.queue);
         let mut names = keys.places();
         names.push(keys.sent(receipt.slot));
         names.extend(self.items().map(|item| keys.task(item.id.as_str())));
         names.extend(self.items().map(|item| item.lock.as_ref().map_or(String::new(), |(key, _)| key.clone())));
         let mut call = REPLACE.on(&names).arg(now).arg(keys.prefix());
-        call = call.arg(self.indices.len()).arg(receipt.number).arg(repeat.argument()).arg(receipt.ttl.as_secs());
+        call = call.arg(self.indices.len()).arg(receipt.number).arg(i32::from(self.may_be_stored));
+        call = call.arg(receipt.ttl.as_secs());
         for item in self.items() {
             call.push(item.id.as_str());
             call.push(&item.message);
