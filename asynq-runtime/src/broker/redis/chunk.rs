@@ -288,7 +288,10 @@ fn unanswered(error: BrokerError) -> BrokerError {
 #[cfg(test)]
 mod tests {
     use super::{
-        super::super::{NewTask, When},
+        super::{
+            super::{NewTask, When},
+            script::words,
+        },
         *,
     };
     use crate::task::{Extra, TaskId, TaskMessage};
@@ -322,10 +325,7 @@ mod tests {
             let call = chunk.call("", receipt);
             assert_eq!(call.bytes() > 20_000, ahead == 0, "where the message is");
             let (.., command) = call.into_parts();
-            let words: Vec<&[u8]> = command
-                .args_iter()
-                .filter_map(|word| if let redis::Arg::Simple(word) = word { Some(word) } else { None })
-                .collect();
+            let words: Vec<&[u8]> = words(&command).collect();
             // EVALSHA, digest, number of keys, keys, now, items, number of the send.
             let keys: usize = std::str::from_utf8(words[2]).unwrap().parse().unwrap();
             assert_eq!(words[3 + keys + 3], again);

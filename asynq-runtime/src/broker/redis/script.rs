@@ -120,12 +120,9 @@ pub(super) static MOVE: Script = Script {
 impl Script {
     /// Begins a call of the script on `keys`; the caller adds its arguments.
     pub(super) fn on<K: ToRedisArgs>(&'static self, keys: &[K]) -> Call {
-        let mut command = redis::cmd("EVALSHA");
-        command.arg(self.digest.as_str()).arg(keys.len());
-        for key in keys {
-            command.arg(key);
-        }
-        Call { script: Some(self), command, beside: None, asking: false, with_next: false }
+        let mut call = self.on_many(keys.len(), 0, 0);
+        keys.iter().for_each(|key| call.push(key));
+        call
     }
 
     /// Begins a call of the script on so many keys, which the caller adds before the arguments. `arguments` and `bytes`
@@ -142,10 +139,7 @@ impl Script {
         let (mut keys, mut arguments) = (Vec::<&[u8]>::new(), Vec::<(usize, Vec<&[u8]>)>::new());
         for step in steps {
             // EVALSHA, digest, number of keys, keys, arguments.
-            let mut parts = step.command.args_iter().skip(2).filter_map(|part| match part {
-                redis::Arg::Simple(bytes) => Some(bytes),
-                _ => None,
-            });
+            let mut parts = words(&step.command).skip(2);
             let n = parts.next().and_then(|n| std::str::from_utf8(n).ok()?.parse::<usize>().ok()).unwrap_or_default();
             keys.extend(parts.by_ref().take(n));
             arguments.push((n, parts.collect()));
@@ -162,13 +156,19 @@ impl Script {
     pub(super) fn with_text(&self, call: &Cmd) -> Cmd {
         let mut command = redis::cmd("EVAL");
         command.arg(self.code);
-        for argument in call.args_iter().skip(2) {
-            if let redis::Arg::Simple(bytes) = argument {
-                command.arg(bytes);
-            }
+        for word in words(call).skip(2) {
+            command.arg(word);
         }
         command
     }
+}
+
+/// Returns the words of a command.
+pub(super) fn words(command: &Cmd) -> impl Iterator<Item = &[u8]> {
+    command.args_iter().filter_map(|word| match word {
+        redis::Arg::Simple(word) => Some(word),
+        _ => None,
+    })
 }
 
 /// Most tasks and most bytes of messages that one script carries: a longer script would block all other clients of
@@ -233,10 +233,7 @@ impl Call {
         if let Some(key) = &self.beside {
             return Some(key.as_bytes());
         }
-        let argument = |n| match self.command.args_iter().nth(n) {
-            Some(redis::Arg::Simple(bytes)) => Some(bytes),
-            _ => None,
-        };
+        let argument = |n| words(&self.command).nth(n);
         let name = argument(0)?;
         match &self.script {
             // EVALSHA, digest, number of keys, keys.
@@ -274,10 +271,7 @@ impl Call {
 
     /// Returns roughly how many bytes are sent.
     pub(super) fn bytes(&self) -> usize {
-        self.command
-            .args_iter()
-            .map(|argument| if let redis::Arg::Simple(bytes) = argument { bytes.len() } else { 0 })
-            .sum()
+        words(&self.command).map(<[u8]>::len).sum()
     }
 
     /// Returns the script of the call, whether `ASKING` goes before it, and the command.
@@ -326,32 +320,16 @@ mod tests {
     fn the_calls_of_steps_become_one_with_all_keys_in_front() {
         let steps = [HOLD.on(&["a", "b"]).arg("x"), DROP.on(&["a"]).arg("y").arg("")];
         let (_, _, call) = MOVE.of_steps(&steps).into_parts();
-        let words: Vec<String> = call
-            .args_iter()
-            .skip(2)
-            .map(|argument| match argument {
-                redis::Arg::Simple(bytes) => String::from_utf8(bytes.to_vec()).unwrap(),
-                _ => String::new(),
-            })
-            .collect();
-        assert_eq!(words, ["3", "a", "b", "a", "2", "1", "x", "1", "2", "y", ""]);
+        let words: Vec<&[u8]> = words(&call).skip(2).collect();
+        assert_eq!(words, ["3", "a", "b", "a", "2", "1", "x", "1", "2", "y", ""].map(str::as_bytes));
     }
 
     #[test]
     fn a_call_can_be_sent_with_the_text_in_place_of_the_digest() {
         let (script, _, call) = DEQUEUE.on(&["a"]).arg("prefix").arg(7).into_parts();
         let text = script.unwrap().with_text(&call);
-        let tail = |command: &Cmd| {
-            command
-                .args_iter()
-                .skip(2)
-                .map(|argument| match argument {
-                    redis::Arg::Simple(bytes) => bytes.to_vec(),
-                    _ => Vec::new(),
-                })
-                .collect::<Vec<_>>()
-        };
+        let tail = |command| words(command).skip(2).map(<[u8]>::to_vec).collect::<Vec<_>>();
         assert_eq!(tail(&text), tail(&call));
-        assert_eq!(tail(&text), [b"1".to_vec(), b"a".to_vec(), b"prefix".to_vec(), b"7".to_vec()]);
+        assert_eq!(tail(&text), ["1", "a", "prefix", "7"].map(str::as_bytes));
     }
 }

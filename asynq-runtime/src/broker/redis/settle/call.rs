@@ -127,7 +127,7 @@ mod tests {
 
     use bytes::Bytes;
 
-    use super::*;
+    use super::{super::super::script::words, *};
     use crate::{
         broker::{RunKey, RunToken},
         task::{Extra, Header, TaskId},
@@ -214,13 +214,7 @@ mod tests {
         };
         let batch = [("1", 7), ("2", 7), ("3", 8), ("4", 7)].map(done);
         let command = super::done(&batch, &queue, &[0, 1, 2, 3], now).into_parts().2;
-        let words: Vec<String> = command
-            .args_iter()
-            .filter_map(|argument| match argument {
-                redis::Arg::Simple(bytes) => Some(String::from_utf8(bytes.to_vec()).unwrap()),
-                _ => None,
-            })
-            .collect();
+        let words: Vec<&str> = words(&command).map(|word| std::str::from_utf8(word).unwrap()).collect();
         assert_eq!(words[2], "8", "keys");
         let (seven, eight) = (RunToken(7), RunToken(8));
         let given = format!("asynq:{{a}}:t:4 1901329445 2 {seven} 1 2 1 {eight} 3 1 {seven} 4");
