@@ -9,6 +9,7 @@ use std::{
 };
 
 use super::{
+    RedisOptions,
     clock::BrokerClock,
     identity::Identity,
     name_watch::NameWatch,
@@ -95,7 +96,7 @@ pub(super) fn identity() -> Identity {
 /// Returns the role of a connection to the server at `url`.
 pub(super) fn role_to(url: &str) -> Role {
     Role {
-        target: Target::parse(url).unwrap(),
+        target: Target::parse(url, RedisOptions::default()).unwrap().0,
         at: At::Target(NameWatch::new()),
         timeout: Duration::from_secs(60),
         connect_timeout: Duration::from_secs(60),

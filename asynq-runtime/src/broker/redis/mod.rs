@@ -100,7 +100,7 @@ use self::{
     router::Router,
     script::{Call, Script},
     unanswered::UnansweredDequeues,
-    url::{Target, UrlOptions},
+    url::Target,
     wake::Wake,
 };
 use super::{Broker, BrokerError, BrokerErrorKind, Presence as _, ServerName, StoredShapes};
@@ -199,25 +199,21 @@ impl RedisOptions {
         Self { clock: Some(Arc::new(clock)), ..Self::default() }
     }
 
-    /// Returns these options with those that a URL states in their place, if all of them can be used.
-    fn overridden_by(self, stated: &UrlOptions) -> Result<Self, BrokerError> {
-        let options = Self {
-            call_timeout: stated.timeout.unwrap_or(self.call_timeout),
-            connect_timeout: stated.connect_timeout.unwrap_or(self.connect_timeout),
-            lease: stated.lease.unwrap_or(self.lease),
-            allow_eviction: stated.allow_eviction.unwrap_or(self.allow_eviction),
-            durability: stated.durability.unwrap_or(self.durability),
-            ..self
-        };
-        let Self { call_timeout, connect_timeout, lease, .. } = &options;
-        let is_valid_lease = (2..=3600).contains(&lease.as_secs()) && lease.subsec_nanos() == 0;
-        if call_timeout.is_zero() || connect_timeout.is_zero() || !is_valid_lease {
-            return Err(BrokerError::new(
-                BrokerErrorKind::Config,
-                "call_timeout and connect_timeout must be more than zero and lease whole seconds, 2 s to 1 h",
-            ));
+    /// Returns whether a lease may last this long: asynq stores leases in whole seconds, and rounding would leave nothing of a single
+    /// one.
+    fn is_lease(lease: Duration) -> bool {
+        (2..=3600).contains(&lease.as_secs()) && lease.subsec_nanos() == 0
+    }
+
+    /// Checks that all of the options can be used.
+    fn check(&self) -> Result<(), BrokerError> {
+        if !self.call_timeout.is_zero() && !self.connect_timeout.is_zero() && Self::is_lease(self.lease) {
+            return Ok(());
         }
-        Ok(options)
+        Err(BrokerError::new(
+            BrokerErrorKind::Config,
+            "call_timeout and connect_timeout must be more than zero and lease whole seconds, 2 s to 1 h",
+        ))
     }
 }
 
@@ -255,8 +251,8 @@ impl RedisBroker {
     }
 
     async fn connect_through(io: Io, url: &str, options: RedisOptions) -> Result<Self, BrokerError> {
-        let target = Target::parse(url)?;
-        let options = options.overridden_by(&target.options)?;
+        let (target, options) = Target::parse(url, options)?;
+        options.check()?;
         let RedisOptions { clock, call_timeout, connect_timeout, lease, allow_eviction, durability } = options;
         let clock = Arc::new(BrokerClock::new(clock));
         let role = Role {

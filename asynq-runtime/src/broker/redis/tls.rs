@@ -21,39 +21,34 @@ use super::super::{BrokerError, BrokerErrorKind};
 const WITHOUT: &str = "this program was built without TLS: turn on the feature `tls` of asynq-runtime";
 
 /// The settings of TLS. The files are in PEM and are read for each new connection, so that a renewed certificate needs no restart.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Tls {
     /// Authorities to trust instead of the system's.
-    ca: Option<PathBuf>,
-    /// Our own certificate and its key.
-    identity: Option<(PathBuf, PathBuf)>,
+    pub(super) ca: Option<PathBuf>,
+    /// Our own certificate.
+    pub(super) cert: Option<PathBuf>,
+    /// The key of our certificate.
+    pub(super) key: Option<PathBuf>,
     /// The name in the certificates of the servers, if that is not the host.
-    name: Option<String>,
+    pub(super) name: Option<String>,
 }
 
 impl Tls {
-    /// Creates the settings from these files, which are not read yet, and the name in the certificates of the servers.
-    pub(super) fn new(
-        ca: Option<PathBuf>,
-        cert: Option<PathBuf>,
-        key: Option<PathBuf>,
-        name: Option<String>,
-    ) -> Result<Self, BrokerError> {
+    /// Returns these settings if they can be used; the files are not read yet.
+    pub(super) fn checked(self) -> Result<Self, BrokerError> {
         if !cfg!(feature = "tls") {
             return Err(config(WITHOUT));
         }
-        let identity = match (cert, key) {
-            (Some(cert), Some(key)) => Some((cert, key)),
-            (None, None) => None,
-            _ => return Err(config("a client certificate takes both cert and key in the Redis URL")),
-        };
+        if self.cert.is_some() != self.key.is_some() {
+            return Err(config("a client certificate takes both cert and key in the Redis URL"));
+        }
         #[cfg(feature = "tls")]
-        if name.as_ref().is_some_and(|name| ServerName::try_from(name.as_str()).is_err()) {
+        if self.name.as_ref().is_some_and(|name| ServerName::try_from(name.as_str()).is_err()) {
             return Err(config(
                 "tls_name in the Redis URL is not a valid name for TLS: use a host name or an IP address",
             ));
         }
-        Ok(Self { ca, identity, name })
+        Ok(self)
     }
 }
 
@@ -79,7 +74,7 @@ impl Tls {
             BrokerError::with_source(BrokerErrorKind::Config, message, error)
         })?;
         let config = config.with_root_certificates(self.authorities()?);
-        let Some((cert, key)) = &self.identity else { return Ok(Arc::new(config.with_no_client_auth())) };
+        let (Some(cert), Some(key)) = (&self.cert, &self.key) else { return Ok(Arc::new(config.with_no_client_auth())) };
         let chain = CertificateDer::pem_slice_iter(&read(cert, "cert")?).collect::<Result<Vec<_>, _>>();
         let key = PrivateKeyDer::from_pem_slice(&read(key, "key")?);
         let (chain, key) = chain.and_then(|chain| Ok((chain, key?))).map_err(not_pem)?;
@@ -221,7 +216,7 @@ mod tests {
 
     #[test]
     fn the_choice_of_a_provider_for_the_process_is_left_to_the_program() {
-        let _ = Tls::new(None, None, None, None).unwrap().config();
+        let _ = Tls::default().config();
         assert!(CryptoProvider::get_default().is_none());
     }
 

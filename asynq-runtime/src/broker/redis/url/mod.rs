@@ -4,13 +4,12 @@ mod parse;
 #[cfg(test)]
 mod tests;
 
-use std::{fmt, path::PathBuf, time::Duration};
+use std::{fmt, path::PathBuf};
 
 use redis::{Pipeline, ProtocolVersion, RedisConnectionInfo, Value};
 
 use super::{
     super::{BrokerError, BrokerErrorKind},
-    durability::Durability,
     reply::answer,
     tls::Tls,
 };
@@ -28,8 +27,6 @@ pub(super) struct Target {
     /// The settings of TLS, if the URL asks for it.
     pub(super) tls: Option<Tls>,
     db: i64,
-    /// The options of the broker.
-    pub(super) options: UrlOptions,
 }
 
 /// Which servers a URL names.
@@ -64,16 +61,6 @@ pub(super) struct Sentinels {
 pub(super) struct Login {
     user: Option<String>,
     password: Option<String>,
-}
-
-/// The options of the broker in a URL, which take precedence over those of the program.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct UrlOptions {
-    pub(super) timeout: Option<Duration>,
-    pub(super) connect_timeout: Option<Duration>,
-    pub(super) lease: Option<Duration>,
-    pub(super) allow_eviction: Option<bool>,
-    pub(super) durability: Option<Durability>,
 }
 
 impl Target {

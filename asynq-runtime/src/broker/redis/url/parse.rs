@@ -5,10 +5,11 @@ use std::{path::PathBuf, time::Duration};
 use super::{
     super::{
         super::{percent, timeouts},
+        RedisOptions,
         durability::Durability,
         tls::Tls,
     },
-    Address, BrokerError, Endpoints, Login, Sentinels, Target, UrlOptions, config,
+    Address, BrokerError, Endpoints, Login, Sentinels, Target, config,
 };
 
 /// The parameters of a URL.
@@ -16,25 +17,22 @@ use super::{
 struct Query {
     db: Option<i64>,
     login: Login,
-    options: UrlOptions,
-    tls: TlsParameters,
+    /// The options of the program, but for those that the URL states.
+    options: RedisOptions,
+    durability: Option<Durability>,
+    patience: Option<Duration>,
+    tls: Tls,
     master: Option<String>,
     sentinel: Login,
-    patience: Option<Duration>,
 }
 
-#[derive(Default, PartialEq)]
-struct TlsParameters {
-    ca: Option<PathBuf>,
-    cert: Option<PathBuf>,
-    key: Option<PathBuf>,
-    name: Option<String>,
-}
+/// The content of a URL, and the options with those of the program that it does not state.
+type Parsed = Result<(Target, RedisOptions), BrokerError>;
 
 impl Target {
     /// Reads the URLs that [`RedisBroker::connect`](super::super::RedisBroker::connect) lists, and Go's
-    /// `redis-socket://[:password@]/path?db=`.
-    pub(in super::super) fn parse(url: &str) -> Result<Self, BrokerError> {
+    /// `redis-socket://[:password@]/path?db=`. The options that the URL states take the place of those in `options`.
+    pub(in super::super) fn parse(url: &str, options: RedisOptions) -> Parsed {
         let Some((scheme, rest)) = url.split_once("://") else {
             return Err(config("a Redis URL begins with redis:// or redis+unix://"));
         };
@@ -44,20 +42,18 @@ impl Target {
             ));
         }
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
-        let query = Query::read(query)?;
-        match scheme {
-            "redis+unix" | "unix" | "redis-socket" => Self::parse_unix(rest, query),
-            "redis" | "rediss" => Self::parse_tcp(rest, query, scheme == "rediss"),
-            "redis-cluster" | "rediss-cluster" if cfg!(feature = "cluster") => {
-                Self::parse_cluster(rest, query, scheme == "rediss-cluster")
-            }
-            "redis-sentinel" | "rediss-sentinel" if cfg!(feature = "sentinel") => {
-                Self::parse_sentinel(rest, query, scheme == "rediss-sentinel")
-            }
-            "redis-cluster" | "rediss-cluster" => Err(config(
+        let query = Query::read(query, options)?;
+        let without_tls = scheme.replacen("rediss", "redis", 1);
+        let tls = without_tls != scheme;
+        match without_tls.as_str() {
+            "redis+unix" | "unix" | "redis-socket" if !tls => Self::parse_unix(rest, query),
+            "redis" => Self::parse_tcp(rest, query, tls),
+            "redis-cluster" if cfg!(feature = "cluster") => Self::parse_cluster(rest, query, tls),
+            "redis-sentinel" if cfg!(feature = "sentinel") => Self::parse_sentinel(rest, query, tls),
+            "redis-cluster" => Err(config(
                 "this program was built without Redis Cluster: turn on the feature `cluster` of asynq-runtime",
             )),
-            "redis-sentinel" | "rediss-sentinel" => Err(config(
+            "redis-sentinel" => Err(config(
                 "this program was built without Redis Sentinel: turn on the feature `sentinel` of asynq-runtime",
             )),
             _ => Err(config(
@@ -67,21 +63,21 @@ impl Target {
         }
     }
 
-    fn parse_tcp(rest: &str, query: Query, tls: bool) -> Result<Self, BrokerError> {
+    fn parse_tcp(rest: &str, query: Query, tls: bool) -> Parsed {
         let (login, authority, db) = split(rest)?;
         Self::new(Endpoints::One(parse_host(authority, 6379)?), login, db, query, tls)
     }
 
-    fn parse_cluster(rest: &str, query: Query, tls: bool) -> Result<Self, BrokerError> {
+    fn parse_cluster(rest: &str, query: Query, tls: bool) -> Parsed {
         let (login, authority, db) = split(rest)?;
-        let target = Self::new(Endpoints::Cluster(parse_hosts(authority, 6379)?), login, db, query, tls)?;
-        if target.db != 0 {
+        let parsed = Self::new(Endpoints::Cluster(parse_hosts(authority, 6379)?), login, db, query, tls)?;
+        if parsed.0.db != 0 {
             return Err(config("asynq uses database 0 of a Redis Cluster: leave the number out"));
         }
-        Ok(target)
+        Ok(parsed)
     }
 
-    fn parse_sentinel(rest: &str, mut query: Query, tls: bool) -> Result<Self, BrokerError> {
+    fn parse_sentinel(rest: &str, mut query: Query, tls: bool) -> Parsed {
         let (login, authority, db) = split(rest)?;
         let Some(master) = query.master.take().filter(|master| !master.is_empty()) else {
             return Err(config("a URL of sentinels names the master: redis-sentinel://host:26379/0?master=mymaster"));
@@ -92,7 +88,7 @@ impl Target {
         Self::new(Endpoints::Sentinel(sentinels), login, db, query, tls)
     }
 
-    fn parse_unix(rest: &str, query: Query) -> Result<Self, BrokerError> {
+    fn parse_unix(rest: &str, query: Query) -> Parsed {
         let Some(slash) = rest.find('/') else {
             return Err(config("a URL of a unix socket names its path: redis+unix:///run/redis.sock"));
         };
@@ -109,36 +105,32 @@ impl Target {
         Self::new(Endpoints::One(Address::Unix(path.into())), login, None, query, false)
     }
 
-    fn new(endpoints: Endpoints, login: Login, db: Option<i64>, query: Query, tls: bool) -> Result<Self, BrokerError> {
+    fn new(endpoints: Endpoints, login: Login, db: Option<i64>, query: Query, tls: bool) -> Parsed {
         if query.master.is_some() || query.sentinel != Login::default() {
             return Err(config("master, sentinel_user and sentinel_pass belong to redis-sentinel:// URLs"));
         }
-        let tls = if tls {
-            let TlsParameters { ca, cert, key, name } = query.tls;
-            Some(Tls::new(ca, cert, key, name)?)
-        } else if query.tls == TlsParameters::default() {
-            None
-        } else {
+        if !tls && query.tls != Tls::default() {
             return Err(config("ca, cert, key and tls_name are for TLS: write rediss:// (or rediss-cluster://, …)"));
-        };
+        }
+        let tls = if tls { Some(query.tls.checked()?) } else { None };
         let login = Login { user: query.login.user.or(login.user), password: query.login.password.or(login.password) };
         check_login(
             &login,
             "the Redis URL has a user but no password; write redis://user:password@host, or redis://:password@host",
         )?;
-        let mut options = query.options;
-        match (&mut options.durability, query.patience) {
-            (_, None) => {}
-            (Some(durability), Some(patience)) => *durability = durability.within(patience),
+        let durability = match (query.durability, query.patience) {
+            (Some(durability), Some(patience)) => durability.within(patience),
+            (durability, None) => durability.unwrap_or(query.options.durability),
             (None, Some(_)) => return Err(config("durability_timeout needs durability: durability=replicas(1)")),
-        }
-        Ok(Self { endpoints, login, tls, db: query.db.or(db).unwrap_or(0), options })
+        };
+        let target = Self { endpoints, login, tls, db: query.db.or(db).unwrap_or(0) };
+        Ok((target, RedisOptions { durability, ..query.options }))
     }
 }
 
 impl Query {
-    fn read(query: &str) -> Result<Self, BrokerError> {
-        let mut read = Self::default();
+    fn read(query: &str, options: RedisOptions) -> Result<Self, BrokerError> {
+        let mut read = Self { options, ..Self::default() };
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
             let path = || decode(value).map(|path| Some(PathBuf::from(path)));
@@ -146,13 +138,13 @@ impl Query {
                 "db" => read.db = Some(parse_db(value)?),
                 "user" => read.login.user = Some(decode(value)?),
                 "pass" | "password" => read.login.password = Some(decode(value)?),
-                "timeout" => read.options.timeout = Some(parse_timeout(value)?),
-                "connect_timeout" => read.options.connect_timeout = Some(parse_timeout(value)?),
-                "lease" => read.options.lease = Some(parse_lease(value)?),
-                "allow_eviction" => read.options.allow_eviction = Some(parse_bool(value)?),
+                "timeout" => read.options.call_timeout = parse_timeout(value)?,
+                "connect_timeout" => read.options.connect_timeout = parse_timeout(value)?,
+                "lease" => read.options.lease = parse_lease(value)?,
+                "allow_eviction" => read.options.allow_eviction = parse_bool(value)?,
                 "durability" => {
                     let durability = Durability::parse(&decode(value)?);
-                    read.options.durability = Some(durability.ok_or_else(|| {
+                    read.durability = Some(durability.ok_or_else(|| {
                         config("the durability in the Redis URL is async, replicas(N) with N from 1 to 100, or fsync")
                     })?);
                 }
@@ -251,10 +243,7 @@ fn parse_db(text: &str) -> Result<i64, BrokerError> {
 }
 
 fn parse_lease(text: &str) -> Result<Duration, BrokerError> {
-    let lease = asynq_grammar::duration::parse(text).ok().filter(|lease| {
-        // asynq stores leases in whole seconds, and rounding would leave nothing of a single one.
-        lease.subsec_nanos() == 0 && (2..=3600).contains(&lease.as_secs())
-    });
+    let lease = asynq_grammar::duration::parse(text).ok().filter(|lease| RedisOptions::is_lease(*lease));
     lease.ok_or_else(|| config("the lease in the Redis URL is a time in whole seconds, 2s to 1h: ?lease=10s"))
 }
 

@@ -1,4 +1,9 @@
-use super::*;
+use std::time::Duration;
+
+use super::{
+    super::{RedisOptions, durability::Durability},
+    *,
+};
 
 fn at(host: &str, port: u16) -> Address {
     Address::Tcp { host: host.into(), port }
@@ -9,7 +14,11 @@ fn login(user: Option<&str>, password: Option<&str>) -> Login {
 }
 
 fn target(endpoints: Endpoints, user: Option<&str>, password: Option<&str>, db: i64) -> Target {
-    Target { endpoints, login: login(user, password), tls: None, db, options: UrlOptions::default() }
+    Target { endpoints, login: login(user, password), tls: None, db }
+}
+
+fn parse(url: &str) -> Result<Target, BrokerError> {
+    Target::parse(url, RedisOptions::default()).map(|(target, _)| target)
 }
 
 fn tcp(host: &str, port: u16, user: Option<&str>, password: Option<&str>, db: i64) -> Target {
@@ -36,7 +45,7 @@ fn every_form_of_url_is_read() {
         ("redis-socket://:pw@/run/r.sock?db=5", unix("/run/r.sock", None, Some("pw"), 5)),
     ];
     for (url, expected) in cases {
-        let target = Target::parse(url).unwrap();
+        let target = parse(url).unwrap();
         assert!(target == expected, "{url} was read as {target}");
     }
 }
@@ -45,11 +54,11 @@ fn every_form_of_url_is_read() {
 #[test]
 fn a_cluster_is_named_by_some_of_its_nodes() {
     let nodes = Endpoints::Cluster(vec![at("a", 7000), at("b", 6379), at("::1", 7)]);
-    let read = Target::parse("redis-cluster://u:p@a:7000,b,[::1]:7").unwrap();
+    let read = parse("redis-cluster://u:p@a:7000,b,[::1]:7").unwrap();
     assert!(read == target(nodes, Some("u"), Some("p"), 0), "{read}");
     assert_eq!(read.to_string(), "redis-cluster://u@a:7000,b:6379,[::1]:7");
-    assert!(Target::parse("redis-cluster://a/0").is_ok());
-    assert!(Target::parse("redis-cluster://a/1").unwrap_err().to_string().contains("database 0"));
+    assert!(parse("redis-cluster://a/0").is_ok());
+    assert!(parse("redis-cluster://a/1").unwrap_err().to_string().contains("database 0"));
 }
 
 #[cfg(feature = "sentinel")]
@@ -58,7 +67,7 @@ fn sentinels_are_named_with_the_master_and_two_logins() {
     let url = "redis-sentinel://u:p@a:1,b/3?master=m%20y&sentinel_user=su&sentinel_pass=sp";
     let sentinels =
         Sentinels { at: vec![at("a", 1), at("b", 26379)], master: "m y".into(), login: login(Some("su"), Some("sp")) };
-    let read = Target::parse(url).unwrap();
+    let read = parse(url).unwrap();
     assert!(read == target(Endpoints::Sentinel(sentinels), Some("u"), Some("p"), 3), "{read}");
     assert_eq!(read.to_string(), "redis-sentinel://u@a:1,b:26379/3?master=m y");
     for (url, expected) in [
@@ -68,7 +77,7 @@ fn sentinels_are_named_with_the_master_and_two_logins() {
         ("redis-sentinel://?master=m", "no host"),
         ("redis://a?master=m", "redis-sentinel://"),
     ] {
-        let error = Target::parse(url).unwrap_err().to_string();
+        let error = parse(url).unwrap_err().to_string();
         assert!(error.contains(expected), "{url}: {error}");
     }
 }
@@ -83,7 +92,7 @@ fn tls_takes_an_authority_and_a_certificate_of_its_own() {
         "rediss://h?tls_name=redis.example",
         "rediss://h?tls_name=10.0.0.1",
     ] {
-        let read = Target::parse(url).unwrap();
+        let read = parse(url).unwrap();
         assert!(read.tls.is_some() && read.to_string().starts_with("rediss://h"), "{url}: {read}");
     }
     for (url, expected) in [
@@ -95,7 +104,7 @@ fn tls_takes_an_authority_and_a_certificate_of_its_own() {
         ("rediss://h?tls_name=", "tls_name"),
         ("rediss://h?tls_name=can%20ary", "a host name or an IP address"),
     ] {
-        let error = Target::parse(url).unwrap_err();
+        let error = parse(url).unwrap_err();
         assert_eq!(error.kind(), BrokerErrorKind::Config);
         assert!(error.to_string().contains(expected), "{url}: {error}");
         assert!(!format!("{error:?}").contains("can ary"), "{error:?}");
@@ -106,7 +115,7 @@ fn tls_takes_an_authority_and_a_certificate_of_its_own() {
 #[test]
 fn without_the_feature_tls_is_refused_by_its_name() {
     for url in ["rediss://:canary@h", "rediss://h?ca=/ca.pem"] {
-        let error = Target::parse(url).unwrap_err();
+        let error = parse(url).unwrap_err();
         assert_eq!(error.kind(), BrokerErrorKind::Config);
         assert!(error.to_string().contains("feature `tls`"), "{error}");
     }
@@ -114,19 +123,21 @@ fn without_the_feature_tls_is_refused_by_its_name() {
 
 #[test]
 fn options_are_read() {
-    let options = |url: &str| Target::parse(url).unwrap().options;
+    let six = Duration::from_secs(6);
+    let options = |url: &str| Target::parse(url, RedisOptions { lease: six, ..RedisOptions::default() }).unwrap().1;
     let ten = Duration::from_secs(10);
-    assert_eq!(options("redis://h"), UrlOptions::default());
-    assert_eq!(options("redis://h?lease=10s").lease, Some(ten));
+    assert_eq!(options("redis://h").lease, six, "as the program has it");
+    assert_eq!(options("redis://h?lease=10s").lease, ten);
     let far = options("redis://h?timeout=10s&connect_timeout=250ms");
-    assert_eq!((far.timeout, far.connect_timeout), (Some(ten), Some(Duration::from_millis(250))));
-    assert_eq!(options("redis://h?allow_eviction=true").allow_eviction, Some(true));
-    let replicas = |n, timeout| Some(Durability::Replicas { n, timeout });
+    assert_eq!((far.call_timeout, far.connect_timeout), (ten, Duration::from_millis(250)));
+    assert!(options("redis://h?allow_eviction=true").allow_eviction);
+    let replicas = |n, timeout| Durability::Replicas { n, timeout };
+    assert_eq!(options("redis://h").durability, Durability::Async);
     assert_eq!(options("redis://h?durability=replicas(2)").durability, replicas(2, Duration::from_secs(1)));
     assert_eq!(options("redis://h?durability_timeout=10s&durability=replicas(1)").durability, replicas(1, ten));
     assert_eq!(
         options("redis://h?durability=fsync&durability_timeout=10s").durability,
-        Some(Durability::Fsync { timeout: ten })
+        Durability::Fsync { timeout: ten }
     );
 }
 
@@ -162,7 +173,7 @@ fn the_error_of_an_invalid_url_has_the_reason_and_hides_the_password() {
         ("redis://[::1", "bracket"),
     ];
     for (url, expected) in cases {
-        let error = Target::parse(url).unwrap_err();
+        let error = parse(url).unwrap_err();
         assert_eq!(error.kind(), BrokerErrorKind::Config);
         assert!(error.to_string().contains(expected), "{url}: {error}");
         assert!(!format!("{error} {error:?}").contains("canary"), "{url}: {error:?}");
@@ -176,9 +187,9 @@ fn no_text_of_a_target_shows_the_password() {
         urls.push("redis-sentinel://u:canary@h?master=m&sentinel_pass=canary");
     }
     for url in urls {
-        let target = Target::parse(url).unwrap();
+        let target = parse(url).unwrap();
         let info = target.login.at(ProtocolVersion::RESP3);
         assert!(!format!("{target} {target:?} {info:?} {:?} {:?}", target.endpoints, target.login).contains("canary"));
     }
-    assert_eq!(Target::parse("redis://u:pw@h:1/2").unwrap().to_string(), "redis://u@h:1/2");
+    assert_eq!(parse("redis://u:pw@h:1/2").unwrap().to_string(), "redis://u@h:1/2");
 }
