@@ -14,12 +14,11 @@ use redis::{AsyncConnectionConfig, Pipeline, ProtocolVersion, PushInfo, Value, a
 use tokio::{
     runtime::{self, Handle},
     task::coop::unconstrained,
-    time::{Instant, Sleep, sleep_until, timeout},
+    time::{Instant, Sleep, sleep_until},
 };
 
 use super::{
     super::{BrokerError, BrokerErrorKind},
-    connection_manager::late,
     identity::Identity,
     pipelined::Pipelined,
     reply,
@@ -80,18 +79,7 @@ impl CallerDrivenConnection {
         address: &Address,
         wanted: &Identity,
         purpose: Purpose,
-        patience: Duration,
-    ) -> Result<Self, BrokerError> {
-        let connecting = Self::connect(target, address, wanted, purpose, patience);
-        timeout(patience, connecting).await.unwrap_or_else(|_| Err(late()))
-    }
-
-    async fn connect(
-        target: &Target,
-        address: &Address,
-        wanted: &Identity,
-        purpose: Purpose,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<Self, BrokerError> {
         // Every server and proxy knows RESP2; only RESP3 sends notifications.
         let protocol = match purpose {
@@ -117,7 +105,7 @@ impl CallerDrivenConnection {
             connection,
             driver: Box::pin(driver),
             deadline: Box::pin(sleep_until(Instant::now())),
-            timeout: patience,
+            timeout,
             progress,
             has_ended: false,
             runtime: Handle::current().id(),
@@ -127,19 +115,13 @@ impl CallerDrivenConnection {
         if let Some(auth) = target.login.auth(protocol) {
             authenticated(driven.exchange(&auth).await.map_err(reply::failed)?)?;
         }
-        driven.greet(target, wanted).await?;
-        if purpose == Purpose::Tracking {
-            let mut track = redis::pipe();
-            track.cmd("CLIENT").arg("TRACKING").arg("ON");
-            let mut values = driven.exchange(&track).await.map_err(reply::failed)?;
-            answer(values.pop().unwrap_or_default())?;
-        }
+        driven.greet(target, wanted, purpose).await?;
         Ok(driven)
     }
 
     /// Checks that the process is `wanted`, and that the login may end connections: it tries `CLIENT KILL` on this
-    /// connection with `SKIPME`, which ends nothing.
-    async fn greet(&mut self, target: &Target, wanted: &Identity) -> Result<(), BrokerError> {
+    /// connection with `SKIPME`, which ends nothing. Turns tracking on for the purpose that needs it.
+    async fn greet(&mut self, target: &Target, wanted: &Identity, purpose: Purpose) -> Result<(), BrokerError> {
         let mut identify = redis::pipe();
         target.introduce(&mut identify);
         identify.cmd("CLIENT").arg("ID").cmd("INFO").arg("server");
@@ -154,10 +136,12 @@ impl CallerDrivenConnection {
         kill.arg("SKIPME").arg("yes");
         let mut check = Pipeline::new();
         check.add_command(kill);
-        let mut values = self.exchange(&check).await.map_err(reply::failed)?;
-        answer(values.pop().unwrap_or_default())?;
+        if purpose == Purpose::Tracking {
+            check.cmd("CLIENT").arg("TRACKING").arg("ON");
+        }
         self.identity = Arc::new(identity);
-        Ok(())
+        let values = self.exchange(&check).await.map_err(reply::failed)?;
+        values.into_iter().try_for_each(|value| answer(value).map(drop))
     }
 
     /// Sends `calls` in one write. Returns the outcome, and whether the connection can be used afterwards: not if it

@@ -17,6 +17,7 @@ use parking_lot::Mutex;
 use tokio::{
     runtime::{self, Handle},
     task::AbortHandle,
+    time::timeout,
 };
 
 pub(super) use super::caller_driven::Sent;
@@ -25,6 +26,7 @@ use super::{
     back_off::{Life, after_failure, after_loss},
     caller_driven::{CallerDrivenConnection, Purpose},
     connection::Connection,
+    connection_manager::late,
     identity::Identity,
     role::Role,
     router::Router,
@@ -165,7 +167,8 @@ impl DedicatedConnection {
         let (present, role, purpose) = (self.connection.present(), self.role.clone(), self.purpose);
         async move {
             let Some((address, identity)) = present else { return };
-            let opened = CallerDrivenConnection::open(&role.target, &address, &identity, purpose, role.timeout).await;
+            let connecting = CallerDrivenConnection::open(&role.target, &address, &identity, purpose, role.timeout);
+            let opened = timeout(role.timeout, connecting).await.unwrap_or_else(|_| Err(late()));
             let own = |driven| {
                 Box::new(Own { driven, generation, since: Instant::now(), number, sends: 0, was_of_use: false })
             };

@@ -137,8 +137,7 @@ impl Groups for RedisBroker {
 
     async fn release_set(&self, set: &TaskSet) -> Result<(), BrokerError> {
         let keys = Keys::new(&set.queue);
-        let call = self.release_sets_call(&keys, &keys.set(&set.group, &set.id), 1);
-        read_released(self.router.send_one(call).await?).map(|_| ())
+        self.release_sets(&keys, &keys.set(&set.group, &set.id), 1).await.map(|_| ())
     }
 
     async fn reclaim_sets(&self, queue: &QueueName) -> Result<usize, BrokerError> {
@@ -146,8 +145,7 @@ impl Groups for RedisBroker {
         let mut back = 0;
         // Go's sets may have any size, so releasing one in parts takes several calls.
         for _ in 0..SETS {
-            let (sets, more) =
-                read_released(self.router.send_one(self.release_sets_call(&keys, "", SETS - back)).await?)?;
+            let (sets, more) = self.release_sets(&keys, "", SETS - back).await?;
             back += sets;
             if !more || back >= SETS {
                 break;
@@ -195,15 +193,17 @@ impl RedisBroker {
         Ok(found)
     }
 
-    fn release_sets_call(&self, keys: &Keys, set: &str, sets: usize) -> Call {
-        RELEASE_SETS
+    /// Releases a set, or up to so many that have lapsed where it is ''. Returns how many were released, and whether there are more.
+    async fn release_sets(&self, keys: &Keys, set: &str, sets: usize) -> Result<(usize, bool), BrokerError> {
+        let call = RELEASE_SETS
             .on(&[keys.sets(), keys.groups(), keys.absent()])
             .arg(self.clock.argument())
             .arg(keys.prefix())
             .arg(set)
             .arg(sets)
             .arg(TaskSet::MOST)
-            .arg(TaskSet::DEADLINE.as_secs())
+            .arg(TaskSet::DEADLINE.as_secs());
+        read_released(self.router.send_one(call).await?)
     }
 }
 

@@ -6,7 +6,6 @@ use std::{
 };
 
 use chrono::{DateTime, Utc};
-use parking_lot::Mutex;
 use redis::Value;
 
 use super::{
@@ -116,7 +115,7 @@ impl Maintain for RedisBroker {
 
     async fn sweep(&self, queue: &QueueName) -> Result<Swept, BrokerError> {
         let keys = Keys::new(queue);
-        let Progress { active, pending } = self.sweeps.begin(queue);
+        let (active, pending) = self.sweeps.lock().get(queue).copied().unwrap_or_default();
         let call = SWEEP
             .on(&[keys.active(), keys.lease(), keys.pending(), keys.orphans(), keys.sets(), keys.absent()])
             .arg(self.clock.argument())
@@ -130,7 +129,11 @@ impl Maintain for RedisBroker {
         let [leases_restored, ghosts_removed, active, pending] = numbers[..] else {
             return Err(reply::unexpected("not four numbers"));
         };
-        self.sweeps.go_on(queue, Progress { active, pending });
+        let mut sweeps = self.sweeps.lock();
+        match (active, pending) {
+            (0, 0) => sweeps.remove(queue),
+            next => sweeps.insert(queue.clone(), next),
+        };
         Ok(Swept { leases_restored, ghosts_removed })
     }
 
@@ -398,34 +401,6 @@ struct Lapses {
     overdue: Vec<QueueName>,
     /// The time until the next lapse; zero if there is one already.
     quiet: Duration,
-}
-
-/// Where the next sweep of each queue goes on.
-#[derive(Debug, Default)]
-pub(super) struct Sweeps(Mutex<HashMap<QueueName, Progress>>);
-
-/// The progress of the sweep of one queue.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-struct Progress {
-    /// Counted from the tail of active.
-    active: usize,
-    /// Counted from the tail of pending.
-    pending: usize,
-}
-
-impl Sweeps {
-    fn begin(&self, queue: &QueueName) -> Progress {
-        self.0.lock().get(queue).copied().unwrap_or_default()
-    }
-
-    fn go_on(&self, queue: &QueueName, progress: Progress) {
-        let mut all = self.0.lock();
-        if progress == Progress::default() {
-            all.remove(queue);
-        } else {
-            all.insert(queue.clone(), progress);
-        }
-    }
 }
 
 #[cfg(test)]

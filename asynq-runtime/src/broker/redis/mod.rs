@@ -92,7 +92,6 @@ use self::{
     io::Io,
     keys::Keys,
     last_look::LastLooks,
-    maintain::Sweeps,
     name_watch::NameWatch,
     produce::Producer,
     quarantine::PassedQuarantine,
@@ -104,7 +103,7 @@ use self::{
     wake::Wake,
 };
 use super::{Broker, BrokerError, BrokerErrorKind, Presence as _, ServerName, StoredShapes};
-use crate::{clock::Clock, thread::Thread};
+use crate::{clock::Clock, task::QueueName, thread::Thread};
 
 /// Tasks in one Redis, version 6.2 or newer, readable and writable by every asynq program at the same time.
 ///
@@ -134,7 +133,8 @@ pub struct RedisBroker {
     unanswered: UnansweredDequeues,
     room: DequeueRoom,
     passed: PassedQuarantine,
-    sweeps: Sweeps,
+    /// Where the next sweep of each queue goes on, counted from the tails of `active` and of `pending`; none where it begins anew.
+    sweeps: Mutex<HashMap<QueueName, (usize, usize)>>,
     looks: LastLooks,
     /// `None` if the options allow a Redis that may evict keys.
     eviction_policy: Option<EvictionPolicy>,
@@ -308,7 +308,7 @@ impl RedisBroker {
             unanswered: UnansweredDequeues::default(),
             room: DequeueRoom::new(call_timeout),
             passed: PassedQuarantine::default(),
-            sweeps: Sweeps::default(),
+            sweeps: Mutex::default(),
             looks: LastLooks::default(),
             eviction_policy,
             evictions: Evictions::default(),

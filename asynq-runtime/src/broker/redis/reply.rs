@@ -1,7 +1,5 @@
 //! Reads replies of Redis in either version of the protocol, and translates its errors.
 
-use std::borrow::Cow;
-
 use chrono::{DateTime, Utc};
 use redis::{ErrorKind, RedisError, ServerError, Value};
 
@@ -100,22 +98,18 @@ pub(super) fn only_score(value: Value) -> Option<i64> {
 
 /// Translates an error that Redis answered.
 pub(super) fn refused(error: &ServerError) -> BrokerError {
-    let details = error.details().unwrap_or_default();
-    let (kind, message) = explain(error.code(), details);
-    if repeats_arguments(details) {
-        return BrokerError::new(kind, message);
-    }
-    BrokerError::with_source(kind, message, RedisError::from(error.clone()))
+    let (kind, message) = explain(error.code(), error.details().unwrap_or_default());
+    caused(kind, message, error.clone().into())
 }
 
 /// Returns kind and text for an error that Redis answered.
 fn explain(code: &str, details: &str) -> (BrokerErrorKind, String) {
     let code = self::code(code, details);
     let (kind, advice) = match missing_command(details) {
-        Some(advice) if code == "ERR" => (BrokerErrorKind::Config, Cow::Owned(advice)),
+        Some(advice) if code == "ERR" => (BrokerErrorKind::Config, advice),
         _ => {
             let (kind, advice) = meaning(code);
-            (kind, Cow::Borrowed(advice))
+            (kind, advice.to_owned())
         }
     };
     (kind, format!("Redis refused: {advice} ({code})"))
@@ -189,16 +183,16 @@ pub(super) fn failed(error: RedisError) -> BrokerError {
         ErrorKind::Io => (BrokerErrorKind::Unavailable, "Redis cannot be reached, or cut the connection".to_owned()),
         _ => (BrokerErrorKind::Unexpected, "Redis gave an answer that cannot be read".to_owned()),
     };
-    if repeats_arguments(error.detail().unwrap_or_default()) {
-        return BrokerError::new(kind, message);
-    }
-    BrokerError::with_source(kind, message, error)
+    caused(kind, message, error)
 }
 
-/// Returns whether the error repeats the arguments of an unknown command: those of `HELLO` and `AUTH` contain the
+/// Returns an error without its cause where that repeats the arguments of an unknown command: those of `HELLO` and `AUTH` contain the
 /// password.
-fn repeats_arguments(details: &str) -> bool {
-    details.contains("with args beginning with")
+fn caused(kind: BrokerErrorKind, message: String, cause: RedisError) -> BrokerError {
+    if cause.detail().unwrap_or_default().contains("with args beginning with") {
+        return BrokerError::new(kind, message);
+    }
+    BrokerError::with_source(kind, message, cause)
 }
 
 /// Returns whether the server refuses RESP3. The redis crate recognises only one spelling of the refusal.

@@ -189,7 +189,7 @@ impl Seen {
     /// Returns the answer, if it is known. The inner `None` is an answer without a number, such as the head of an empty
     /// zset.
     pub(super) fn answer(&self, question: &Question) -> Option<Option<i64>> {
-        match self.known(question)? {
+        match self.keys.get(&question.key)?.known(question.kind)? {
             Known::Answer { answer, .. } => Some(answer),
             Known::Reading(_) => None,
         }
@@ -348,10 +348,6 @@ impl Seen {
     /// Returns a number that grows with each announcement about a key that was read for this topic.
     pub(super) fn changes_of(&mut self, topic: Topic) -> u64 {
         *self.changes_of.entry(topic).or_default()
-    }
-
-    fn known(&self, question: &Question) -> Option<Known> {
-        self.keys.get(&question.key)?.known(question.kind)
     }
 }
 

@@ -104,25 +104,25 @@ impl UnansweredDequeues {
     /// Takes the lost dequeues of the wanted queues; each is lost again unless it is answered now.
     pub(super) fn take(&self, member: &Member, wanted: &[Wanted]) -> Vec<Unanswered<'_>> {
         let is_wanted = |request: &DequeueRequest| wanted.iter().any(|wanted| wanted.queue == request.queue);
-        let taken: Vec<DequeueRequest> = match self.calls.lock().get_mut(member) {
-            Some(calls) => calls.lost.extract_if(.., |request| is_wanted(request)).collect(),
-            None => return Vec::new(),
-        };
-        taken.into_iter().map(|request| self.note(member, request)).collect()
+        self.note_again(member, |calls| calls.lost.extract_if(.., |request| is_wanted(request)).collect())
     }
 
     /// Takes the lost dequeues of any queue, and those that have been on their way for at least `older` and whose
     /// answer is not coming; each is lost again unless it is answered now.
     pub(super) fn take_over(&self, member: &Member, older: Duration) -> Vec<Unanswered<'_>> {
-        let taken: Vec<DequeueRequest> = match self.calls.lock().get_mut(member) {
-            Some(calls) => {
-                let lost = mem::take(&mut calls.lost).into_iter();
-                let is_late = |call: &mut OnItsWay| call.is_late(older) && call.is_stalled(older);
-                let late = calls.on_their_way.extract_if(.., is_late);
-                lost.chain(late.map(|call| call.request)).collect()
-            }
-            None => return Vec::new(),
-        };
+        self.note_again(member, |calls| {
+            let is_late = |call: &mut OnItsWay| call.is_late(older) && call.is_stalled(older);
+            let late = calls.on_their_way.extract_if(.., is_late).map(|call| call.request);
+            mem::take(&mut calls.lost).into_iter().chain(late).collect()
+        })
+    }
+
+    fn note_again(
+        &self,
+        member: &Member,
+        take: impl FnOnce(&mut Calls) -> Vec<DequeueRequest>,
+    ) -> Vec<Unanswered<'_>> {
+        let taken = self.calls.lock().get_mut(member).map(take).unwrap_or_default();
         taken.into_iter().map(|request| self.note(member, request)).collect()
     }
 

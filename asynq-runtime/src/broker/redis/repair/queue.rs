@@ -24,15 +24,13 @@ impl RedisBroker {
         let is_known = self.knows(queue).await?;
         // Removes names and ids without a task from groups, also from groups that are missing from the set of groups.
         // No task is touched.
-        let is_empty = self.for_each_slice(&keys, "g:", Step::Clear).await?;
-        match (is_known, is_empty) {
-            (_, false) => return Ok(QueueDeleted::NotEmpty),
-            (false, true) => {
-                // A call that broke off may have left the pause of a queue whose name is gone.
-                self.step(&keys, &[keys.paused()], Step::Delete).await?;
-                return Ok(QueueDeleted::NotFound);
-            }
-            (true, true) => {}
+        if !self.for_each_slice(&keys, "g:", Step::Clear).await? {
+            return Ok(QueueDeleted::NotEmpty);
+        }
+        if !is_known {
+            // A call that broke off may have left the pause of a queue whose name is gone.
+            self.step(&keys, &[keys.paused()], Step::Delete).await?;
+            return Ok(QueueDeleted::NotFound);
         }
         if !self.for_each_slice(&keys, "", Step::Delete).await? {
             return Ok(QueueDeleted::NotEmpty);
