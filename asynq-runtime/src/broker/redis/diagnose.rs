@@ -167,13 +167,16 @@ struct Examiner<'a> {
 impl Examiner<'_> {
     /// Notes the keys of the queue that hold something else than asynq writes there. Returns whether there are any.
     async fn has_foreign_containers(&mut self) -> Result<bool, BrokerError> {
-        let (places, lists, set) =
-            (self.keys.places(), [self.keys.pending(), self.keys.active()], self.keys.groups());
+        let (places, lists, set) = (self.keys.places(), [self.keys.pending(), self.keys.active()], self.keys.groups());
         let calls = places.iter().map(|key| Call::plain("TYPE").arg(key)).collect();
         let mut has_some = false;
         for (key, kind) in places.into_iter().zip(self.broker.looking().send(calls).await?) {
             let kind = reply::text(kind?).unwrap_or_default();
-            let expected = if lists.contains(&key) { "list" } else if key == set { "set" } else { "zset" };
+            let expected = match &key {
+                key if lists.contains(key) => "list",
+                key if *key == set => "set",
+                _ => "zset",
+            };
             if kind != expected && kind != "none" {
                 self.found.add(OddityKind::ForeignKey, key);
                 has_some = true;

@@ -74,7 +74,9 @@ impl Tls {
             BrokerError::with_source(BrokerErrorKind::Config, message, error)
         })?;
         let config = config.with_root_certificates(self.authorities()?);
-        let (Some(cert), Some(key)) = (&self.cert, &self.key) else { return Ok(Arc::new(config.with_no_client_auth())) };
+        let (Some(cert), Some(key)) = (&self.cert, &self.key) else {
+            return Ok(Arc::new(config.with_no_client_auth()));
+        };
         let chain = CertificateDer::pem_slice_iter(&read(cert, "cert")?).collect::<Result<Vec<_>, _>>();
         let key = PrivateKeyDer::from_pem_slice(&read(key, "key")?);
         let (chain, key) = chain.and_then(|chain| Ok((chain, key?))).map_err(not_pem)?;

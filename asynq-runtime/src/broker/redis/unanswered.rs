@@ -117,11 +117,7 @@ impl UnansweredDequeues {
         })
     }
 
-    fn note_again(
-        &self,
-        member: &Member,
-        take: impl FnOnce(&mut Calls) -> Vec<DequeueRequest>,
-    ) -> Vec<Unanswered<'_>> {
+    fn note_again(&self, member: &Member, take: impl FnOnce(&mut Calls) -> Vec<DequeueRequest>) -> Vec<Unanswered<'_>> {
         let taken = self.calls.lock().get_mut(member).map(take).unwrap_or_default();
         taken.into_iter().map(|request| self.note(member, request)).collect()
     }

@@ -83,11 +83,7 @@ impl<'q> WatchedQueue<'q> {
         questions.contains(&self.pending) || questions.contains(&self.paused)
     }
 
-    fn look(
-        &self,
-        answer: impl Fn(&Question) -> Option<Option<i64>>,
-        is_spared: impl Fn(i64) -> bool,
-    ) -> Readiness {
+    fn look(&self, answer: impl Fn(&Question) -> Option<Option<i64>>, is_spared: impl Fn(i64) -> bool) -> Readiness {
         match (answer(&self.paused), answer(&self.pending)) {
             (None, _) | (Some(Some(0)), None) => Readiness::Unknown,
             (Some(Some(0)), Some(Some(pending))) if pending > 0 && is_spared(pending) => Readiness::Spared,
