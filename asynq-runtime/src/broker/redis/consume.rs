@@ -73,8 +73,8 @@ impl Consume for RedisBroker {
         for (mut unanswered, read) in unanswered.into_iter().zip(read_answers) {
             unanswered.was_read();
             match read {
-                Ok(TakenTasks { runs: some, bytes, passed, .. }) => {
-                    self.passed.note(&unanswered.request().queue, passed.tasks, passed.is_all);
+                Ok(TakenTasks { runs: some, bytes, passed, is_all_passed, .. }) => {
+                    self.passed.note(&unanswered.request().queue, passed, is_all_passed);
                     is_used_up |= bytes >= room;
                     taken = (taken.0 + some.len(), taken.1 + bytes);
                     if unanswered.answered() {
@@ -157,7 +157,7 @@ impl RedisBroker {
             .arg(room)
             .arg(request.quarantined)
             .arg(Extra::DEFAULT_MAX_CRASHES)
-            .arg(self.room.longest().map_or_else(String::new, |longest| longest.to_string()))
+            .optional(self.room.longest())
     }
 
     /// Reads the messages that scripts left in their task hashes. The tasks belong to this member by then, so no other

@@ -252,7 +252,14 @@ impl Examiner<'_> {
     fn read(&mut self, answer: Value) -> Result<Vec<Value>, BrokerError> {
         let mut parts = reply::array(answer)?.into_iter();
         let ids = reply::array(parts.next().unwrap_or_default())?;
-        self.note(parts)?;
+        // Pairs of kind and subject.
+        while let Some(kind) = parts.next() {
+            let kind = reply::text(kind).and_then(|kind| OddityKind::named(&kind));
+            let (Some(kind), Some(subject)) = (kind, parts.next().and_then(reply::text)) else {
+                return Err(reply::unexpected("no oddity"));
+            };
+            self.found.add(kind, subject);
+        }
         Ok(ids)
     }
 
@@ -278,18 +285,6 @@ impl Examiner<'_> {
     async fn is_lost(&self, id: &str) -> Result<bool, BrokerError> {
         let call = self.broker.on_places(&IS_LOST, &self.keys, [self.keys.task(id)]).arg(id);
         Ok(reply::number(&self.broker.looking().send_one(call).await?) == Some(1))
-    }
-
-    /// Adds the oddities that a script answered, as pairs of kind and subject.
-    fn note(&mut self, mut pairs: impl Iterator<Item = Value>) -> Result<(), BrokerError> {
-        while let Some(kind) = pairs.next() {
-            let kind = reply::text(kind).and_then(|kind| OddityKind::named(&kind));
-            let (Some(kind), Some(subject)) = (kind, pairs.next().and_then(reply::text)) else {
-                return Err(reply::unexpected("no oddity"));
-            };
-            self.found.add(kind, subject);
-        }
-        Ok(())
     }
 }
 

@@ -209,10 +209,8 @@ impl RedisBroker {
 
 /// Adds the rules as `ripe.lua` reads them.
 fn with_rules(call: Call, rules: &GroupRules) -> Call {
-    let optional = |number: Option<u64>| number.map_or_else(String::new, |number| number.to_string());
-    call.arg(whole_seconds(rules.grace).max(1))
-        .arg(optional(rules.max_delay.map(whole_seconds)))
-        .arg(optional(rules.enough().map(|size| size as u64)))
+    let call = call.arg(whole_seconds(rules.grace).max(1)).optional(rules.max_delay.map(whole_seconds));
+    call.optional(rules.enough())
 }
 
 /// The position in a list of groups: a step of the walk, and the last name of that step that was listed.

@@ -12,9 +12,9 @@ use redis::Value;
 
 use super::{
     RedisBroker,
-    keys::{Keys, SCHEDULERS, scheduler_entries, scheduler_history},
+    keys::{Keys, SCHEDULERS, leader, scheduler_entries, scheduler_history},
     reply,
-    script::{ANNOUNCE, Call, ENTRY, LIVE, PAUSE_ENTRY, PLAN, RECORD, SHOW_ENTRIES},
+    script::{ANNOUNCE, Call, DROP_SEEN, ENTRY, LIVE, PAUSE_ENTRY, PLAN, RECORD, SHOW_ENTRIES},
     span::whole_seconds,
 };
 use crate::{
@@ -43,7 +43,7 @@ impl Schedules for RedisBroker {
             .arg(&plan.zone)
             .arg(plan.revision)
             .arg(whole_seconds(plan.keep).max(1))
-            .arg(plan.supersedes.map(|revision| revision.to_string()).unwrap_or_default());
+            .optional(plan.supersedes);
         read_planned(self.router.send_one(call).await?)
     }
 
@@ -69,7 +69,8 @@ impl Schedules for RedisBroker {
     }
 
     async fn resign(&self, candidate: &Candidate) -> Result<(), BrokerError> {
-        self.give_lead_up(candidate).await
+        let call = DROP_SEEN.on(&[leader(&candidate.program)]).arg(lead::value(candidate));
+        self.router.send_one(call).await.map(|_| ())
     }
 
     async fn wait_for_lead(&self, program: &str, limit: Duration) -> Result<(), BrokerError> {

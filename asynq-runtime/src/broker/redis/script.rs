@@ -264,6 +264,11 @@ impl Call {
         self
     }
 
+    /// Returns the call with one more argument, a number as scripts read it: '' for `None`.
+    pub(super) fn optional(self, number: Option<impl ToString>) -> Self {
+        self.arg(number.map(|number| number.to_string()).unwrap_or_default())
+    }
+
     /// Adds one more argument.
     pub(super) fn push(&mut self, argument: impl ToRedisArgs) {
         self.command.arg(argument);

@@ -13,14 +13,6 @@ use super::super::{
 };
 use crate::task::{Extra, QueueName, TaskId, TaskMessage, UndecodableMessage};
 
-/// Quarantined tasks that a dequeue passed.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Passed {
-    pub(super) tasks: i64,
-    /// Whether nothing else is left in the queue.
-    pub(super) is_all: bool,
-}
-
 /// The tasks that one script took, and its report on those that it passed.
 #[derive(Debug)]
 pub(super) struct TakenTasks {
@@ -30,7 +22,10 @@ pub(super) struct TakenTasks {
     /// Bytes of all messages as they are stored. The script counts these against the room that it is given, and stops after
     /// the message that uses it up.
     pub(super) bytes: usize,
-    pub(super) passed: Passed,
+    /// Quarantined tasks that the script passed.
+    pub(super) passed: i64,
+    /// Whether nothing else than those is left in the queue.
+    pub(super) is_all_passed: bool,
 }
 
 /// Reads the answer to `request`.
@@ -50,7 +45,7 @@ pub(super) fn read_answer(value: Value, request: &DequeueRequest, server: i64) -
     let asked_at = DateTime::from_timestamp_nanos(token.0);
     let taken_at = times.first().copied().flatten().map_or(asked_at, DateTime::from_timestamp_nanos);
     let mut number = || parts.next().and_then(|part| reply::number(&part)).unwrap_or_default();
-    let passed = Passed { tasks: number(), is_all: number() == 1 };
+    let (passed, is_all_passed) = (number(), number() == 1);
     let (mut runs, mut long, mut bytes) = (Vec::with_capacity(tasks.len() / 2), Vec::new(), 0);
     let mut tasks = tasks.into_iter();
     while let (Some(id), Some(raw)) = (tasks.next(), tasks.next()) {
@@ -88,7 +83,7 @@ pub(super) fn read_answer(value: Value, request: &DequeueRequest, server: i64) -
     if let Some((&now, since)) = times.split_first().filter(|(_, since)| since.len() == runs.len()) {
         runs.iter_mut().zip(since).for_each(|(run, &since)| run.waited = waited(since, now));
     }
-    Ok(TakenTasks { runs, long, bytes, passed })
+    Ok(TakenTasks { runs, long, bytes, passed, is_all_passed })
 }
 
 /// Returns the time between two moments in nanoseconds, if both are known. Go writes the first by its own clock, which

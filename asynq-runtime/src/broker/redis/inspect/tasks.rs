@@ -38,7 +38,7 @@ impl RedisBroker {
         let mut tasks = Vec::new();
         while let Some(at) = step.filter(|_| left > 0) {
             let call = AGGREGATING.on(&[keys.groups()]).arg(self.clock.argument()).arg(keys.prefix());
-            let call = call.arg(argument(most)).arg(at).arg(pass).arg(left.min(SLICE));
+            let call = call.optional(most).arg(at).arg(pass).arg(left.min(SLICE));
             let mut answer = reply::array(self.looking().send_one(call).await?)?.into_iter();
             step = answer.next().and_then(next_step);
             let passed = answer.next().as_ref().and_then(reply::count);
@@ -67,7 +67,7 @@ impl RedisBroker {
                 .arg(state.as_str())
                 .arg(first)
                 .arg(last)
-                .arg(argument(most))
+                .optional(most)
         };
         let (mut first, end) = (page.offset(), page.offset().saturating_add(page.size).min(END));
         let mut tasks = Vec::new();
@@ -107,11 +107,6 @@ impl RedisBroker {
         let mut found = read_tasks(queue, reply::array(self.looking().send_one(call).await?)?, None)?;
         Ok(found.tasks.pop().map(|brief| brief.task))
     }
-}
-
-/// Returns a limit as the scripts read it: empty for none.
-fn argument(most: Option<usize>) -> String {
-    most.map(|most| most.to_string()).unwrap_or_default()
 }
 
 /// The tasks that one script found.

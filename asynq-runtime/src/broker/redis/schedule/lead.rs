@@ -55,10 +55,6 @@ impl RedisBroker {
         Ok(Lead::Another(Duration::from_millis(u64::try_from(left).unwrap_or_default())))
     }
 
-    pub(super) async fn give_lead_up(&self, candidate: &Candidate) -> Result<(), BrokerError> {
-        self.router.send_one(DROP_SEEN.on(&[leader(&candidate.program)]).arg(value(candidate))).await.map(|_| ())
-    }
-
     /// Waits until the lead may be free, and after its end for [`lateness`], so that not all waiting schedulers ask at once.
     pub(super) async fn wait_for_free_lead(&self, program: &str, limit: Duration) -> Result<(), BrokerError> {
         let (end, late) = (end(limit), lateness());
@@ -91,7 +87,7 @@ impl RedisBroker {
 }
 
 /// Returns the value of the key while the candidate leads.
-fn value(candidate: &Candidate) -> String {
+pub(super) fn value(candidate: &Candidate) -> String {
     format!("{}|{}", candidate.token, candidate.revision)
 }
 

@@ -69,7 +69,7 @@ fn call(tick: &Tick, now: &str) -> Call {
         .arg(lock_seconds)
         .arg(&item.extra)
         .arg(item.group.as_ref().map_or("", |group| group.as_str()))
-        .arg(tick.known.map(|known| known.timestamp_millis().to_string()).unwrap_or_default())
+        .optional(tick.known.map(|known| known.timestamp_millis()))
 }
 
 fn word(overlap: Overlap) -> &'static str {
