@@ -58,7 +58,7 @@ pub(super) struct Commit {
     longest_send: Duration,
     receipt_ttl: Duration,
     client: String,
-    pub(super) names: QueueNames,
+    pub(super) names: Arc<QueueNames>,
     repeating: Semaphore,
 }
 
@@ -67,7 +67,7 @@ impl Commit {
         let client = uuid::Uuid::new_v4().simple().to_string();
         let repeats_until = call_timeout.saturating_mul(2);
         let (longest_send, receipt_ttl) = (longest(call_timeout), receipt_ttl(call_timeout));
-        let (names, repeating) = (QueueNames::default(), Semaphore::new(REPEATING));
+        let (names, repeating) = (Arc::default(), Semaphore::new(REPEATING));
         Self { router, clock, durability, repeats_until, longest_send, receipt_ttl, client, names, repeating }
     }
 
@@ -76,15 +76,9 @@ impl Commit {
         self.durability != Durability::Async
     }
 
-    /// Writes the names that could not be written with their tasks, until the broker is closed.
-    pub(super) async fn write_missing_names(self: Arc<Self>) {
-        self.names.write_missing(self.router.clone()).await;
-    }
-
     pub(super) async fn run(self: Arc<Self>, mut queue: mpsc::Receiver<Waiting>) {
-        let commit = self;
         // A send that waits for replicas delays the next one on its connection, whose time-out runs meanwhile.
-        let in_flight = if commit.is_durable() { 1 } else { IN_FLIGHT };
+        let in_flight = if self.is_durable() { 1 } else { IN_FLIGHT };
         let permits = Arc::new(Semaphore::new(in_flight));
         let free_slots = Arc::new(Mutex::new((0..in_flight + REPEATING).rev().collect::<Vec<_>>()));
         let mut sends = JoinSet::new();
@@ -99,7 +93,7 @@ impl Commit {
             }
             number += 1;
             let slot = free_slots.lock().pop().unwrap_or_default();
-            let (commit, free_slots) = (Arc::clone(&commit), Arc::clone(&free_slots));
+            let (commit, free_slots) = (Arc::clone(&self), Arc::clone(&free_slots));
             sends.spawn(async move {
                 let permit = commit.send(batch, slot, number, permit).await;
                 free_slots.lock().push(slot);

@@ -41,7 +41,7 @@ impl Consume for RedisBroker {
             return answer(Vec::new(), failure);
         }
         let mut own = self.fetching.as_ref().and_then(DedicatedConnection::take);
-        let (abandoned, progress) = own.as_ref().map(|own| (own.identity(), own.progress())).unwrap_or_default();
+        let (abandoned, progress) = own.as_ref().and_then(Taken::sent_on).unzip();
         let note = |queue: &QueueName| {
             let request = DequeueRequest::new(queue.clone(), self.clock.token());
             self.unanswered

@@ -265,14 +265,9 @@ impl Taken<'_> {
         (format!("d{}", own.number), own.sends)
     }
 
-    /// Returns the identity of the connection to end if a call gets no answer.
-    pub(super) fn identity(&self) -> Option<Arc<Identity>> {
-        self.own.as_ref().map(|own| Arc::clone(&own.driven.identity))
-    }
-
-    /// Returns the record of the last byte that went through the connection.
-    pub(super) fn progress(&self) -> Option<Progress> {
-        self.own.as_ref().map(|own| own.driven.progress.clone())
+    /// Returns the identity of the connection to end if a call gets no answer, and the record of the last byte that went through it.
+    pub(super) fn sent_on(&self) -> Option<(Arc<Identity>, Progress)> {
+        self.own.as_ref().map(|own| (Arc::clone(&own.driven.identity), own.driven.progress.clone()))
     }
 
     /// Sends `calls` in one write. A script that Redis does not know is sent again with its text; nothing else is ever

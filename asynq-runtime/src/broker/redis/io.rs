@@ -17,15 +17,14 @@ pub(super) struct Io {
 
 impl Io {
     /// Starts a thread of the broker's own.
-    pub(super) fn start() -> Result<Self, BrokerError> {
-        let thread = Thread::start("asynq-redis").map_err(|source| {
+    pub(super) fn thread() -> Result<Thread, BrokerError> {
+        Thread::start("asynq-redis").map_err(|source| {
             BrokerError::with_source(
                 BrokerErrorKind::Unavailable,
                 "cannot start the thread of the Redis broker",
                 source,
             )
-        })?;
-        Ok(Self::on(thread))
+        })
     }
 
     /// Uses a thread that is running.

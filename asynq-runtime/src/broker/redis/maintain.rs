@@ -37,14 +37,14 @@ impl Maintain for RedisBroker {
     async fn forward(&self, queues: &[QueueName], retries: RetryOrder) -> Result<Forwarded, BrokerError> {
         let (mut forwarded, mut failed) = (Forwarded::default(), None);
         for answer in self.ask_each(queues, |keys| self.forward_call(keys, retries)).await? {
-            let numbers = answer.and_then(reply::array).map(|parts| parts.iter().filter_map(reply::number).collect());
-            match numbers.as_ref().map(Vec::as_slice) {
-                Ok(&[moved, more]) => {
-                    forwarded.moved += usize::try_from(moved).unwrap_or_default();
+            match answer.and_then(reply::counts) {
+                Ok([moved, more]) => {
+                    forwarded.moved += moved;
                     forwarded.more |= more == 1;
                 }
-                Ok(_) => failed = failed.or_else(|| Some(reply::unexpected("not two numbers"))),
-                Err(error) => failed = failed.or_else(|| Some(error.clone())),
+                Err(error) => {
+                    failed.get_or_insert(error);
+                }
             }
         }
         // The next call meets the error again, if it lasts.
@@ -124,11 +124,8 @@ impl Maintain for RedisBroker {
             .arg(active)
             .arg(pending)
             .arg(TaskSet::DEADLINE.as_secs());
-        let answer = reply::array(self.router.send_one(call).await?)?;
-        let numbers: Vec<usize> = answer.into_iter().filter_map(|n| reply::text(n)?.parse().ok()).collect();
-        let [leases_restored, ghosts_removed, active, pending] = numbers[..] else {
-            return Err(reply::unexpected("not four numbers"));
-        };
+        let answer = self.router.send_one(call).await?;
+        let [leases_restored, ghosts_removed, active, pending] = reply::counts(answer)?;
         let mut sweeps = self.sweeps.lock();
         match (active, pending) {
             (0, 0) => sweeps.remove(queue),

@@ -242,15 +242,12 @@ impl RedisBroker {
     /// missing, or one side refuses the other's certificate.
     /// [`Unavailable`](BrokerErrorKind::Unavailable) or [`Timeout`](BrokerErrorKind::Timeout): not reachable now.
     pub async fn connect(url: &str, options: RedisOptions) -> Result<Self, BrokerError> {
-        Self::connect_through(Io::start()?, url, options).await
+        Self::connect_on(Io::thread()?, url, options).await
     }
 
     /// Connects as [`connect`](Self::connect) does, with all I/O on `thread`.
     pub(crate) async fn connect_on(thread: Thread, url: &str, options: RedisOptions) -> Result<Self, BrokerError> {
-        Self::connect_through(Io::on(thread), url, options).await
-    }
-
-    async fn connect_through(io: Io, url: &str, options: RedisOptions) -> Result<Self, BrokerError> {
+        let io = Io::on(thread);
         let (target, options) = Target::parse(url, options)?;
         options.check()?;
         let RedisOptions { clock, call_timeout, connect_timeout, lease, allow_eviction, durability } = options;

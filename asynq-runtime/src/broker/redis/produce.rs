@@ -16,7 +16,7 @@ use tokio::{
 };
 
 use super::{
-    super::{BrokerError, BrokerErrorKind, NewTask, Produce, Refused},
+    super::{BrokerError, BrokerErrorKind, NewTask, Produce, Refused, far},
     RedisBroker,
     caller_driven::Purpose,
     commit::{Commit, IN_FLIGHT, PER_SEND, REPEAT_PAUSES, Waiting},
@@ -66,9 +66,9 @@ impl Producer {
         let patience = patience(call_timeout);
         let is_plain = durability == Durability::Async;
         let dedicated = is_plain.then(|| DedicatedConnection::beside(&router, &role, Purpose::Calls, OFTEN)).flatten();
-        let commit = Arc::new(Commit::new(router, role.clock, durability, call_timeout));
+        let commit = Arc::new(Commit::new(router.clone(), role.clock, durability, call_timeout));
         io.tasks.spawn(Arc::clone(&commit).run(queue));
-        io.tasks.spawn(Arc::clone(&commit).write_missing_names());
+        io.tasks.spawn(Arc::clone(&commit.names).write_missing(router));
         Self { waiting, commit, patience, dedicated, under_way: AtomicUsize::new(0), is_closed: AtomicBool::new(false) }
     }
 
@@ -130,14 +130,14 @@ impl Producer {
     async fn send(&self, items: Vec<Item>) -> Part {
         let (answer, answered) = oneshot::channel();
         let size = items.len();
-        let end = Instant::now().checked_add(self.patience);
+        let end = far(Instant::now(), self.patience);
         if self.is_closed.load(Ordering::Acquire) {
             return Part { size, answered: Err(closed()), end };
         }
         let sent = self.waiting.send(Waiting { items, answer });
-        let answered = match within(end, sent).await {
-            Some(sent) => sent.map(|()| answered).map_err(|_| closed()),
-            None => Err(queued()),
+        let answered = match timeout_at(end, sent).await {
+            Ok(sent) => sent.map(|()| answered).map_err(|_| closed()),
+            Err(_) => Err(queued()),
         };
         Part { size, answered, end }
     }
@@ -166,8 +166,8 @@ impl Drop for UnderWay<'_> {
 struct Part {
     size: usize,
     answered: Result<oneshot::Receiver<Vec<Outcome>>, BrokerError>,
-    /// Until when to wait; `None` = for ever.
-    end: Option<Instant>,
+    /// Until when to wait.
+    end: Instant,
 }
 
 /// Waits for answers until `most` parts are under way.
@@ -182,9 +182,9 @@ async fn answers(under_way: &mut VecDeque<Part>, most: usize, outcomes: &mut Vec
 impl Part {
     async fn answered(self) -> Vec<Outcome> {
         let answered = match self.answered {
-            Ok(answered) => match within(self.end, answered).await {
-                Some(answered) => answered.map_err(|_| closed_unanswered()),
-                None => Err(late()),
+            Ok(answered) => match timeout_at(self.end, answered).await {
+                Ok(answered) => answered.map_err(|_| closed_unanswered()),
+                Err(_) => Err(late()),
             },
             Err(error) => Err(error),
         };
@@ -206,14 +206,6 @@ fn part(tasks: &mut Peekable<impl Iterator<Item = Item>>) -> Vec<Item> {
         part.push(item);
     }
     part
-}
-
-/// Returns the output of `future`, or `None` if it takes longer than until `end`.
-async fn within<T>(end: Option<Instant>, future: impl Future<Output = T>) -> Option<T> {
-    match end {
-        Some(end) => timeout_at(end, future).await.ok(),
-        None => Some(future.await),
-    }
 }
 
 fn late() -> BrokerError {

@@ -5,6 +5,7 @@
 
 use std::{
     collections::{HashMap, HashSet},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -104,7 +105,7 @@ impl QueueNames {
     }
 
     /// Writes the missing names until the broker is closed, again and again until Redis answers.
-    pub(super) async fn write_missing(&self, router: Router) {
+    pub(super) async fn write_missing(self: Arc<Self>, router: Router) {
         loop {
             self.is_missing.notified().await;
             for failures in 1.. {

@@ -70,6 +70,12 @@ pub(super) fn count<N: TryFrom<i64>>(value: &Value) -> Option<N> {
     N::try_from(number(value)?).ok()
 }
 
+/// Returns the numbers of an answer that has so many.
+pub(super) fn counts<const N: usize>(answer: Value) -> Result<[usize; N], BrokerError> {
+    let counts: Vec<usize> = array(answer)?.iter().filter_map(count).collect();
+    counts.try_into().map_err(|_| unexpected(&format!("not {N} numbers")))
+}
+
 /// Returns the extra facts of a task; none where the task has none.
 pub(super) fn extra(value: Value) -> Extra {
     bytes(value).map(|stored| Extra::from_bytes(&stored)).unwrap_or_default()
@@ -469,6 +475,15 @@ mod tests {
         assert_eq!(only_score(old), Some(1_700_000_000_123));
         assert_eq!(only_score(new), Some(1));
         assert_eq!(only_score(Value::Array(Vec::new())), None);
+    }
+
+    #[test]
+    fn an_answer_of_another_number_of_numbers_is_an_error() {
+        let answer = || Value::Array(vec![Value::Int(3), Value::BulkString(b"4".to_vec())]);
+        assert_eq!(counts(answer()).unwrap(), [3, 4]);
+        assert!(
+            counts::<3>(answer()).is_err() && counts::<1>(answer()).is_err() && counts::<1>(Value::Int(3)).is_err()
+        );
     }
 
     #[test]

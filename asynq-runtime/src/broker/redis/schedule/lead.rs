@@ -99,8 +99,7 @@ fn revision_of(holder: &str) -> u64 {
 
 /// Returns how long after the end of a lead to ask for it: 50 to 250 ms, drawn anew each time.
 fn lateness() -> Duration {
-    let [drawn, ..] = uuid::Uuid::new_v4().into_bytes();
-    Duration::from_millis(50 + u64::from(drawn) * 200 / 255)
+    Duration::from_millis(fastrand::u64(50..=250))
 }
 
 #[cfg(test)]
