@@ -250,25 +250,21 @@ impl Commit {
 
     /// Notes the answers to [`calls`](Self::calls).
     fn take_in(&self, chunks: &mut [Chunk<'_>], noted: Noted, answers: Vec<(Answer, Option<BrokerError>)>) {
+        let Noted { unwritten, generation, scripts } = noted;
         let failure = match answers.first() {
-            Some((Err(error), _)) if !noted.unwritten.is_empty() => Some(error.clone()),
-            Some((Ok(_), _)) => {
-                self.names.remember(noted.unwritten.clone(), noted.generation);
-                None
-            }
+            Some((Err(error), _)) if !unwritten.is_empty() => Some(error.clone()),
             _ => None,
         };
-        let mut scripts = chunks.iter_mut().zip(noted.scripts).peekable();
+        let mut scripts = chunks.iter_mut().zip(scripts).peekable();
         for (at, (answer, doubt)) in answers.into_iter().enumerate() {
             if let Some((chunk, _)) = scripts.next_if(|(_, script)| *script == at) {
                 chunk.note(answer, doubt);
             }
         }
-        if let Some(error) = failure {
-            let is_noted = |chunk: &&Chunk<'_>| chunk.is_answered() && noted.unwritten.contains(chunk.queue);
-            let answered = chunks.iter().filter(is_noted).map(|chunk| chunk.queue);
-            self.names.write_later(answered, noted.generation, &error);
-        }
+        let Some(error) = failure else { return self.names.remember(unwritten, generation) };
+        let is_noted = |chunk: &&Chunk<'_>| chunk.is_answered() && unwritten.contains(chunk.queue);
+        let answered = chunks.iter().filter(is_noted).map(|chunk| chunk.queue);
+        self.names.write_later(answered, generation, &error);
     }
 }
 

@@ -48,7 +48,7 @@ impl Groups for RedisBroker {
         limit: usize,
     ) -> Result<GroupPage, BrokerError> {
         let keys = Keys::new(queue);
-        let mut at = after.map_or_else(ListStep::default, |step| ListStep::read(step.as_str()));
+        let mut at = ListStep::read(after.map_or("", GroupStep::as_str));
         let mut found = Vec::new();
         for _ in 0..STEPS_PER_PAGE {
             let wanted = limit - found.len();
@@ -221,12 +221,6 @@ struct ListStep {
     last: String,
 }
 
-impl Default for ListStep {
-    fn default() -> Self {
-        Self { cursor: BEGIN.to_owned(), last: String::new() }
-    }
-}
-
 impl ListStep {
     fn write(&self) -> String {
         format!("{}:{}", self.cursor, self.last)
@@ -235,7 +229,8 @@ impl ListStep {
     /// Reads the text of [`write`](Self::write); any other text begins anew.
     fn read(text: &str) -> Self {
         let parts = text.split_once(':').filter(|(cursor, _)| cursor.parse::<u64>().is_ok());
-        parts.map_or_else(Self::default, |(cursor, last)| Self { cursor: cursor.to_owned(), last: last.to_owned() })
+        let (cursor, last) = parts.unwrap_or((BEGIN, ""));
+        Self { cursor: cursor.to_owned(), last: last.to_owned() }
     }
 }
 
@@ -279,7 +274,7 @@ mod tests {
         let step = ListStep { cursor: "17".into(), last: "a:b".into() };
         assert_eq!(ListStep::read(&step.write()), step);
         for nonsense in ["", "17", "x:a", ":", "-1:a", "99999999999999999999:a"] {
-            assert_eq!(ListStep::read(nonsense), ListStep::default(), "{nonsense}");
+            assert_eq!(ListStep::read(nonsense).write(), "0:", "{nonsense}");
         }
     }
 

@@ -31,19 +31,17 @@ impl RedisBroker {
             return Ok(0);
         }
         let keys: Vec<Keys> = queues.iter().map(Keys::new).collect();
+        let served: HashMap<&str, &Keys> = keys.iter().map(|keys| (keys.prefix(), keys)).collect();
         // A server of patterns that serves no queue at the moment searches where the names of the queues are.
         let beside: Vec<String> = keys.iter().map(Keys::groups).chain([QUEUES.to_owned()]).collect();
         let owners = self.router.owners(&beside).await?;
-        let mut of_server: HashMap<String, (String, HashMap<&str, &Keys>)> = HashMap::new();
-        for ((owner, beside), keys) in owners.into_iter().zip(beside).zip(keys.iter().map(Some).chain([None])) {
-            if let Some(owner) = owner {
-                let (_, served) = of_server.entry(owner).or_insert_with(|| (beside, HashMap::new()));
-                served.extend(keys.map(|keys| (keys.prefix(), keys)));
-            }
+        let mut servers = HashMap::new();
+        for (owner, beside) in owners.into_iter().zip(&beside) {
+            servers.extend(owner.map(|owner| (owner, beside)));
         }
         let (mut restored, mut waiting, mut failed) = (0, BTreeMap::new(), Ok(()));
-        for (server, (beside, served)) in of_server {
-            match self.search(server, &beside, &served, &mut waiting).await {
+        for (server, beside) in servers {
+            match self.search(server, beside, &served, &mut waiting).await {
                 Ok(groups) => restored += groups,
                 Err(error) => failed = Err(error),
             }

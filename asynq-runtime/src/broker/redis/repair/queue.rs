@@ -9,7 +9,7 @@ use crate::{
             keys::{Keys, QUEUES},
             queue_names::QueueNames,
             reply::{self, BEGIN},
-            script::{CLEAR_GROUPS, Call, DELETE_KEYS},
+            script::{CLEAR_GROUPS, Call, DELETE_KEYS, Script},
         },
     },
     task::QueueName,
@@ -24,31 +24,31 @@ impl RedisBroker {
         let is_known = self.knows(queue).await?;
         // Removes names and ids without a task from groups, also from groups that are missing from the set of groups.
         // No task is touched.
-        if !self.for_each_slice(&keys, "g:", Step::Clear).await? {
+        if !self.for_each_slice(&keys, "g:", &CLEAR_GROUPS).await? {
             return Ok(QueueDeleted::NotEmpty);
         }
         if !is_known {
             // A call that broke off may have left the pause of a queue whose name is gone.
-            self.step(&keys, &[keys.paused()], Step::Delete).await?;
+            self.step(&keys, &[keys.paused()], &DELETE_KEYS).await?;
             return Ok(QueueDeleted::NotFound);
         }
-        if !self.for_each_slice(&keys, "", Step::Delete).await? {
+        if !self.for_each_slice(&keys, "", &DELETE_KEYS).await? {
             return Ok(QueueDeleted::NotEmpty);
         }
         self.router.send_one(Call::plain("SREM").arg(QUEUES).arg(queue.as_str())).await?;
         self.producer.names().forget(queue);
         // A client that enqueued in between takes the name for known, so the name is added again.
         // The pause goes with this look, so a queue that is left stays paused.
-        if !self.step(&keys, &[keys.paused()], Step::Delete).await? {
+        if !self.step(&keys, &[keys.paused()], &DELETE_KEYS).await? {
             self.router.send_one(QueueNames::call([queue])).await?;
             return Ok(QueueDeleted::NotEmpty);
         }
         Ok(QueueDeleted::Done)
     }
 
-    /// Clears, or deletes, the queue's keys that begin with `family`, slice by slice, while the queue has no task.
-    /// Returns whether it has none.
-    async fn for_each_slice(&self, keys: &Keys, family: &str, step: Step) -> Result<bool, BrokerError> {
+    /// Runs a script, which clears or deletes keys, for the queue's keys that begin with `family`, slice by slice, while the queue has no
+    /// task. Returns whether it has none.
+    async fn for_each_slice(&self, keys: &Keys, family: &str, script: &'static Script) -> Result<bool, BrokerError> {
         let pattern = keys.pattern(family);
         let mut cursor = Some(BEGIN.to_owned());
         while let Some(at) = cursor {
@@ -56,23 +56,20 @@ impl RedisBroker {
             cursor = next;
             found.retain(|key| is_its_own(keys, key));
             for slice in found.chunks(SLICE) {
-                if !self.step(keys, slice, step).await? {
+                if !self.step(keys, slice, script).await? {
                     return Ok(false);
                 }
             }
         }
-        self.step(keys, &[], step).await
+        self.step(keys, &[], script).await
     }
 
-    /// Runs a step for some keys. Returns whether the queue has no task.
-    async fn step(&self, keys: &Keys, names: &[String], step: Step) -> Result<bool, BrokerError> {
+    /// Runs such a script for some keys. Returns whether the queue has no task.
+    async fn step(&self, keys: &Keys, names: &[String], script: &'static Script) -> Result<bool, BrokerError> {
         let mut all = keys.containers();
         all.push(keys.sets());
         all.extend_from_slice(names);
-        let call = match step {
-            Step::Clear => CLEAR_GROUPS.on(&all).arg(keys.prefix()),
-            Step::Delete => DELETE_KEYS.on(&all).arg(keys.prefix()),
-        };
+        let call = script.on(&all).arg(keys.prefix());
         loop {
             match reply::number(&self.router.send_one(call.clone()).await?) {
                 Some(2) => {}
@@ -80,14 +77,6 @@ impl RedisBroker {
             }
         }
     }
-}
-
-/// A step of the deletion of a queue that has no task.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Step {
-    /// Removes names and ids without a task from its groups and sets.
-    Clear,
-    Delete,
 }
 
 /// Returns whether the key is one of asynq's or of this program's that the walk deletes. Receipts stay, which the repeat of an
