@@ -1,7 +1,6 @@
 //! A connection without a background task: the calling task does its I/O.
 
 use std::{
-    convert::Infallible,
     future::{Future, poll_fn},
     io,
     pin::{Pin, pin},
@@ -10,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use redis::{AsyncConnectionConfig, Pipeline, ProtocolVersion, PushInfo, Value, aio::MultiplexedConnection};
+use redis::{Pipeline, ProtocolVersion, PushInfo, Value, aio::MultiplexedConnection};
 use tokio::{
     runtime::{self, Handle},
     task::coop::unconstrained,
@@ -20,9 +19,9 @@ use tokio::{
 use super::{
     super::{BrokerError, BrokerErrorKind},
     identity::Identity,
+    open_connection::config,
     pipelined::Pipelined,
-    reply,
-    reply::{answer, is_demoted},
+    reply::{self, answer, is_demoted},
     script::Call,
     seen::{Change, SharedSeen},
     socket::{Progress, Socket, timed_out},
@@ -86,17 +85,14 @@ impl CallerDrivenConnection {
             Purpose::Calls => ProtocolVersion::RESP2,
             Purpose::Tracking => ProtocolVersion::RESP3,
         };
-        let mut config = AsyncConnectionConfig::new().set_response_timeout(None);
         let seen = SharedSeen::default();
-        if purpose == Purpose::Tracking {
-            let seen_by_listener = Arc::clone(&seen);
-            config = config.set_push_sender(move |push: PushInfo| {
-                if let Some(change) = Change::read(push) {
-                    seen_by_listener.lock().changed(&change);
-                }
-                Ok::<(), Infallible>(())
-            });
-        }
+        let seen_by_listener = Arc::clone(&seen);
+        let listener = move |push: PushInfo| {
+            if let Some(change) = Change::read(push) {
+                seen_by_listener.lock().changed(&change);
+            }
+        };
+        let config = config((purpose == Purpose::Tracking).then_some(listener));
         let socket = Socket::open(address, target.tls.as_ref()).await?;
         let progress = socket.progress();
         let opened = MultiplexedConnection::new_with_config(&target.login.at(protocol), socket, config).await;
@@ -113,7 +109,7 @@ impl CallerDrivenConnection {
             seen,
         };
         if let Some(auth) = target.login.auth(protocol) {
-            authenticated(driven.exchange(&auth).await.map_err(reply::failed)?)?;
+            authenticated(driven.exchange(&auth).await?)?;
         }
         driven.greet(target, wanted, purpose).await?;
         Ok(driven)
@@ -125,7 +121,7 @@ impl CallerDrivenConnection {
         let mut identify = redis::pipe();
         target.introduce(&mut identify);
         identify.cmd("CLIENT").arg("ID").cmd("INFO").arg("server");
-        let mut values = self.exchange(&identify).await.map_err(reply::failed)?.into_iter();
+        let mut values = self.exchange(&identify).await?.into_iter();
         target.introduced(&mut values)?;
         let client = answer(values.next().unwrap_or_default())?;
         let info = reply::text(answer(values.next().unwrap_or_default())?).unwrap_or_default();
@@ -140,7 +136,7 @@ impl CallerDrivenConnection {
             check.cmd("CLIENT").arg("TRACKING").arg("ON");
         }
         self.identity = Arc::new(identity);
-        let values = self.exchange(&check).await.map_err(reply::failed)?;
+        let values = self.exchange(&check).await?;
         values.into_iter().try_for_each(|value| answer(value).map(drop))
     }
 
@@ -178,7 +174,7 @@ impl CallerDrivenConnection {
         .await
     }
 
-    async fn exchange_scripts(&mut self, sent: &Pipelined) -> redis::RedisResult<Vec<Value>> {
+    async fn exchange_scripts(&mut self, sent: &Pipelined) -> Result<Vec<Value>, BrokerError> {
         let mut values = self.exchange(&sent.pipeline).await?;
         if let Some(forgotten) = sent.forgotten(&values) {
             let by = self.exchange(&forgotten.pipeline).await?;
@@ -194,11 +190,11 @@ impl CallerDrivenConnection {
         self.has_ended
     }
 
-    async fn exchange(&mut self, pipeline: &Pipeline) -> redis::RedisResult<Vec<Value>> {
+    async fn exchange(&mut self, pipeline: &Pipeline) -> Result<Vec<Value>, BrokerError> {
         let answer = self.answer(pipeline).await;
         // Drops the waker: data that arrives between calls must not wake this task.
         self.is_gone();
-        answer
+        answer.map_err(reply::failed)
     }
 
     async fn answer(&mut self, pipeline: &Pipeline) -> redis::RedisResult<Vec<Value>> {

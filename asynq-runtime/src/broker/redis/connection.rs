@@ -257,7 +257,7 @@ impl Connection {
             Err(error) => {
                 // A connection that does not answer may never do so again, so it is replaced.
                 self.report_lost(*generation);
-                if self.state.has_changed().is_err() { Err(closed()) } else { Err(reply::failed(error)) }
+                if self.state.has_changed().is_err() { Err(closed()) } else { Err(error) }
             }
         }
     }

@@ -102,9 +102,8 @@ impl ConnectionManager {
     }
 
     /// Returns the addresses to try, in their order.
+    #[cfg_attr(not(feature = "cluster"), allow(unused_variables))]
     async fn candidates(&mut self, generation: u64) -> Result<Vec<Address>, BrokerError> {
-        #[cfg(not(feature = "cluster"))]
-        let _ = generation;
         match &mut self.role.at {
             #[cfg(feature = "cluster")]
             At::Node(address) => Ok(vec![address.clone()]),
@@ -181,7 +180,7 @@ impl ConnectionManager {
         for command in &self.role.greeting {
             pipeline.add_command(command.clone());
         }
-        let values = connection.exchange(&pipeline).await.map_err(reply::failed)?;
+        let values = connection.exchange(&pipeline).await?;
         let after = since_boot();
         let mut values = values.into_iter();
         self.role.target.introduced(&mut values)?;
@@ -221,7 +220,7 @@ impl ConnectionManager {
             // ACL may forbid the command. Only a missing answer is a failure.
             let mut kill = Pipeline::new();
             kill.add_command(previous.kill());
-            connection.exchange(&kill).await.map_err(reply::failed)?;
+            connection.exchange(&kill).await?;
         }
         self.previous = identity;
         Ok(())

@@ -11,6 +11,16 @@ use super::{
     url::{Address, Login, Target, authenticated},
 };
 
+/// Returns the settings of a connection whose pushes `listener` receives.
+pub(super) fn config(listener: Option<impl Fn(PushInfo) + Send + Sync + 'static>) -> AsyncConnectionConfig {
+    let config = AsyncConnectionConfig::new().set_response_timeout(None).set_pipeline_buffer_size(256);
+    let Some(listener) = listener else { return config };
+    config.set_push_sender(move |push: PushInfo| {
+        listener(push);
+        Ok::<(), Infallible>(())
+    })
+}
+
 /// Opens a connection, with TLS as `target` wants it, and logs in: with RESP3, or with RESP2 where the server refuses RESP3 and
 /// `may_lack_resp3`. `listener` receives the pushes of RESP3. Calls `ended` when the driver of the connection has ended.
 pub(super) async fn open_connection(
@@ -26,16 +36,9 @@ pub(super) async fn open_connection(
     // first read is the driver's, which reports a closed connection alone.
     let mut protocol = ProtocolVersion::RESP3;
     loop {
-        let mut config = AsyncConnectionConfig::new().set_response_timeout(None).set_pipeline_buffer_size(256);
-        if let Some(listener) = listener.take() {
-            config = config.set_push_sender(move |push: PushInfo| {
-                listener(push);
-                Ok::<(), Infallible>(())
-            });
-        }
         let socket = Socket::open(address, target.tls.as_ref()).await?;
         let progress = socket.progress();
-        let opened = MultiplexedConnection::new_with_config(&login.at(protocol), socket, config).await;
+        let opened = MultiplexedConnection::new_with_config(&login.at(protocol), socket, config(listener.take())).await;
         let is_refused = |error: &RedisError| reply::lacks_resp3(error) || reply::is_before_login(error);
         if may_lack_resp3 && protocol == ProtocolVersion::RESP3 && opened.as_ref().is_err_and(is_refused) {
             protocol = ProtocolVersion::RESP2;
@@ -52,7 +55,7 @@ pub(super) async fn open_connection(
         };
         let connection = OpenConnection::start(redis, driver, progress, idle_timeout);
         if let Some(auth) = login.auth(protocol) {
-            authenticated(connection.exchange(&auth).await.map_err(reply::failed)?)?;
+            authenticated(connection.exchange(&auth).await?)?;
         }
         return Ok((connection, protocol));
     }

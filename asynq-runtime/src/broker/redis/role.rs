@@ -101,9 +101,8 @@ impl At {
 
     /// Waits until `server` is not the one to ask any more: the name in the URL leads elsewhere, the sentinels name another master, or
     /// it has left the cluster. `process` is the one at the other end of `connection`, if Redis tells it.
+    #[cfg_attr(not(any(feature = "cluster", feature = "sentinel")), allow(unused_variables))]
     pub(super) async fn replaced(&mut self, server: &Address, connection: &OpenConnection, process: Option<&Identity>) {
-        #[cfg(not(any(feature = "cluster", feature = "sentinel")))]
-        let _ = server;
         match self {
             Self::Target(name) => name.replaced(connection, process).await,
             #[cfg(feature = "sentinel")]

@@ -158,9 +158,8 @@ impl Router {
     }
 
     /// Returns whether the server that keeps this key has been away for longer than calls wait for a connection.
+    #[cfg_attr(not(feature = "cluster"), allow(unused_variables))]
     pub(super) fn is_away(&self, key: &str) -> bool {
-        #[cfg(not(feature = "cluster"))]
-        let _ = key;
         match self {
             Self::One(connection) => connection.away().is_some(),
             #[cfg(feature = "cluster")]
@@ -190,9 +189,8 @@ impl Router {
         }
     }
 
+    #[cfg_attr(not(feature = "cluster"), allow(unused_variables))]
     async fn deliver_to_each(&self, call: Call, away: Away) -> Result<Vec<Answer>, BrokerError> {
-        #[cfg(not(feature = "cluster"))]
-        let _ = away;
         match self {
             Self::One(_) => self.send(vec![call]).await,
             #[cfg(feature = "cluster")]
@@ -203,9 +201,8 @@ impl Router {
         }
     }
 
+    #[cfg_attr(not(feature = "cluster"), allow(unused_variables))]
     async fn deliver(&self, calls: Vec<Call>, durability: Durability, away: Away) -> Result<Vec<Reply>, BrokerError> {
-        #[cfg(not(feature = "cluster"))]
-        let _ = away;
         // A batch may be empty, and a cluster without a map must not hold that up.
         if calls.is_empty() {
             return Ok(Vec::new());

@@ -40,7 +40,7 @@ async fn open(
         let mut subscribe = redis::pipe();
         subscribe.cmd("SUBSCRIBE").arg("+switch-master");
         // A user who may not subscribe may ask all the same.
-        connection.exchange(&subscribe).await.map_err(reply::failed)?;
+        connection.exchange(&subscribe).await?;
     }
     Ok(connection)
 }
@@ -49,7 +49,7 @@ async fn open(
 async fn question(connection: &OpenConnection, sentinels: &Sentinels) -> Vote {
     let mut question = redis::pipe();
     question.cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(&sentinels.master);
-    let values = connection.exchange(&question).await.map_err(reply::failed)?;
+    let values = connection.exchange(&question).await?;
     read(answer(values.into_iter().next().unwrap_or_default())?)
 }
 

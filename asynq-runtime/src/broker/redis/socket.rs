@@ -321,10 +321,11 @@ impl OpenConnection {
     /// # Errors
     ///
     /// The connection failed, or was silent for too long. Whether any of it took effect is then unknown.
-    pub(super) async fn exchange(&self, pipeline: &Pipeline) -> RedisResult<Vec<Value>> {
+    pub(super) async fn exchange(&self, pipeline: &Pipeline) -> Result<Vec<Value>, BrokerError> {
         // The clone is cheap: the connection is the sender of a channel.
         let mut redis = self.redis.clone();
-        self.progress.answered(self.idle_timeout, redis.send_packed_commands(pipeline, 0, pipeline.len())).await
+        let answers = redis.send_packed_commands(pipeline, 0, pipeline.len());
+        self.progress.answered(self.idle_timeout, answers).await.map_err(reply::failed)
     }
 }
 

@@ -35,7 +35,7 @@ impl RedisBroker {
         // A server of patterns that serves no queue at the moment searches where the names of the queues are.
         let beside: Vec<String> = keys.iter().map(Keys::groups).chain([QUEUES.to_owned()]).collect();
         let owners = self.router.owners(&beside).await?;
-        let mut servers = HashMap::new();
+        let mut servers: HashMap<String, &String> = HashMap::new();
         for (owner, beside) in owners.into_iter().zip(&beside) {
             servers.extend(owner.map(|owner| (owner, beside)));
         }
