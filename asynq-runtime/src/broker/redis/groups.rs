@@ -203,7 +203,7 @@ impl RedisBroker {
             .arg(sets)
             .arg(TaskSet::MOST)
             .arg(TaskSet::DEADLINE.as_secs());
-        let [released, more] = reply::counts(self.router.send_one(call).await?)?;
+        let [released, more]: [usize; 2] = reply::counts(self.router.send_one(call).await?)?;
         Ok((released, more == 1))
     }
 }

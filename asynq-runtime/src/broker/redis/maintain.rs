@@ -37,7 +37,7 @@ impl Maintain for RedisBroker {
     async fn forward(&self, queues: &[QueueName], retries: RetryOrder) -> Result<Forwarded, BrokerError> {
         let (mut forwarded, mut failed) = (Forwarded::default(), None);
         for answer in self.ask_each(queues, |keys| self.forward_call(keys, retries)).await? {
-            match answer.and_then(reply::counts) {
+            match answer.and_then(reply::counts::<usize, 2>) {
                 Ok([moved, more]) => {
                     forwarded.moved += moved;
                     forwarded.more |= more == 1;
@@ -125,7 +125,7 @@ impl Maintain for RedisBroker {
             .arg(pending)
             .arg(TaskSet::DEADLINE.as_secs());
         let answer = self.router.send_one(call).await?;
-        let [leases_restored, ghosts_removed, active, pending] = reply::counts(answer)?;
+        let [leases_restored, ghosts_removed, active, pending]: [usize; 4] = reply::counts(answer)?;
         let mut sweeps = self.sweeps.lock();
         match (active, pending) {
             (0, 0) => sweeps.remove(queue),

@@ -4,7 +4,6 @@ use std::{mem::take, sync::atomic::Ordering, time::Duration};
 
 use chrono::{DateTime, TimeDelta, Utc};
 use prost::Message as _;
-use redis::Value;
 use sha1_smol::Sha1;
 
 use super::{
@@ -173,24 +172,16 @@ impl RedisBroker {
             self.is_sharded.store(true, Ordering::Relaxed);
             return Ok(false);
         }
-        let answers = answers?;
-        // The first answer counts the list of servers. The last one is that of the beat, and it is the first as well
-        // unless the lists have calls of their own.
-        let numbers = |value: Option<&Value>| match value {
-            Some(Value::Array(values)) => values.iter().map(reply::number).collect(),
-            value => vec![None, value.and_then(reply::number), None],
-        };
-        let (listed, beat) = (numbers(answers.first()), numbers(answers.last()));
-        if let [Some(now), ..] = beat[..] {
-            self.clock.learn(before, DateTime::from_timestamp_nanos(now), after);
+        let mut answers = answers?;
+        let [now, listed, is_missing]: [i64; 3] = reply::counts(answers.pop().unwrap_or_default())?;
+        self.clock.learn(before, DateTime::from_timestamp_nanos(now), after);
+        if is_missing == 1 {
+            return Ok(false);
         }
-        let is_written = beat.get(2) != Some(&Some(1));
-        if let [_, Some(alive), ..] = listed[..]
-            && is_written
-        {
-            self.servers.store(usize::try_from(alive).unwrap_or_default().max(1), Ordering::Relaxed);
-        }
-        Ok(is_written)
+        // Where the lists have calls of their own, the first answer counts the servers.
+        let alive = answers.first().map_or(Some(listed), reply::number).and_then(|alive| usize::try_from(alive).ok());
+        self.servers.store(alive.unwrap_or_default().max(1), Ordering::Relaxed);
+        Ok(true)
     }
 
     /// Refuses a lease shorter than Go's while a Go server lives, because that server recovers tasks by its own clock

@@ -71,8 +71,8 @@ pub(super) fn count<N: TryFrom<i64>>(value: &Value) -> Option<N> {
 }
 
 /// Returns the numbers of an answer that has so many.
-pub(super) fn counts<const N: usize>(answer: Value) -> Result<[usize; N], BrokerError> {
-    let counts: Vec<usize> = array(answer)?.iter().filter_map(count).collect();
+pub(super) fn counts<T: TryFrom<i64>, const N: usize>(answer: Value) -> Result<[T; N], BrokerError> {
+    let counts: Vec<T> = array(answer)?.iter().filter_map(count).collect();
     counts.try_into().map_err(|_| unexpected(&format!("not {N} numbers")))
 }
 
@@ -480,9 +480,11 @@ mod tests {
     #[test]
     fn an_answer_of_another_number_of_numbers_is_an_error() {
         let answer = || Value::Array(vec![Value::Int(3), Value::BulkString(b"4".to_vec())]);
-        assert_eq!(counts(answer()).unwrap(), [3, 4]);
+        assert_eq!(counts::<u8, 2>(answer()).unwrap(), [3, 4]);
         assert!(
-            counts::<3>(answer()).is_err() && counts::<1>(answer()).is_err() && counts::<1>(Value::Int(3)).is_err()
+            counts::<u8, 3>(answer()).is_err()
+                && counts::<u8, 1>(answer()).is_err()
+                && counts::<u8, 1>(Value::Int(3)).is_err()
         );
     }
 

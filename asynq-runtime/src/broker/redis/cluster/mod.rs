@@ -9,8 +9,9 @@ mod refresh;
 mod tests;
 
 use std::{
-    collections::{HashMap, hash_map::DefaultHasher},
-    hash::{Hash as _, Hasher as _},
+    collections::HashMap,
+    hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher},
+    mem,
     sync::Arc,
     time::Instant,
 };
@@ -94,12 +95,9 @@ impl Cluster {
 
     /// Returns the sum of the numbers of all connections, to which their order does not matter.
     fn sum(&self, number: fn(&Connection) -> u64) -> u64 {
-        let connections = self.0.connections.lock();
-        connections.iter().fold(0, |sum: u64, (address, connection)| {
-            let mut hasher = DefaultHasher::new();
-            (address, number(connection)).hash(&mut hasher);
-            sum.wrapping_add(hasher.finish())
-        })
+        let hashes = BuildHasherDefault::<DefaultHasher>::default();
+        let hash = |(address, connection)| hashes.hash_one((address, number(connection)));
+        self.0.connections.lock().iter().map(hash).fold(0, u64::wrapping_add)
     }
 
     /// Returns which node has which slot.
@@ -116,17 +114,12 @@ impl Cluster {
     ) -> Result<Vec<Reply>, BrokerError> {
         let map = self.map().await.map_err(BrokerError::unsent)?;
         let deadline = far(Instant::now(), self.0.role.timeout);
-        let mut replies: Vec<Option<Reply>> = calls.iter().map(|_| None).collect();
-        let mut open = Vec::with_capacity(calls.len());
-        for (place, call) in calls.into_iter().enumerate() {
-            match self.owner(&map, &call) {
-                Some(to) => open.push(RoutedCall { place, call, to }),
-                None => replies[place] = Some(refused(no_owner().unsent())),
-            }
-        }
-        for hop in 0.. {
-            let mut on = Vec::new();
-            for (from, routed_calls, outcome) in self.travel(open, durability, away).await {
+        let mut replies: Vec<Option<Reply>> = vec![None; calls.len()];
+        let owned = |(place, call)| Some(RoutedCall { place, to: self.owner(&map, &call)?, call });
+        let mut open: Vec<RoutedCall> = calls.into_iter().enumerate().filter_map(owned).collect();
+        let mut hops = 0;
+        while !open.is_empty() {
+            for (from, routed_calls, outcome) in self.travel(mem::take(&mut open), durability, away).await {
                 let back = match outcome {
                     Ok(back) => back,
                     Err(error) => {
@@ -142,12 +135,9 @@ impl Cluster {
                             if !redirect.asking {
                                 self.0.topology.moved(redirect.slot, &redirect.to);
                             }
-                            if hop < HOPS && Instant::now() < deadline {
-                                on.push(RoutedCall {
-                                    place: routed.place,
-                                    call: routed.call.asking(redirect.asking),
-                                    to: redirect.to,
-                                });
+                            if hops < HOPS && Instant::now() < deadline {
+                                let call = routed.call.asking(redirect.asking);
+                                open.push(RoutedCall { place: routed.place, call, to: redirect.to });
                                 continue;
                             }
                         }
@@ -157,12 +147,9 @@ impl Cluster {
                     replies[routed.place] = Some(reply);
                 }
             }
-            if on.is_empty() {
-                break;
-            }
-            open = on;
+            hops += 1;
         }
-        Ok(replies.into_iter().map(|reply| reply.unwrap_or_else(|| refused(no_owner()))).collect())
+        Ok(replies.into_iter().map(|reply| reply.unwrap_or_else(|| refused(no_owner().unsent()))).collect())
     }
 
     /// Sends `call` to every master.
