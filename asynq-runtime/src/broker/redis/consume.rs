@@ -62,13 +62,7 @@ impl Consume for RedisBroker {
             Ok(read_answers)
         };
         // If the future is dropped here or before, each unanswered note stays, and the next call requeues its tasks.
-        let read_answers = match dequeuing.await {
-            Ok(read_answers) => read_answers,
-            Err(error) => {
-                self.room.unanswered(&error);
-                return Err(error);
-            }
-        };
+        let read_answers = dequeuing.await.inspect_err(|error| self.room.unanswered(error))?;
         let (mut runs, mut is_used_up, mut taken) = (Vec::new(), false, (0, 0));
         for (mut unanswered, read) in unanswered.into_iter().zip(read_answers) {
             unanswered.was_read();

@@ -481,11 +481,7 @@ mod tests {
     fn an_answer_of_another_number_of_numbers_is_an_error() {
         let answer = || Value::Array(vec![Value::Int(3), Value::BulkString(b"4".to_vec())]);
         assert_eq!(counts::<u8, 2>(answer()).unwrap(), [3, 4]);
-        assert!(
-            counts::<u8, 3>(answer()).is_err()
-                && counts::<u8, 1>(answer()).is_err()
-                && counts::<u8, 1>(Value::Int(3)).is_err()
-        );
+        assert!(counts::<u8, 3>(answer()).is_err() && counts::<u8, 1>(answer()).is_err());
     }
 
     #[test]
