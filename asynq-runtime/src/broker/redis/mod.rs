@@ -102,7 +102,7 @@ use self::{
     url::Target,
     wake::Wake,
 };
-use super::{Broker, BrokerError, BrokerErrorKind, Presence as _, ServerName, StoredShapes};
+use super::{Broker, BrokerError, BrokerErrorKind, ServerName, StoredShapes};
 use crate::{clock::Clock, task::QueueName, thread::Thread};
 
 /// Tasks in one Redis, version 6.2 or newer, readable and writable by every asynq program at the same time.
@@ -334,11 +334,6 @@ impl RedisBroker {
         let mut names = keys.places();
         names.extend(more);
         script.on(&names).arg(self.clock.argument()).arg(keys.prefix())
-    }
-
-    /// Draws whether this server does the work that only one of all servers should do. Each server has the same chance.
-    fn is_chosen(&self) -> bool {
-        fastrand::usize(..self.servers_alive()) == 0
     }
 
     /// Returns the tracking connection. The first wait opens it, so that a producer has none.

@@ -99,6 +99,17 @@ impl Socket {
     pub(super) fn progress(&self) -> Progress {
         self.progress.clone()
     }
+
+    /// Notes progress if the system takes bytes again after it took none: the peer has acknowledged some. Bytes that
+    /// the system takes without a wait say nothing of the peer, which may be gone.
+    fn note_sent<T>(&mut self, sent: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        match &sent {
+            Poll::Pending => self.is_blocked = true,
+            Poll::Ready(Ok(_)) if mem::take(&mut self.is_blocked) => self.progress.note(),
+            Poll::Ready(_) => {}
+        }
+        sent
+    }
 }
 
 fn unreachable(error: io::Error) -> BrokerError {
@@ -160,19 +171,6 @@ fn keep_alive(stream: &TcpStream) {
     #[cfg(any(target_os = "linux", target_os = "android", target_vendor = "apple"))]
     let keepalive = keepalive.with_interval(KEEPALIVE.1);
     let _ = SockRef::from(stream).set_tcp_keepalive(&keepalive);
-}
-
-impl Socket {
-    /// Notes progress if the system takes bytes again after it took none: the peer has acknowledged some. Bytes that
-    /// the system takes without a wait say nothing of the peer, which may be gone.
-    fn note_sent<T>(&mut self, sent: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
-        match &sent {
-            Poll::Pending => self.is_blocked = true,
-            Poll::Ready(Ok(_)) if mem::take(&mut self.is_blocked) => self.progress.note(),
-            Poll::Ready(_) => {}
-        }
-        sent
-    }
 }
 
 impl AsyncRead for Socket {

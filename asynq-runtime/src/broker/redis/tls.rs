@@ -69,10 +69,8 @@ impl Tls {
         // not installed: the program may choose one of its own later.
         let provider = CryptoProvider::get_default().cloned().unwrap_or_else(|| Arc::new(ring::default_provider()));
         let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-        let config = config.map_err(|error| {
-            let message = "the provider of cryptography that this program installed for rustls has no version of TLS";
-            BrokerError::with_source(BrokerErrorKind::Config, message, error)
-        })?;
+        let message = "the provider of cryptography that this program installed for rustls has no version of TLS";
+        let config = config.map_err(|error| unusable(message, error))?;
         let config = config.with_root_certificates(self.authorities()?);
         let (Some(cert), Some(key)) = (&self.cert, &self.key) else {
             return Ok(Arc::new(config.with_no_client_auth()));
@@ -80,12 +78,9 @@ impl Tls {
         let chain = CertificateDer::pem_slice_iter(&read(cert, "cert")?).collect::<Result<Vec<_>, _>>();
         let key = PrivateKeyDer::from_pem_slice(&read(key, "key")?);
         let (chain, key) = chain.and_then(|chain| Ok((chain, key?))).map_err(not_pem)?;
-        let config = config.with_client_auth_cert(chain, key).map_err(|error| {
-            let message =
-                "cert and key in the Redis URL cannot be used together: a certificate, and the key it was made for";
-            BrokerError::with_source(BrokerErrorKind::Config, message, error)
-        })?;
-        Ok(Arc::new(config))
+        let message =
+            "cert and key in the Redis URL cannot be used together: a certificate, and the key it was made for";
+        Ok(Arc::new(config.with_client_auth_cert(chain, key).map_err(|error| unusable(message, error))?))
     }
 
     /// Returns the authorities of the URL, or else those of the system.
@@ -107,7 +102,7 @@ impl Tls {
         if authorities.is_empty() {
             let message = "this system names no certificate authorities; name one by ca= in the Redis URL";
             return Err(match found.errors.into_iter().next() {
-                Some(error) => BrokerError::with_source(BrokerErrorKind::Config, message, error),
+                Some(error) => unusable(message, error),
                 None => config(message),
             });
         }
@@ -117,7 +112,11 @@ impl Tls {
 
 #[cfg(feature = "tls")]
 fn not_pem(error: impl std::error::Error + Send + Sync + 'static) -> BrokerError {
-    let message = "the certificates that the Redis URL names cannot be used: ca, cert and key are files in PEM";
+    unusable("the certificates that the Redis URL names cannot be used: ca, cert and key are files in PEM", error)
+}
+
+#[cfg(feature = "tls")]
+fn unusable(message: &str, error: impl std::error::Error + Send + Sync + 'static) -> BrokerError {
     BrokerError::with_source(BrokerErrorKind::Config, message, error)
 }
 
@@ -132,8 +131,7 @@ impl Tls {
 #[cfg(feature = "tls")]
 fn read(path: &std::path::Path, parameter: &str) -> Result<Vec<u8>, BrokerError> {
     std::fs::read(path).map_err(|error| {
-        let message = format!("cannot read the file that `{parameter}` in the Redis URL names: {}", path.display());
-        BrokerError::with_source(BrokerErrorKind::Config, message, error)
+        unusable(&format!("cannot read the file that `{parameter}` in the Redis URL names: {}", path.display()), error)
     })
 }
 

@@ -168,9 +168,7 @@ impl<'b> TrackedReads<'b> {
         reads.changes = reads.announced();
         reads
     }
-}
 
-impl TrackedReads<'_> {
     /// Returns whether each change is announced; otherwise every answer has to be asked for again.
     pub(super) fn is_tracked(&self) -> bool {
         !matches!(self.source, Source::Poll)

@@ -13,7 +13,10 @@ use super::super::{
     reply::{self, BEGIN},
     script::FIND_LOST,
 };
-use crate::{broker::BrokerError, task::QueueName};
+use crate::{
+    broker::{BrokerError, Presence as _},
+    task::QueueName,
+};
 
 /// Keys that one command looks at.
 const PER_SCAN: usize = 1000;
@@ -27,7 +30,8 @@ impl RedisBroker {
     /// with waiting tasks to the set of queues. On average one of all servers searches at a time. Returns the number of groups
     /// added.
     pub(crate) async fn find_lost(&self, queues: &[QueueName]) -> Result<usize, BrokerError> {
-        if !self.is_chosen() {
+        // Each server has the same chance to be the one.
+        if fastrand::usize(..self.servers_alive()) > 0 {
             return Ok(0);
         }
         let keys: Vec<Keys> = queues.iter().map(Keys::new).collect();

@@ -138,8 +138,8 @@ impl Query {
                 "db" => read.db = Some(parse_db(value)?),
                 "user" => read.login.user = Some(decode(value)?),
                 "pass" | "password" => read.login.password = Some(decode(value)?),
-                "timeout" => read.options.call_timeout = parse_timeout(value)?,
-                "connect_timeout" => read.options.connect_timeout = parse_timeout(value)?,
+                "timeout" => read.options.call_timeout = timeouts::parse(value).map_err(config)?,
+                "connect_timeout" => read.options.connect_timeout = timeouts::parse(value).map_err(config)?,
                 "lease" => read.options.lease = parse_lease(value)?,
                 "allow_eviction" => read.options.allow_eviction = parse_bool(value)?,
                 "durability" => {
@@ -245,10 +245,6 @@ fn parse_db(text: &str) -> Result<i64, BrokerError> {
 fn parse_lease(text: &str) -> Result<Duration, BrokerError> {
     let lease = asynq_grammar::duration::parse(text).ok().filter(|lease| RedisOptions::is_lease(*lease));
     lease.ok_or_else(|| config("the lease in the Redis URL is a time in whole seconds, 2s to 1h: ?lease=10s"))
-}
-
-fn parse_timeout(text: &str) -> Result<Duration, BrokerError> {
-    timeouts::parse(text).map_err(config)
 }
 
 fn parse_patience(text: &str) -> Result<Duration, BrokerError> {
