@@ -252,7 +252,7 @@ impl Examiner<'_> {
     fn read(&mut self, answer: Value) -> Result<Vec<Value>, BrokerError> {
         let mut parts = reply::array(answer)?.into_iter();
         let ids = reply::array(parts.next().unwrap_or_default())?;
-        // Pairs of kind and subject.
+        // The other parts are pairs of kind and subject.
         while let Some(kind) = parts.next() {
             let kind = reply::text(kind).and_then(|kind| OddityKind::named(&kind));
             let (Some(kind), Some(subject)) = (kind, parts.next().and_then(reply::text)) else {

@@ -237,7 +237,7 @@ impl Cluster {
         {
             return vec![trip(to, routed_calls).await];
         }
-        // In their order, by which a caller that asks each node several questions tells the answers apart.
+        // `join_all` keeps their order, by which a caller that asks each node several questions tells the answers apart.
         join_all(by_node.into_iter().map(|(to, routed_calls)| trip(to, routed_calls))).await
     }
 
