@@ -15,7 +15,7 @@ use super::{
     produce::Item,
     row::after,
     shapes, sql,
-    tx::{Tx, View},
+    tx::Tx,
 };
 
 /// Prepared statements that a connection keeps once it is attached; rusqlite's 16 are too few for ours and the program's.
@@ -133,7 +133,7 @@ impl SqliteBroker {
             return Err(BrokerError::new(BrokerErrorKind::Full, full).into());
         }
         let item = Item::new(task);
-        let mut tx = Tx::new(View::new(connection, common.names, common.now()));
+        let mut tx = Tx::new(common.view(connection));
         whole(connection, || {
             let placed = item.insert(&mut tx)?;
             tx.write_counts()?;

@@ -77,6 +77,7 @@ use self::{
     fair_write_lock::FairWriteLock,
     file_status::open_known,
     maintain::Lapses,
+    reader::Readers,
     shared_state::SharedState,
     store::{LOOK_AT_MANUAL_CLOCK, Store, far},
     tx::Tx,
@@ -327,7 +328,7 @@ fn set_up(location: &Location, options: &SqliteOptions) -> Result<(Store, Writer
         let common = Arc::new(SharedState::in_memory(names, clock));
         let connection = common.guard(connection);
         let store = Store::new(Arc::clone(&common), options.call_timeout, inbox_sender, None, has_ended);
-        return Ok((store, Writer::new(common, connection, names, None, None, inbox, ended)));
+        return Ok((store, Writer::new(common, connection, None, None, inbox, ended)));
     };
     let file = open::look(file, location)?;
     let place = file.display().to_string();
@@ -350,10 +351,10 @@ fn set_up(location: &Location, options: &SqliteOptions) -> Result<(Store, Writer
     });
     let no_log = |error: io::Error| translate_io(error, &beside(&file, "-wal"));
     let disk = if location.normal { None } else { Some(Disk::open(&file).map_err(no_log)?) };
-    let (readers, running_reads) = reader::start(&common, names).map_err(no_thread)?;
-    watch::start(&common, running_reads, inbox_sender.clone()).map_err(no_thread)?;
+    let readers = Readers::start(&common).map_err(no_thread)?;
+    watch::start(&common, readers.queue(), inbox_sender.clone()).map_err(no_thread)?;
     let store = Store::new(Arc::clone(&common), options.call_timeout, inbox_sender, Some(readers), has_ended);
-    Ok((store, Writer::new(common, connection, names, write_lock.ok(), disk, inbox, ended)))
+    Ok((store, Writer::new(common, connection, write_lock.ok(), disk, inbox, ended)))
 }
 
 fn no_thread(error: io::Error) -> BrokerError {

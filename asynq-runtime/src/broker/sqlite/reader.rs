@@ -2,7 +2,7 @@
 
 use std::{
     collections::VecDeque,
-    fmt, io,
+    io,
     sync::Arc,
     thread,
     time::{Duration, Instant},
@@ -15,8 +15,6 @@ use super::{
     command::ReadRequest,
     connection,
     shared_state::{GuardedConnection, SharedState},
-    sql::Names,
-    tx::View,
 };
 use crate::panics;
 
@@ -30,27 +28,25 @@ const WORTH_OPENING: Duration = Duration::from_millis(10);
 /// How long one query may take: a longer one would keep the WAL from being reset.
 const LONGEST: Duration = Duration::from_secs(1);
 
-/// The running queries, as the watch sees them, and the queue of those that wait.
-#[derive(Default)]
-pub(super) struct RunningReads(Vec<Arc<RunningRead>>, Arc<ReadQueue>);
-
-/// When the running query of one reader began, and the handle of its connection, under one lock: the watch must not stop the query
-/// that follows a slow one.
-#[derive(Default)]
-struct RunningRead(Mutex<Option<(Instant, InterruptHandle)>>);
-
-/// The queue in which queries wait for a reader; dropping it ends the readers. Unlike a channel behind a lock, the queue wakes
-/// one reader only, and always the first free one that has a connection: where one reader is enough, the others open no
-/// connection.
+/// The readers, which end when it is dropped.
 #[derive(Debug)]
 pub(super) struct Readers(Arc<ReadQueue>);
 
-#[derive(Debug, Default)]
-struct ReadQueue {
+/// The queries that wait for a reader, and those that run. Unlike a channel behind a lock, the queue wakes one reader only, and
+/// always the first free one that has a connection: where one reader is enough, the others open no connection.
+#[derive(Default)]
+pub(super) struct ReadQueue {
     waiting: Mutex<Waiting>,
     /// One condition variable per reader.
     changed: [Condvar; READERS],
+    running: [RunningRead; READERS],
 }
+
+partial_debug!(ReadQueue { .. });
+
+/// When the running query of one reader began, and the handle of its connection, under one lock: the watch must not stop the query
+/// that follows a slow one.
+type RunningRead = Mutex<Option<(Instant, InterruptHandle)>>;
 
 #[derive(Default)]
 struct Waiting {
@@ -69,13 +65,31 @@ impl Waiting {
     }
 }
 
-impl fmt::Debug for Waiting {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Waiting").field("queries", &self.queries.len()).finish_non_exhaustive()
-    }
-}
-
 impl Readers {
+    /// Starts the readers.
+    ///
+    /// # Errors
+    ///
+    /// No thread can be started.
+    pub(super) fn start(common: &Arc<SharedState>) -> io::Result<Self> {
+        let readers = Self(Arc::default());
+        for number in 0..READERS {
+            let (common, queue) = (Arc::clone(common), readers.queue());
+            thread::Builder::new().name(format!("asynq-sqlite-read-{number}")).spawn(move || {
+                // A query that panics, as by a clock of the program, costs its caller the answer, and the reader its connection.
+                while panics::catch(|| read(&common, &queue, number)).is_err() {
+                    *queue.running[number].lock() = None;
+                }
+            })?;
+        }
+        Ok(readers)
+    }
+
+    /// Returns the queue, for the watch.
+    pub(super) fn queue(&self) -> Arc<ReadQueue> {
+        Arc::clone(&self.0)
+    }
+
     /// Has the next free reader answer `query`, which holds the caller's permit to wait.
     pub(super) fn ask(&self, query: Box<dyn ReadRequest>) {
         let mut waiting = self.0.waiting.lock();
@@ -100,8 +114,8 @@ impl Drop for Readers {
 }
 
 impl ReadQueue {
-    /// Ends the readers once all queries that wait are answered.
-    fn end(&self) {
+    /// Ends the readers once all queries that wait are answered, which closes their connections.
+    pub(super) fn end(&self) {
         self.waiting.lock().is_over = true;
         self.changed.iter().for_each(|changed| _ = changed.notify_one());
     }
@@ -129,40 +143,11 @@ impl ReadQueue {
             self.changed[reader].wait(&mut waiting);
         }
     }
-}
-
-/// Starts the readers. They end when the returned [`Readers`] is dropped.
-///
-/// # Errors
-///
-/// No thread can be started.
-pub(super) fn start(common: &Arc<SharedState>, names: Names) -> io::Result<(Readers, RunningReads)> {
-    let readers = Readers(Arc::default());
-    let mut running_reads = RunningReads(Vec::new(), Arc::clone(&readers.0));
-    for number in 0..READERS {
-        let running_read = Arc::<RunningRead>::default();
-        running_reads.0.push(Arc::clone(&running_read));
-        let (common, queue) = (Arc::clone(common), Arc::clone(&readers.0));
-        thread::Builder::new().name(format!("asynq-sqlite-read-{number}")).spawn(move || {
-            // A query that panics, as by a clock of the program, costs its caller the answer, and the reader its connection.
-            while panics::catch(|| read(&common, names, || queue.next(number), &running_read)).is_err() {
-                *running_read.0.lock() = None;
-            }
-        })?;
-    }
-    Ok((readers, running_reads))
-}
-
-impl RunningReads {
-    /// Ends the readers, which closes their connections.
-    pub(super) fn end_readers(&self) {
-        self.1.end();
-    }
 
     /// Stops queries that take too long.
     pub(super) fn interrupt_slow(&self) {
-        for running_read in &self.0 {
-            if let Some((since, handle)) = &*running_read.0.lock()
+        for running in &self.running {
+            if let Some((since, handle)) = &*running.lock()
                 && since.elapsed() >= LONGEST
             {
                 handle.interrupt();
@@ -171,14 +156,10 @@ impl RunningReads {
     }
 }
 
-fn read(
-    common: &Arc<SharedState>,
-    names: Names,
-    next: impl Fn() -> Option<Box<dyn ReadRequest>>,
-    running_read: &RunningRead,
-) {
+fn read(common: &Arc<SharedState>, queue: &ReadQueue, reader: usize) {
+    let running = &queue.running[reader];
     let mut connection: Option<GuardedConnection> = None;
-    while let Some(query) = next() {
+    while let Some(query) = queue.next(reader) {
         if !query.begin() {
             continue;
         }
@@ -188,9 +169,9 @@ fn read(
         }
         match connection.take().map_or_else(|| open(common), Ok) {
             Ok(open) => {
-                *running_read.0.lock() = Some((Instant::now(), open.get_interrupt_handle()));
-                query.run(Ok(View::new(&open, names, common.now())), common);
-                *running_read.0.lock() = None;
+                *running.lock() = Some((Instant::now(), open.get_interrupt_handle()));
+                query.run(Ok(common.view(&open)), common);
+                *running.lock() = None;
                 // An interrupt may have hit the ROLLBACK that ends a slow query. The open snapshot would fail all later queries of
                 // this connection, and keep the log from beginning anew.
                 connection = open.is_autocommit().then_some(open);
@@ -217,19 +198,18 @@ mod tests {
     use tokio::sync::{Semaphore, oneshot};
 
     use super::{
-        super::{command::ReadCall, connection::open_untouched},
+        super::{command::ReadCall, connection::open_untouched, tx::View},
         *,
     };
     use crate::broker::{BrokerError, BrokerErrorKind};
 
     /// Readers of a file with an empty table `a`.
-    fn start_on_a_file() -> (tempfile::TempDir, Readers, RunningReads) {
+    fn start_on_a_file() -> (tempfile::TempDir, Readers) {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("jobs.db");
         open_untouched(&file).unwrap().execute_batch("PRAGMA journal_mode = wal; CREATE TABLE a(x)").unwrap();
         let common = SharedState::of_file(file);
-        let (inbox, running_reads) = start(&common, Names::Plain).unwrap();
-        (folder, inbox, running_reads)
+        (folder, Readers::start(&common).unwrap())
     }
 
     /// Asks a reader to run `read`.
@@ -245,7 +225,7 @@ mod tests {
 
     #[test]
     fn a_query_that_takes_too_long_is_stopped_and_the_reader_goes_on() {
-        let (_folder, inbox, running_reads) = start_on_a_file();
+        let (_folder, inbox) = start_on_a_file();
         let ask = |sql: &'static str| ask(&inbox, move |view| view.count(sql));
         let begun = Instant::now();
         let mut endless: Vec<_> = (0..READERS)
@@ -253,7 +233,7 @@ mod tests {
             .collect();
         while let Some(mut answer) = endless.pop() {
             let stopped = eventually_blocking("the query is stopped", || {
-                running_reads.interrupt_slow();
+                inbox.0.interrupt_slow();
                 match answer.try_recv() {
                     Err(oneshot::error::TryRecvError::Empty) => None,
                     answer => Some(answer.unwrap()),
@@ -267,7 +247,7 @@ mod tests {
 
     #[test]
     fn a_reader_does_not_open_the_file_that_took_the_place_of_its_own() {
-        let (folder, inbox, _running_reads) = start_on_a_file();
+        let (folder, inbox) = start_on_a_file();
         let other = folder.path().join("other.db");
         open_untouched(&other).unwrap().execute_batch("CREATE TABLE a(x)").unwrap();
         std::fs::rename(other, folder.path().join("jobs.db")).unwrap();
@@ -277,15 +257,15 @@ mod tests {
 
     #[test]
     fn a_query_that_comes_after_the_end_of_the_readers_does_not_wait() {
-        let (_folder, inbox, running_reads) = start_on_a_file();
-        running_reads.end_readers();
+        let (_folder, inbox) = start_on_a_file();
+        inbox.0.end();
         let mut answer = ask(&inbox, |_| Ok(0));
         assert!(matches!(answer.try_recv(), Err(oneshot::error::TryRecvError::Closed)));
     }
 
     #[test]
     fn queries_that_panic_leave_the_readers_to_others() {
-        let (_folder, inbox, _running_reads) = start_on_a_file();
+        let (_folder, inbox) = start_on_a_file();
         for _ in 0..=READERS {
             let mut answer = ask(&inbox, |_| panic!("a defect"));
             eventually_blocking("the query ends", || {
@@ -312,7 +292,7 @@ mod tests {
 
     #[test]
     fn a_connection_that_is_left_in_a_transaction_is_not_used_again() {
-        let (_folder, inbox, _running_reads) = start_on_a_file();
+        let (_folder, inbox) = start_on_a_file();
         let together = Arc::new(Barrier::new(READERS));
         for _ in 0..READERS {
             inbox.ask(Box::new(LeftOpen(Arc::clone(&together))));
@@ -322,7 +302,7 @@ mod tests {
 
     #[test]
     fn one_query_reads_one_snapshot() {
-        let (folder, inbox, _running_reads) = start_on_a_file();
+        let (folder, inbox) = start_on_a_file();
         let writer = Mutex::new(open_untouched(&folder.path().join("jobs.db")).unwrap());
         let count = "SELECT count(*) FROM a";
         let came = ask(&inbox, move |view| {
@@ -336,7 +316,7 @@ mod tests {
 
     #[test]
     fn one_query_after_the_other_is_read_by_the_same_reader_and_several_at_once_by_all() {
-        let (_folder, inbox, _running_reads) = start_on_a_file();
+        let (_folder, inbox) = start_on_a_file();
         let all_are_free = || inbox.0.waiting.lock().free.iter().all(|&is_free| is_free);
         let used_readers = || inbox.0.waiting.lock().open.iter().filter(|&&is_open| is_open).count();
         for _ in 0..20 {

@@ -22,6 +22,7 @@ use super::{
     file_status::{FileStatus, Identity, is_unreadable, restore},
     liveness::Liveness,
     sql::Names,
+    tx::View,
     wake::notifier::Notifier,
 };
 use crate::{
@@ -177,6 +178,11 @@ impl SharedState {
     /// Returns the connection with a close that looks whether the log is still ours.
     pub(super) fn guard(self: &Arc<Self>, connection: Connection) -> GuardedConnection {
         GuardedConnection { connection, common: Arc::clone(self) }
+    }
+
+    /// Returns a view of what `connection` sees, at the broker's time.
+    pub(super) fn view<'a>(&self, connection: &'a Connection) -> View<'a> {
+        View::new(connection, self.names, self.now())
     }
 
     /// The broker's time in Unix milliseconds.

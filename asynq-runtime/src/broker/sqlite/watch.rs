@@ -12,7 +12,7 @@ use super::{
     beside::beside,
     connection,
     liveness::Liveness,
-    reader::RunningReads,
+    reader::ReadQueue,
     shared_state::SharedState,
     store::Message,
     wake::{NET, log_watcher::LogWatcher},
@@ -31,21 +31,21 @@ const LOOK: Duration = Duration::from_secs(1);
 /// No thread can be started.
 pub(super) fn start(
     common: &Arc<SharedState>,
-    running_reads: RunningReads,
+    reads: Arc<ReadQueue>,
     writer: mpsc::Sender<Message>,
 ) -> io::Result<()> {
     let Some(file) = common.file.clone() else { return Ok(()) };
     let common = Arc::clone(common);
     thread::Builder::new()
         .name("asynq-sqlite-watch".into())
-        .spawn(move || watch(&common, &file, &running_reads, &writer, NET))?;
+        .spawn(move || watch(&common, &file, &reads, &writer, NET))?;
     Ok(())
 }
 
 fn watch(
     common: &Arc<SharedState>,
     file: &Path,
-    running_reads: &RunningReads,
+    reads: &ReadQueue,
     writer: &mpsc::Sender<Message>,
     net: Duration,
 ) {
@@ -92,7 +92,7 @@ fn watch(
                 common.wake_waits(notify_writer);
             }
         }
-        running_reads.interrupt_slow();
+        reads.interrupt_slow();
         if looked.elapsed() >= LOOK {
             looked = Instant::now();
             common.look_for_file();
@@ -100,7 +100,7 @@ fn watch(
     }
     if common.is_broken() {
         // The other threads close their connections, too.
-        running_reads.end_readers();
+        reads.end();
         notify_writer();
     }
 }
@@ -129,7 +129,7 @@ mod tests {
         let (writer, _inbox) = mpsc::channel();
         let (watched, path) = (Arc::clone(&common), file.clone());
         let no_net = Duration::from_secs(3_600);
-        thread::spawn(move || watch(&watched, &path, &RunningReads::default(), &writer, no_net));
+        thread::spawn(move || watch(&watched, &path, &ReadQueue::default(), &writer, no_net));
         let liveness = common.liveness.as_ref().unwrap();
         eventually("the watch begins", async || liveness.listener.get().is_some().then_some(())).await;
         liveness.wait_for_ends();
@@ -148,7 +148,7 @@ mod tests {
         liveness.show().unwrap();
         let mut notifier = common.notifier.work();
         let (writer, _inbox) = mpsc::channel();
-        start(&common, RunningReads::default(), writer).unwrap();
+        start(&common, Arc::default(), writer).unwrap();
         // The first look into the file finds something new. The next look finds the same, as long as no program writes.
         soon(notifier.notified()).await;
         for _ in 0..3 {

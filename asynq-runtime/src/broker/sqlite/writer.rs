@@ -28,7 +28,6 @@ use super::{
     listed,
     parked::Parked,
     shared_state::{GuardedConnection, SharedState},
-    sql::Names,
     store::Message,
     tx::{Effects, Tx, View},
     wake::process_notifier::NotifySender,
@@ -53,7 +52,6 @@ pub(super) struct Writer {
     /// `connection`, so that commits on their way to the disk are answered before the connection is closed.
     disk: Option<Disk>,
     pub(super) connection: GuardedConnection,
-    pub(super) names: Names,
     /// Absent in memory, and where the lock files cannot be used.
     pub(super) write_lock: Option<FairWriteLock>,
     pub(super) inbox: mpsc::Receiver<Message>,
@@ -63,45 +61,44 @@ pub(super) struct Writer {
     pub(super) room: DiskRoom,
     /// [`MOST_TIME`], except in tests.
     most_time: Duration,
+    waiting: Waiting,
     parked: Parked,
     rest: Rest,
     log: LogWatch,
+    notify_sender: NotifySender,
 }
 
 impl Writer {
     pub(super) fn new(
         common: Arc<SharedState>,
         connection: GuardedConnection,
-        names: Names,
         write_lock: Option<FairWriteLock>,
         disk: Option<Disk>,
         inbox: mpsc::Receiver<Message>,
         ended: watch::Sender<bool>,
     ) -> Self {
-        let (room, parked, most_time) = (DiskRoom::of_disk(), Parked::default(), MOST_TIME);
         Self {
             common,
             disk,
             connection,
-            names,
             write_lock,
             inbox,
             ended,
-            room,
-            most_time,
-            parked,
+            room: DiskRoom::of_disk(),
+            most_time: MOST_TIME,
+            waiting: Waiting::default(),
+            parked: Parked::default(),
             rest: Rest::Untidy,
             log: LogWatch::default(),
+            notify_sender: NotifySender::ready(),
         }
     }
 
     /// Works until a message stops the writer.
     pub(super) fn run(mut self) {
-        let notify_sender = NotifySender::ready();
-        let mut waiting = Waiting::default();
         let mut stop = false;
         while !stop {
-            if waiting.is_empty() {
+            if self.waiting.is_empty() {
                 let longest = match self.rest {
                     Rest::Tidy => LONG,
                     Rest::Untidy => IDLE,
@@ -110,7 +107,7 @@ impl Writer {
                 let pause = self.parked.pause(self.common.clock.now(), longest);
                 match self.inbox.recv_timeout(pause) {
                     Ok(message) => {
-                        if self.accept(message, &mut waiting, &notify_sender) {
+                        if self.accept(message) {
                             break;
                         }
                     }
@@ -122,22 +119,22 @@ impl Writer {
                     Err(mpsc::RecvTimeoutError::Timeout) => {}
                 }
             }
-            stop |= self.gather(&mut waiting, &notify_sender);
-            let view = View::new(&self.connection, self.names, self.common.now());
-            let batch = waiting.next(self.parked.ready(&view));
-            let left_over = self.process(batch, &notify_sender);
-            waiting.leave(left_over);
+            stop |= self.gather();
+            let ready = self.parked.ready(&self.common.view(&self.connection));
+            let batch = self.waiting.next(ready);
+            let left_over = self.process(batch);
+            self.waiting.leave(left_over);
             self.watch_log();
-            if waiting.is_empty()
+            if self.waiting.is_empty()
                 && let Ok(message) = self.inbox.try_recv()
             {
-                stop |= self.accept(message, &mut waiting, &notify_sender);
+                stop |= self.accept(message);
             }
             if let Some(write_lock) = &mut self.write_lock {
-                write_lock.release(!waiting.is_empty() && !stop);
+                write_lock.release(!self.waiting.is_empty() && !stop);
             }
             if let Some(disk) = &mut self.disk {
-                disk.answer(waiting.is_empty() && !self.parked.is_eager());
+                disk.answer(self.waiting.is_empty() && !self.parked.is_eager());
             }
         }
         // Without a request to stop, the broker was dropped before its opening returned.
@@ -146,7 +143,7 @@ impl Writer {
             Message::Command(work) => Some(work),
             Message::Notification | Message::Stop => None,
         });
-        for work in waiting.drain().chain(self.parked.drain()).chain(left) {
+        for work in self.waiting.drain().chain(self.parked.drain()).chain(left) {
             work.finish(Some(self.common.closed_error()));
         }
         self.leave();
@@ -156,9 +153,9 @@ impl Writer {
     }
 
     /// Adds all queued messages, whose number the callers' permits bound; returns whether it is time to stop.
-    fn gather(&mut self, waiting: &mut Waiting, notify_sender: &NotifySender) -> bool {
+    fn gather(&mut self) -> bool {
         while let Ok(message) = self.inbox.try_recv() {
-            if self.accept(message, waiting, notify_sender) {
+            if self.accept(message) {
                 return true;
             }
         }
@@ -166,16 +163,16 @@ impl Writer {
     }
 
     /// Handles one message; returns whether it is time to stop.
-    fn accept(&mut self, message: Message, waiting: &mut Waiting, notify_sender: &NotifySender) -> bool {
+    fn accept(&mut self, message: Message) -> bool {
         match message {
             Message::Command(work) if work.waits() => self.parked.add(work),
-            Message::Command(work) => waiting.add(work),
+            Message::Command(work) => self.waiting.add(work),
             Message::Notification => {
                 if self.common.notified()
                     && let Some(liveness) = &self.common.liveness
                 {
                     let paths = listed::other_notifier_paths(&self.view(), liveness);
-                    paths.iter().for_each(|path| notify_sender.notify(path));
+                    paths.iter().for_each(|path| self.notify_sender.notify(path));
                 }
                 self.parked.notify();
                 self.close_a_lost_file();
@@ -186,7 +183,7 @@ impl Writer {
     }
 
     /// Runs a batch, and returns the commands for which there was no time.
-    fn process(&mut self, mut batch: Vec<Box<dyn Command>>, notify_sender: &NotifySender) -> Vec<Box<dyn Command>> {
+    fn process(&mut self, mut batch: Vec<Box<dyn Command>>) -> Vec<Box<dyn Command>> {
         batch.retain(|work| !work.is_given_up());
         if self.common.is_broken()
             && let Err(error) = self.common.check()
@@ -204,13 +201,13 @@ impl Writer {
             return Vec::new();
         }
         match self.attempt(&mut batch, true) {
-            Ok(Committed { done, effects, notifiers }) => {
-                let waiting = batch.split_off(done);
-                self.end(batch, effects, &notifiers, notify_sender);
-                waiting
+            Ok(committed) => {
+                let left_over = batch.split_off(committed.done);
+                self.end(batch, &committed);
+                left_over
             }
             Err(failure) => {
-                self.recover(batch, failure, notify_sender);
+                self.recover(batch, failure);
                 Vec::new()
             }
         }
@@ -264,7 +261,7 @@ impl Writer {
             .and_then(|()| self.connection.prepare_cached("BEGIN IMMEDIATE")?.execute([]))
             .map_err(|error| Failure { is_begun: false, ..of_transaction(error) })?;
         let begun = Instant::now();
-        let mut tx = Tx::new(View::new(&self.connection, self.names, self.common.now()));
+        let mut tx = Tx::new(self.common.view(&self.connection));
         let (mut done, mut outcome) = (0, Ok(()));
         while done < batch.len() && (done == 0 || begun.elapsed() < self.most_time) {
             if !batch[done].begin() {
@@ -352,7 +349,7 @@ impl Writer {
     }
 
     /// Deals with a transaction that was rolled back as a whole.
-    fn recover(&mut self, batch: Vec<Box<dyn Command>>, failure: Failure, notify_sender: &NotifySender) {
+    fn recover(&mut self, batch: Vec<Box<dyn Command>>, failure: Failure) {
         if needs_new_connection(&failure.error) {
             self.reconnect();
         }
@@ -360,22 +357,22 @@ impl Writer {
             // Settling frees room and must not fail because of an enqueue.
             let others = refuse(batch, |work| work.priority() == Priority::Insert, &self.explain(failure));
             let _ = connection::reuse_wal(&mut self.connection);
-            self.each_alone(others, notify_sender);
+            self.each_alone(others);
         } else if failure.culprit.is_none() || concerns_everyone(&failure.error) || batch.len() == 1 {
             finish(batch, Some(&self.explain(failure)));
         } else {
-            self.each_alone(batch, notify_sender);
+            self.each_alone(batch);
         }
     }
 
     /// Runs one transaction per command, so that one that fails takes no other with it. A parked claim that fails would take the
     /// insert with it in whose transaction it runs, so the parked calls are asked afterwards.
-    fn each_alone(&mut self, batch: Vec<Box<dyn Command>>, notify_sender: &NotifySender) {
+    fn each_alone(&mut self, batch: Vec<Box<dyn Command>>) {
         let mut rest = batch.into_iter();
         while let Some(work) = rest.next() {
             let mut batch = vec![work];
             match self.attempt(&mut batch, false) {
-                Ok(Committed { effects, notifiers, .. }) => self.end(batch, effects, &notifiers, notify_sender),
+                Ok(committed) => self.end(batch, &committed),
                 Err(failure) => {
                     if needs_new_connection(&failure.error) {
                         self.reconnect();
@@ -408,18 +405,13 @@ impl Writer {
 
     /// Answers the commands that promise nothing, keeps the rest until it is on disk, and wakes the waits that the
     /// commit concerns, here and in other programs.
-    fn end(
-        &mut self,
-        batch: Vec<Box<dyn Command>>,
-        effects: Effects,
-        notifiers: &[PathBuf],
-        notify_sender: &NotifySender,
-    ) {
+    fn end(&mut self, batch: Vec<Box<dyn Command>>, committed: &Committed) {
         let batch = match &mut self.disk {
             Some(disk) => disk.keep(batch),
             None => batch,
         };
         finish(batch, None);
+        let effects = committed.effects;
         if !effects.any() && !effects.ended {
             return;
         }
@@ -430,9 +422,9 @@ impl Writer {
         if effects.ended
             && let Some(liveness) = &self.common.liveness
         {
-            liveness.waiters().notify(notify_sender);
+            liveness.waiters().notify(&self.notify_sender);
         }
-        notifiers.iter().for_each(|process_notifier| notify_sender.notify(process_notifier));
+        committed.notifiers.iter().for_each(|process_notifier| self.notify_sender.notify(process_notifier));
     }
 
     /// Takes our servers off the list. The lock file stays, unlocked, if one of them still holds tasks, so that other programs
@@ -452,7 +444,7 @@ impl Writer {
     }
 
     fn view(&self) -> View<'_> {
-        View::new(&self.connection, self.names, self.common.now())
+        self.common.view(&self.connection)
     }
 }
 

@@ -25,9 +25,9 @@ use super::super::{
 fn writer() -> Writer {
     let mut connection = connection::open_memory().unwrap();
     let names = migrate::settle_in(&mut connection, false, ":memory:", |_| Ok(())).unwrap();
-    let common = Arc::new(SharedState::in_memory(Names::Plain, Arc::new(SystemClock)));
+    let common = Arc::new(SharedState::in_memory(names, Arc::new(SystemClock)));
     let connection = common.guard(connection);
-    uncut(Writer::new(common, connection, names, None, None, mpsc::channel().1, watch::channel(false).0))
+    uncut(Writer::new(common, connection, None, None, mpsc::channel().1, watch::channel(false).0))
 }
 
 /// Returns a writer of a file that has no tables yet.
@@ -74,14 +74,14 @@ fn when_there_is_no_room_inserts_are_refused_and_outcomes_still_go_through() {
     let (large, large_answer) = insert(Priority::Insert, "large", 1 << 20);
     let (small, small_answer) = insert(Priority::Insert, "small", 10);
     let (outcome, outcome_answer) = insert(Priority::Settle, "outcome", 10);
-    let left = writer.process(vec![small, large, outcome], &NotifySender::ready());
+    let left = writer.process(vec![small, large, outcome]);
     assert!(left.is_empty());
     assert_eq!(kind(large_answer), Some(BrokerErrorKind::Full));
     assert_eq!(kind(small_answer), Some(BrokerErrorKind::Full), "the whole batch was rolled back");
     assert_eq!(kind(outcome_answer), None);
     assert_eq!(queues(&writer), 1);
     let (small, answer) = insert(Priority::Insert, "small", 10);
-    writer.process(vec![small], &NotifySender::ready());
+    writer.process(vec![small]);
     assert_eq!(kind(answer), None, "a task that fits is accepted again");
 }
 
@@ -95,12 +95,12 @@ fn after_a_failed_write_outcomes_go_through_until_one_of_them_fails_too() {
     };
     let (task, task_answer) = failing(Priority::Insert);
     let (outcome, outcome_answer) = insert(Priority::Settle, "outcome", 1);
-    assert!(writer.process(vec![task, outcome], &NotifySender::ready()).is_empty());
+    assert!(writer.process(vec![task, outcome]).is_empty());
     assert_eq!((kind(task_answer), kind(outcome_answer)), (Some(BrokerErrorKind::Unavailable), None));
     let (task, _task_answer) = failing(Priority::Insert);
     let (outcome, outcome_answer) = failing(Priority::Settle);
     let (next, next_answer) = insert(Priority::Settle, "next", 1);
-    assert!(writer.process(vec![task, outcome, next], &NotifySender::ready()).is_empty());
+    assert!(writer.process(vec![task, outcome, next]).is_empty());
     let failed = Some(BrokerErrorKind::Unavailable);
     assert_eq!((kind(outcome_answer), kind(next_answer), queues(&writer)), (failed, failed, 1));
 }
@@ -115,7 +115,7 @@ fn a_call_that_fails_takes_no_other_with_it() {
         Ok(())
     }));
     let (other, other_answer) = insert(Priority::Settle, "other", 1);
-    writer.process(vec![good, bad, other], &NotifySender::ready());
+    writer.process(vec![good, bad, other]);
     assert_eq!(kind(good_answer), None);
     assert_eq!(kind(bad_answer), Some(BrokerErrorKind::Unexpected));
     assert_eq!(kind(other_answer), None);
@@ -133,19 +133,19 @@ fn a_parked_claim_that_fails_takes_no_insert_with_it_that_is_run_alone() {
         Ok(if is_any { Ready::Now } else { Ready::AfterNotification })
     }));
     writer.parked.add(parked);
-    let view = View::new(&writer.connection, writer.names, 0);
+    let view = writer.common.view(&writer.connection);
     assert!(writer.parked.ready(&view).is_empty(), "there is no task");
     let (bad, bad_answer) = call(WriteCommand::new(Priority::Insert, 1, |tx| {
         tx.view.execute(&sql::body::STORE, rusqlite::params![1, rusqlite::types::Null])?;
         Ok(())
     }));
     let (good, good_answer) = insert(Priority::Insert, "good", 1);
-    assert!(writer.process(vec![bad, good], &NotifySender::ready()).is_empty());
+    assert!(writer.process(vec![bad, good]).is_empty());
     assert_eq!(kind(bad_answer), Some(BrokerErrorKind::Unexpected));
     assert_eq!(kind(good_answer), None);
     assert!(writer.parked.is_eager(), "the claim is asked next");
     let batch = writer.parked.drain().collect();
-    writer.process(batch, &NotifySender::ready());
+    writer.process(batch);
     assert_eq!(kind(claimed), Some(BrokerErrorKind::Corrupt));
 }
 
@@ -167,7 +167,7 @@ fn a_long_transaction_is_cut_and_nothing_is_lost() {
     }
     let mut rounds = 0;
     while !batch.is_empty() {
-        batch = writer.process(batch, &NotifySender::ready());
+        batch = writer.process(batch);
         rounds += 1;
     }
     assert_eq!(rounds, 3);
@@ -193,7 +193,7 @@ fn the_statements_of_a_look_see_the_same_commits() {
         add(&other, 2);
         Ok(Some((before, view.count("SELECT count(*) FROM body")?)))
     }));
-    assert!(writer.process(vec![look], &NotifySender::ready()).is_empty());
+    assert!(writer.process(vec![look]).is_empty());
     assert_eq!(answer.try_recv().unwrap().unwrap(), (1, 1));
     assert_eq!(writer.view().count("SELECT count(*) FROM body").unwrap(), 2);
 }
@@ -244,7 +244,7 @@ fn a_call_that_met_a_held_lock_has_no_effect_and_one_whose_commit_failed_may_hav
     for (held, is_ambiguous) in [("BEGIN IMMEDIATE", false), ("BEGIN; SELECT count(*) FROM queue", true)] {
         other.execute_batch(held).unwrap();
         let (insert, mut answer) = insert(Priority::Insert, "held", 1);
-        assert!(writer.process(vec![insert], &NotifySender::ready()).is_empty());
+        assert!(writer.process(vec![insert]).is_empty());
         let error = answer.try_recv().unwrap().unwrap_err();
         assert_eq!((error.is_unavailable(), error.is_ambiguous()), (true, is_ambiguous), "{held}: {error}");
         other.execute_batch("ROLLBACK").unwrap();
@@ -259,7 +259,7 @@ fn a_call_that_was_given_up_is_never_begun() {
     assert!(cancel_flag.give_up());
     let command = WriteCommand::<()>::new(Priority::Insert, 1, |_| panic!("the call was cancelled"));
     let room = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
-    writer.process(vec![Box::new(Call::new(command, cancel_flag, reply, room))], &NotifySender::ready());
+    writer.process(vec![Box::new(Call::new(command, cancel_flag, reply, room))]);
     drop(answer);
 }
 
@@ -275,7 +275,7 @@ fn counts_are_written_once_per_commit_and_state() {
         }
         Ok(())
     }));
-    writer.process(vec![one, two], &NotifySender::ready());
+    writer.process(vec![one, two]);
     let row = |sql: &str| {
         let read = |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?));
         writer.connection.query_row(sql, [], read).unwrap()
@@ -289,7 +289,7 @@ fn counts_are_written_once_per_commit_and_state() {
 pub(super) fn writer_of(folder: &tempfile::TempDir, syncs: &Arc<AtomicU32>, refuses: &Arc<AtomicBool>) -> Writer {
     let file = folder.path().join("jobs.db");
     let mut connection = connection::open_untouched(&file).unwrap();
-    let names = migrate::settle_in(&mut connection, false, "here", connection::make_writer).unwrap();
+    migrate::settle_in(&mut connection, false, "here", connection::make_writer).unwrap();
     let (syncs, refuses) = (Arc::clone(syncs), Arc::clone(refuses));
     let disk = Disk::with("here".into(), move || {
         syncs.fetch_add(1, Ordering::SeqCst);
@@ -299,7 +299,7 @@ pub(super) fn writer_of(folder: &tempfile::TempDir, syncs: &Arc<AtomicU32>, refu
     let common = SharedState::of_file(file);
     let connection = common.guard(connection);
     let (inbox, ended) = (mpsc::channel().1, watch::channel(false).0);
-    uncut(Writer::new(common, connection, names, Some(write_lock), Some(disk), inbox, ended))
+    uncut(Writer::new(common, connection, Some(write_lock), Some(disk), inbox, ended))
 }
 
 fn claim() -> (Box<dyn Command>, Answer<()>) {
@@ -323,7 +323,7 @@ fn only_a_durable_answer_waits_for_the_disk() {
         let (taken, claimed): (Vec<_>, Vec<_>) = iter::repeat_with(claim).take(claims).unzip();
         batch.extend(taken);
         let before = syncs.load(Ordering::SeqCst);
-        assert!(writer.process(batch, &NotifySender::ready()).is_empty());
+        assert!(writer.process(batch).is_empty());
         assert_eq!(syncs.load(Ordering::SeqCst), before, "{case}");
         assert!(claimed.into_iter().all(|answer| kind(answer).is_none()), "{case}: a claim is answered at once");
         assert!(promised.iter_mut().all(|answer| answer.try_recv().is_err()), "{case}: nothing is promised yet");
@@ -343,7 +343,7 @@ fn after_a_failed_sync_nothing_is_promised_before_the_log_began_anew() {
     let settle = |writer: &mut Writer, queue| {
         let (work, answer) = insert(Priority::Settle, queue, 1);
         let (claim, mut claimed) = claim();
-        writer.process(vec![work, claim], &NotifySender::ready());
+        writer.process(vec![work, claim]);
         assert!(claimed.try_recv().unwrap().is_ok(), "tasks can be taken all the same");
         writer.disk.as_mut().unwrap().answer(true);
         (answer.blocking_recv().unwrap().err(), queues(writer))
@@ -492,7 +492,7 @@ fn a_writer_at_work_reports_a_long_log() {
 fn a_writer_without_work_reports_a_long_log() {
     let (folder, log) = (tempfile::tempdir().unwrap(), Log::keep());
     let (mut writer, work, _reader) = with_a_long_log(&folder);
-    writer.process(vec![work], &NotifySender::ready());
+    writer.process(vec![work]);
     assert!(log.with(REPORT).is_empty());
     assert_eq!(writer.tidy(), Rest::Untidy);
     assert_eq!(log.with(REPORT).len(), 1);
