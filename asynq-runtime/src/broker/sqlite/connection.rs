@@ -4,7 +4,7 @@ use std::{
     fs, io,
     path::Path,
     thread,
-    time::{Duration, Instant, SystemTime},
+    time::{Duration, Instant},
 };
 
 use rusqlite::{
@@ -15,7 +15,7 @@ use super::beside::beside;
 use crate::task::Extra;
 
 /// Prepared statements kept per connection; SQLite's own default of 16 thrashes.
-const STATEMENTS: usize = 128;
+pub(super) const STATEMENTS: usize = 128;
 
 /// Pages that the writer and a reader keep in memory: SQLite's own default, and half of it. More pages win nothing that could
 /// be measured, since ids that follow the time keep the work in few pages, and would be most of a worker's memory.
@@ -216,7 +216,7 @@ fn busy_pause(round: i32, jitter: u64) -> Duration {
 }
 
 fn jitter() -> u64 {
-    u64::from(SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default().subsec_nanos()) % 1_000
+    fastrand::u64(..1_000)
 }
 
 /// Switches the file to WAL mode, and retries for 10 s: several programs may create one file at once, and the switch does not

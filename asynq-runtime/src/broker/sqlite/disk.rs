@@ -26,6 +26,7 @@ use std::{
 };
 
 use super::{beside::beside, command::Command, error::translate_sync};
+use crate::broker::BrokerError;
 
 /// The log to sync, and the thread that syncs it where the writer has something else to do.
 #[derive(Debug)]
@@ -93,13 +94,13 @@ impl Disk {
     /// # Errors
     ///
     /// `empty` failed, or the empty log could not be synced.
-    pub(super) fn repair(&self, empty: impl FnOnce() -> rusqlite::Result<bool>) -> Result<bool, RepairError> {
+    pub(super) fn repair(&self, empty: impl FnOnce() -> Result<bool, BrokerError>) -> Result<bool, BrokerError> {
         let failed = self.log.failed.load(Ordering::Acquire);
-        if !empty().map_err(RepairError::Sqlite)? {
+        if !empty()? {
             return Ok(false);
         }
         // SQLite does not sync the log after it truncated it.
-        (self.log.sync)().map_err(RepairError::Disk)?;
+        (self.log.sync)().map_err(|error| translate_sync(error, &self.log.place))?;
         self.log.repaired.store(failed, Ordering::Release);
         Ok(!self.is_dirty())
     }
@@ -146,13 +147,6 @@ impl Drop for Disk {
             let _ = thread.join();
         }
     }
-}
-
-/// Why a log could not be repaired.
-#[derive(Debug)]
-pub(super) enum RepairError {
-    Sqlite(rusqlite::Error),
-    Disk(io::Error),
 }
 
 impl SyncThread {

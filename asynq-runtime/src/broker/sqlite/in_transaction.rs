@@ -9,6 +9,7 @@ use crate::broker::{BrokerError, BrokerErrorKind, JoinShapes, NewShape, NewTask,
 
 use super::{
     SqliteBroker,
+    connection::STATEMENTS,
     disk_room::DiskRoom,
     file_status::Identity,
     migrate,
@@ -17,9 +18,6 @@ use super::{
     shapes, sql,
     tx::Tx,
 };
-
-/// Prepared statements that a connection keeps once it is attached; rusqlite's 16 are too few for ours and the program's.
-const STATEMENTS: usize = 128;
 
 /// Why a task did not join a transaction. The transaction has nothing of the task and keeps its earlier changes.
 #[derive(Clone, thiserror::Error)]
@@ -97,14 +95,15 @@ impl SqliteBroker {
             // Its checkpoints overwrite pages of the file by those of a log that was never synced, with the commits of all programs.
             let advice = "this connection has PRAGMA synchronous=OFF, with which a power cut may damage the file and take the tasks of \
                           all programs; set NORMAL or FULL";
-            return Err(BrokerError::new(BrokerErrorKind::Config, format!("{}: {advice}", common.place)).into());
+            return Err(common.error(BrokerErrorKind::Config, advice).into());
         }
         let query_only = connection.query_row("PRAGMA query_only", [], |row| row.get::<_, bool>(0));
         let can_only_read = query_only.and_then(|query_only| Ok(query_only || connection.is_readonly("main")?));
         if can_only_read.map_err(|error| common.explain(error))? {
             let advice = "this connection can only read; attach the one that writes";
-            return Err(BrokerError::new(BrokerErrorKind::Config, format!("{}: {advice}", common.place)).into());
+            return Err(common.error(BrokerErrorKind::Config, advice).into());
         }
+        // rusqlite's 16 are too few for our statements and the program's.
         connection.set_prepared_statement_cache_capacity(STATEMENTS);
         Ok(())
     }
@@ -129,8 +128,8 @@ impl SqliteBroker {
         if let Some(file) = &common.file
             && !DiskRoom::of_disk().is_left(file, connection)
         {
-            let full = format!("{}: the disk is nearly full; nothing was stored, make room", common.place);
-            return Err(BrokerError::new(BrokerErrorKind::Full, full).into());
+            let advice = "the disk is nearly full; nothing was stored, make room";
+            return Err(common.error(BrokerErrorKind::Full, advice).into());
         }
         let item = Item::new(task);
         let mut tx = Tx::new(common.view(connection));

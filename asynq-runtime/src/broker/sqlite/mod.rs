@@ -51,7 +51,6 @@ mod writer;
 
 use std::{
     fmt, io,
-    panic::{self, AssertUnwindSafe},
     path::PathBuf,
     sync::{Arc, mpsc},
     thread,
@@ -64,7 +63,10 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-use crate::clock::{Clock, SystemClock};
+use crate::{
+    clock::{Clock, SystemClock},
+    panics,
+};
 
 pub use self::in_transaction::TransactionError;
 use self::{
@@ -180,10 +182,9 @@ impl SqliteBroker {
                     // Without the caller, the drop of the store ends the threads.
                     let _ = send.send(Ok(started));
                     let common = Arc::clone(&writer.common);
-                    if panic::catch_unwind(AssertUnwindSafe(|| writer.run())).is_err() {
-                        let message =
-                            format!("{}: the thread that writes panicked; restart this program", common.place);
-                        common.break_down(BrokerError::new(BrokerErrorKind::Unexpected, message));
+                    if panics::catch(|| writer.run()).is_err() {
+                        let advice = "the thread that writes panicked; restart this program";
+                        common.break_down(common.error(BrokerErrorKind::Unexpected, advice));
                     }
                 }
                 Err(error) => {

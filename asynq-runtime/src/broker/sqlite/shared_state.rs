@@ -328,20 +328,22 @@ impl SharedState {
         self.notifier.notify_all();
     }
 
+    /// Returns an error about the database.
+    pub(super) fn error(&self, kind: BrokerErrorKind, advice: &str) -> BrokerError {
+        BrokerError::new(kind, format!("{}: {advice}", self.place))
+    }
+
     pub(super) fn closed_error(&self) -> BrokerError {
-        BrokerError::new(BrokerErrorKind::Closed, format!("{}: this broker was closed", self.place))
+        self.error(BrokerErrorKind::Closed, "this broker was closed")
     }
 
     pub(super) fn timeout(&self, limit: Duration, unknown: bool) -> BrokerError {
         let effect = if unknown { "whether the call took effect is unknown" } else { "nothing was changed" };
-        let error = BrokerError::new(
-            BrokerErrorKind::Timeout,
-            format!(
-                "{}: no answer within {limit:?} (a slow disk, or another program holds the lock, or a transaction of this one that \
-                 is still open: use `enqueue_in_tx` in it); {effect}",
-                self.place
-            ),
+        let advice = format!(
+            "no answer within {limit:?} (a slow disk, or another program holds the lock, or a transaction of this one that is \
+             still open: use `enqueue_in_tx` in it); {effect}"
         );
+        let error = self.error(BrokerErrorKind::Timeout, &advice);
         if unknown { error } else { error.without_effect() }
     }
 }

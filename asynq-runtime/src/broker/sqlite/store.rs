@@ -266,10 +266,7 @@ impl Store {
     ) -> Result<T, BrokerError> {
         answer.unwrap_or_else(|_| {
             self.common.check()?;
-            Err(BrokerError::new(
-                BrokerErrorKind::Unavailable,
-                format!("{}: the call was dropped without an answer", self.common.place),
-            ))
+            Err(self.common.error(BrokerErrorKind::Unavailable, "the call was dropped without an answer"))
         })
     }
 }

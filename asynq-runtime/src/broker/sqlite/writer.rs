@@ -21,9 +21,9 @@ use self::{
 use super::{
     command::{Command, Priority},
     connection,
-    disk::{Disk, RepairError},
+    disk::Disk,
     disk_room::DiskRoom,
-    error::{concerns_everyone, may_lack_room, needs_new_connection, translate_sync},
+    error::{concerns_everyone, may_lack_room, needs_new_connection},
     fair_write_lock::FairWriteLock,
     listed,
     parked::Parked,
@@ -245,7 +245,7 @@ impl Writer {
         let _ = connection::reuse_wal(&mut self.connection);
         let advice =
             "the disk is nearly full; nothing was stored, make room (the last of it is kept for waiting tasks)";
-        let full = BrokerError::new(BrokerErrorKind::Full, format!("{}: {advice}", self.common.place));
+        let full = self.common.error(BrokerErrorKind::Full, advice);
         refuse(batch, |work| work.priority() == Priority::Insert, &full)
     }
 
@@ -324,28 +324,20 @@ impl Writer {
         if let Some(write_lock) = &mut self.write_lock {
             write_lock.take();
         }
-        let connection = &mut self.connection;
-        let repaired = match disk.repair(|| connection::empty_wal_soon(connection)) {
-            // The system reports the failure to SQLite in the first sync of its own.
-            Err(_) => disk.repair(|| connection::empty_wal_soon(connection)),
-            repaired => repaired,
-        };
+        let (common, connection) = (&self.common, &mut self.connection);
+        let mut empty = || connection::empty_wal_soon(connection).map_err(|error| common.explain(error));
+        // The system reports the failure to SQLite in the first sync of its own.
+        let repaired = disk.repair(&mut empty).or_else(|_| disk.repair(empty));
         if let Some(write_lock) = &mut self.write_lock {
             write_lock.release(false);
         }
-        match repaired {
-            Ok(true) => {
-                log!(info, place = self.common.place, "all that was written is on disk again");
-                Ok(())
-            }
-            Ok(false) => {
-                let advice = "syncing the log failed, and a connection that reads or writes keeps it from being emptied; nothing \
-                              was changed";
-                Err(BrokerError::new(BrokerErrorKind::Unavailable, format!("{}: {advice}", self.common.place)))
-            }
-            Err(RepairError::Sqlite(error)) => Err(self.common.explain(error)),
-            Err(RepairError::Disk(error)) => Err(translate_sync(error, &self.common.place)),
+        if repaired? {
+            log!(info, place = self.common.place, "all that was written is on disk again");
+            return Ok(());
         }
+        let advice =
+            "syncing the log failed, and a connection that reads or writes keeps it from being emptied; nothing was changed";
+        Err(self.common.error(BrokerErrorKind::Unavailable, advice))
     }
 
     /// Deals with a transaction that was rolled back as a whole.

@@ -12,7 +12,7 @@ use super::{
     },
     *,
 };
-use crate::broker::{BrokerError, BrokerErrorKind};
+use crate::broker::BrokerErrorKind;
 
 type Answer = oneshot::Receiver<Result<(), BrokerError>>;
 
@@ -139,7 +139,7 @@ fn a_sync_that_succeeds_after_one_that_failed_proves_nothing() {
             assert!(disk.is_dirty());
         }
         assert!(!disk.repair(|| Ok(false)).unwrap(), "the log could not be emptied");
-        assert!(disk.repair(|| Err(rusqlite::Error::InvalidQuery)).is_err());
+        assert!(disk.repair(|| Err(BrokerError::new(BrokerErrorKind::Unavailable, "damaged"))).is_err());
         assert!(disk.is_dirty());
         assert!(disk.repair(|| Ok(true)).unwrap());
         let answer = keep(&mut disk);
