@@ -52,7 +52,7 @@ impl Produce for SqliteBroker {
                     let refusals: Option<Vec<Refused>> = refusals.collect::<rusqlite::Result<_>>()?;
                     Ok(refusals.map(|refusals| refusals.into_iter().map(Err).collect()))
                 });
-                let begun = self.store.begin::<Vec<Result<Placed, Refused>>>(command).await;
+                let begun = self.store.begin::<Vec<Result<Placed, Refused>>>(command, Arc::default()).await;
                 unavailable = begun.as_ref().err().filter(|error| error.is_unavailable()).cloned();
                 sent.push_back((size, begun));
             }

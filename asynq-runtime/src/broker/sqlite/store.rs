@@ -9,7 +9,7 @@ use std::{
 
 use chrono::{DateTime, Utc};
 use tokio::{
-    sync::{Semaphore, oneshot, watch},
+    sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch},
     time::{Instant, timeout_at},
 };
 
@@ -28,12 +28,10 @@ pub(super) const LOOK_AT_MANUAL_CLOCK: Duration = Duration::from_millis(5);
 /// Calls of a kind that may wait for a thread; more wait for room, within their deadline.
 const ROOM: usize = 1_024;
 
-type Answer<T> = oneshot::Receiver<Result<T, BrokerError>>;
-
-/// A call that was sent to the writer.
+/// A call that was sent to a thread.
 #[derive(Debug)]
 pub(super) struct Sent<T> {
-    answer: Answer<T>,
+    answer: oneshot::Receiver<Result<T, BrokerError>>,
     cancel_flag: Arc<CancelFlag>,
     deadline: Instant,
 }
@@ -94,26 +92,6 @@ impl Store {
         self.write_with(command, Arc::default()).await
     }
 
-    /// Sends a command as [`write`](Self::write) does, without waiting for the answer, which [`done`](Self::done) returns. So a
-    /// caller prepares the next command while the writer runs this one.
-    ///
-    /// # Errors
-    ///
-    /// The command was not sent.
-    pub(super) async fn begin<T: Send + 'static>(&self, command: WriteCommand<T>) -> Result<Sent<T>, BrokerError> {
-        let (deadline, cancel_flag) = (far(self.call_timeout), Arc::default());
-        Ok(Sent { answer: self.send(command, &cancel_flag).await?, cancel_flag, deadline })
-    }
-
-    /// Waits for the answer to a command that was sent.
-    ///
-    /// # Errors
-    ///
-    /// As [`write`](Self::write).
-    pub(super) async fn done<T: Send + 'static>(&self, sent: Sent<T>) -> Result<T, BrokerError> {
-        self.answer(sent.answer, &sent.cancel_flag, sent.deadline).await
-    }
-
     /// Does as [`write`](Self::write), with a flag that the caller can ask afterwards.
     ///
     /// # Errors
@@ -124,9 +102,41 @@ impl Store {
         command: WriteCommand<T>,
         cancel_flag: Arc<CancelFlag>,
     ) -> Result<T, BrokerError> {
+        let sent = self.begin(command, cancel_flag).await?;
+        self.done(sent).await
+    }
+
+    /// Sends a command as [`write`](Self::write) does, without waiting for the answer, which [`done`](Self::done) returns. So a
+    /// caller prepares the next command while the writer runs this one.
+    ///
+    /// # Errors
+    ///
+    /// The command was not sent.
+    pub(super) async fn begin<T: Send + 'static>(
+        &self,
+        command: WriteCommand<T>,
+        cancel_flag: Arc<CancelFlag>,
+    ) -> Result<Sent<T>, BrokerError> {
+        self.common.check()?;
         let deadline = far(self.call_timeout);
-        let answer = self.send(command, &cancel_flag).await?;
-        self.answer(answer, &cancel_flag, deadline).await
+        let room = if command.priority() == Priority::Insert { &self.insert_room } else { &self.writer_room };
+        let room = self.room(room, deadline).await?;
+        let (reply, answer) = oneshot::channel();
+        let call = Call::new(command, Arc::clone(&cancel_flag), reply, room);
+        self.writer.send(Message::Command(Box::new(call))).map_err(|_| self.common.closed_error())?;
+        Ok(Sent { answer, cancel_flag, deadline })
+    }
+
+    /// Waits for the answer to a call that was sent.
+    ///
+    /// # Errors
+    ///
+    /// As [`write`](Self::write).
+    pub(super) async fn done<T>(&self, sent: Sent<T>) -> Result<T, BrokerError> {
+        match timeouts::before(sent.deadline, pin!(sent.answer)).await {
+            Some(answer) => self.understood(answer),
+            None => Err(self.common.timeout(self.call_timeout, !sent.cancel_flag.give_up())),
+        }
     }
 
     /// Has the writer do something as soon as there is something to do; `None` if there was nothing before `limit` or
@@ -146,19 +156,19 @@ impl Store {
         let mut notifier = self.common.notifier.signals();
         let until = far(limit);
         let mut stop = pin!(stop);
-        let mut answer = tokio::select! {
+        let mut sent = tokio::select! {
             biased;
-            sent = self.send(command, &cancel_flag) => sent?,
+            sent = self.begin(command, cancel_flag) => sent?,
             () = &mut stop => return Ok(None),
         };
         loop {
             tokio::select! {
                 biased;
-                answer = &mut answer => return self.understood(answer).map(Some),
+                answer = &mut sent.answer => return self.understood(answer).map(Some),
                 () = &mut stop => break,
                 () = tokio::time::sleep_until(until) => break,
                 () = notifier.notified() => if let Err(error) = self.common.check() {
-                    if cancel_flag.give_up() {
+                    if sent.cancel_flag.give_up() {
                         return Err(error);
                     }
                     // The command was begun: its result has to be known.
@@ -166,10 +176,10 @@ impl Store {
                 },
             }
         }
-        if cancel_flag.give_up() {
+        if sent.cancel_flag.give_up() {
             return Ok(None);
         }
-        self.answer(answer, &cancel_flag, far(self.call_timeout)).await.map(Some)
+        self.done(Sent { deadline: far(self.call_timeout), ..sent }).await.map(Some)
     }
 
     /// Has a reader run `read` and returns its answer.
@@ -194,7 +204,7 @@ impl Store {
         let cancel_flag = Arc::<CancelFlag>::default();
         let question = ReadCall { read, cancel_flag: Arc::clone(&cancel_flag), reply, _room: room };
         readers.ask(Box::new(question));
-        self.answer(answer, &cancel_flag, deadline).await
+        self.done(Sent { answer, cancel_flag, deadline }).await
     }
 
     /// Wakes every wait in this process, and has the writer wake the other programs on the file, without waiting for it. While the
@@ -222,41 +232,10 @@ impl Store {
         self.common.clock.now()
     }
 
-    /// Gives a command to the writer.
-    async fn send<T: Send + 'static>(
-        &self,
-        command: WriteCommand<T>,
-        cancel_flag: &Arc<CancelFlag>,
-    ) -> Result<Answer<T>, BrokerError> {
-        self.common.check()?;
-        let room = if command.priority() == Priority::Insert { &self.insert_room } else { &self.writer_room };
-        let room = self.room(room, far(self.call_timeout)).await?;
-        let (reply, answer) = oneshot::channel();
-        let call = Call::new(command, Arc::clone(cancel_flag), reply, room);
-        self.writer.send(Message::Command(Box::new(call))).map_err(|_| self.common.closed_error())?;
-        Ok(answer)
-    }
-
-    async fn room(
-        &self,
-        room: &Arc<Semaphore>,
-        deadline: Instant,
-    ) -> Result<tokio::sync::OwnedSemaphorePermit, BrokerError> {
+    async fn room(&self, room: &Arc<Semaphore>, deadline: Instant) -> Result<OwnedSemaphorePermit, BrokerError> {
         match timeout_at(deadline, Arc::clone(room).acquire_owned()).await {
             Ok(permit) => permit.map_err(|_| self.common.closed_error()),
             Err(_) => Err(self.common.timeout(self.call_timeout, false)),
-        }
-    }
-
-    async fn answer<T>(
-        &self,
-        answer: Answer<T>,
-        cancel_flag: &CancelFlag,
-        deadline: Instant,
-    ) -> Result<T, BrokerError> {
-        match timeouts::before(deadline, pin!(answer)).await {
-            Some(answer) => self.understood(answer),
-            None => Err(self.common.timeout(self.call_timeout, !cancel_flag.give_up())),
         }
     }
 
