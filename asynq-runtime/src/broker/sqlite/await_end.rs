@@ -14,7 +14,6 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use rusqlite::params;
 use tokio::{
     runtime::{self, Handle},
     sync::Notify,
@@ -32,7 +31,7 @@ use crate::{
     until::until,
 };
 
-use super::{SqliteBroker, inspect::is_idle, sql, store::Store, tx::View, wake::notifier::Listener};
+use super::{SqliteBroker, inspect::is_idle, row::extra, sql, store::Store, tx::View, wake::notifier::Listener};
 
 /// Most tasks that one read looks at. Other reads run in between.
 const SLICE: usize = 500;
@@ -272,13 +271,10 @@ async fn look_for_all(
 /// Returns the states and extra facts of tasks; `None` for a task that is not there.
 async fn look_at(store: &Store, tasks: Vec<Arc<Waiter>>) -> Result<Vec<Option<(TaskState, Extra)>>, BrokerError> {
     let look = |view: &View<'_>, task: &Waiter| {
-        let found = view.find(&sql::inspect::STATE, params![task.queue.as_str(), task.id.as_str()], |row| {
-            Ok((row.get::<_, i64>(0)?, row.get::<_, Option<Vec<u8>>>(1)?))
+        let found = view.find(&sql::inspect::STATE, [task.queue.as_str(), task.id.as_str()], |row| {
+            Ok((row.get(0)?, extra(row, 1)?))
         })?;
-        Ok(found.and_then(|(state, extra)| {
-            let extra = extra.map(|extra| Extra::from_bytes(&extra)).unwrap_or_default();
-            Some((TaskState::from_number(state)?, extra))
-        }))
+        Ok(found.and_then(|(state, extra)| Some((TaskState::from_number(state)?, extra))))
     };
     store.read(move |view| tasks.iter().map(|task| look(view, task)).collect()).await
 }

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use rusqlite::params;
+use rusqlite::{Params, params};
 
 use crate::{
     broker::{BrokerError, BrokerErrorKind, Run, RunKey, RunToken, SetMember},
@@ -14,8 +14,8 @@ use super::{
     SqliteBroker,
     command::{Priority, WriteCommand},
     error::is_damaged,
-    row::{Facts, Text, instant, message},
-    sql,
+    row::{Facts, Text, extra, instant, message},
+    sql::{self, Sql},
     tx::{Tx, View},
 };
 
@@ -27,32 +27,54 @@ const NO_TEXT: &str = "the id or the unique key of this task was not UTF-8: give
 #[derive(Debug)]
 pub(super) struct Candidate {
     pub(super) seq: i64,
+    q: i64,
     /// Whether its id and its lock are UTF-8.
     is_sound: bool,
     id: String,
     crashes: i64,
-    extra: Option<Vec<u8>>,
+    extra: Extra,
     facts: Facts,
     uniq: Option<String>,
-    msg: Option<Vec<u8>>,
     /// Since when the task has been pending; 0 where the time is not known any more.
-    pub(super) since: i64,
+    since: i64,
+    msg: Option<Vec<u8>>,
 }
 
 impl Candidate {
-    pub(super) fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<Self> {
-        let (id, lock): (Text, Option<Text>) = (row.get(1)?, row.get(7)?);
+    /// Reads the tasks of a statement until their messages fill `room`: another program that writes waits meanwhile. Returns whether
+    /// the statement has no other.
+    pub(super) fn list(
+        view: &View<'_>,
+        sql: &Sql,
+        params: impl Params,
+        room: usize,
+    ) -> rusqlite::Result<(Vec<Self>, bool)> {
+        let mut statement = view.statement(sql)?;
+        let mut rows = statement.query(params)?;
+        let (mut found, mut bytes) = (Vec::new(), 0);
+        while bytes < room {
+            let Some(row) = rows.next()? else { return Ok((found, true)) };
+            let candidate = Self::read(row)?;
+            bytes += candidate.bytes();
+            found.push(candidate);
+        }
+        Ok((found, false))
+    }
+
+    fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<Self> {
+        let (id, lock): (Text, Option<Text>) = (row.get(2)?, row.get(8)?);
         let is_sound = id.is_sound && lock.as_ref().is_none_or(|lock| lock.is_sound);
         Ok(Self {
             seq: row.get(0)?,
+            q: row.get(1)?,
             is_sound,
             id: id.text,
-            crashes: row.get(2)?,
-            extra: row.get(3)?,
-            facts: Facts { retried: row.get(4)?, err: row.get(5)?, failed_at: row.get(6)?, completed_at: None },
+            crashes: row.get(3)?,
+            extra: extra(row, 4)?,
+            facts: Facts { retried: row.get(5)?, err: row.get(6)?, failed_at: row.get(7)?, completed_at: None },
             uniq: lock.map(|lock| lock.text),
-            msg: row.get(8)?,
-            since: 0,
+            since: row.get(9)?,
+            msg: row.get(10)?,
         })
     }
 
@@ -63,13 +85,14 @@ impl Candidate {
 
     /// Archives a task that can never run, or whose message cannot be read: there people see it. It counts as a run that failed, as a
     /// message that cannot be read does.
-    pub(super) fn set_aside(self, tx: &mut Tx<'_>, q: i64, from: TaskState) -> rusqlite::Result<()> {
+    pub(super) fn set_aside(self, tx: &mut Tx<'_>, from: TaskState) -> rusqlite::Result<()> {
+        let q = self.q;
         tx.left(q, from);
         tx.came(q, TaskState::Archived);
         tx.ended(q, true);
         if self.is_sound {
             tx.set_aside.push((self.id.clone(), NO_MESSAGE));
-            tx.free_lock_of_archived(q, self.uniq.as_deref(), &self.id, &self.extra())?;
+            tx.free_lock_of_archived(q, self.uniq.as_deref(), &self.id, &self.extra)?;
             return tx.view.execute(&sql::consume::SET_ASIDE, params![self.seq, tx.view.now, NO_MESSAGE]).map(drop);
         }
         // Other calls would not find the task by what stands for its bytes here.
@@ -85,17 +108,13 @@ impl Candidate {
     }
 
     pub(super) fn is_quarantined(&self) -> bool {
-        self.extra().is_quarantined(self.crashes())
+        self.extra.is_quarantined(self.crashes())
     }
 
     /// Returns how often a worker died while it ran the task, or, in a group, how often a set that begins with the task came back at its
     /// deadline.
     pub(super) fn crashes(&self) -> u32 {
         u32::try_from(self.crashes).unwrap_or(0)
-    }
-
-    fn extra(&self) -> Extra {
-        self.extra.as_deref().map(Extra::from_bytes).unwrap_or_default()
     }
 
     /// Returns the length of the message.
@@ -127,9 +146,9 @@ impl Candidate {
 
     /// Returns the task as a member of a set; `None` without a message.
     pub(super) fn into_member(self, queue: &QueueName) -> Option<SetMember> {
-        let (id, extra) = (TaskId::from_wire(&self.id), self.extra());
+        let id = TaskId::from_wire(&self.id);
         let message = message(Bytes::from(self.msg?), queue, &id, &self.facts);
-        Some(SetMember { id, message, extra })
+        Some(SetMember { id, message, extra: self.extra })
     }
 }
 
@@ -145,12 +164,12 @@ impl SqliteBroker {
     pub(super) async fn set_damaged_aside(
         &self,
         from: TaskState,
-        waiting: impl Fn(&View<'_>) -> rusqlite::Result<Vec<(i64, Candidate)>> + Clone + Send + Sync + 'static,
+        waiting: impl Fn(&View<'_>) -> rusqlite::Result<Vec<Candidate>> + Clone + Send + Sync + 'static,
     ) {
         let list = waiting.clone();
         let look = self.store.read(move |view| {
             let mut damaged = Vec::new();
-            for (_, candidate) in list(view)? {
+            for candidate in list(view)? {
                 match view.find(&sql::body::MESSAGE, [candidate.seq], |row| row.get::<_, Vec<u8>>(0)) {
                     Err(error) if is_damaged(&error) => damaged.push(candidate.seq),
                     message => drop(message?),
@@ -163,9 +182,8 @@ impl SqliteBroker {
         };
         let command = WriteCommand::new(Priority::Settle, found.len().max(1), move |tx| {
             // The task may have been taken away meanwhile.
-            for (q, candidate) in waiting(&tx.view)?.into_iter().filter(|(_, candidate)| found.contains(&candidate.seq))
-            {
-                candidate.set_aside(tx, q, from)?;
+            for candidate in waiting(&tx.view)?.into_iter().filter(|candidate| found.contains(&candidate.seq)) {
+                candidate.set_aside(tx, from)?;
             }
             Ok(())
         });
@@ -192,18 +210,19 @@ mod tests {
         let q = tx.queue_or_new(&QueueName::from_wire("q")).unwrap();
         let task = |is_sound| Candidate {
             seq: 1,
+            q,
             is_sound,
             id: "lost".to_owned(),
             crashes: 0,
-            extra: None,
+            extra: Extra::default(),
             facts: Facts::default(),
             uniq: None,
-            msg: None,
             since: 0,
+            msg: None,
         };
         let log = Log::keep();
-        task(true).set_aside(&mut tx, q, TaskState::Pending).unwrap();
-        task(false).set_aside(&mut tx, q, TaskState::Pending).unwrap();
+        task(true).set_aside(&mut tx, TaskState::Pending).unwrap();
+        task(false).set_aside(&mut tx, TaskState::Pending).unwrap();
         assert!(log.with("archived").is_empty(), "the transaction may be rolled back: {log:?}");
         tx.committed();
         let lines = log.with("archived: the ");

@@ -6,6 +6,7 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use chrono::{DateTime, Utc};
 use parking_lot::Mutex;
+use rusqlite::params;
 use tokio::time::timeout_at;
 use tokio_util::sync::CancellationToken;
 
@@ -136,17 +137,15 @@ impl SqliteBroker {
     }
 }
 
-/// Returns a function that lists the next tasks of these queues without their messages, each with its queue.
-fn waiting(wanted: &[Wanted]) -> impl Fn(&View<'_>) -> rusqlite::Result<Vec<(i64, Candidate)>> + Clone + use<> {
+/// Returns a function that lists the next tasks of these queues without their messages.
+fn waiting(wanted: &[Wanted]) -> impl Fn(&View<'_>) -> rusqlite::Result<Vec<Candidate>> + Clone + use<> {
     let wanted = wanted.to_vec();
     move |view| {
         let mut waiting = Vec::new();
         for Wanted { queue, .. } in &wanted {
             let Some(q) = view.queue(queue)? else { continue };
-            let most = limit_of(MOST);
-            waiting.extend(
-                view.list(&sql::consume::NEXT_WITHOUT_MESSAGE, [q, most], |row| Ok((q, Candidate::read(row)?)))?,
-            );
+            let params = params![q, limit_of(MOST), true, false];
+            waiting.extend(Candidate::list(view, &sql::consume::NEXT, params, usize::MAX)?.0);
         }
         Ok(waiting)
     }
@@ -169,31 +168,6 @@ fn release(tx: &mut Tx<'_>, server: i64, lost: &[i64]) -> rusqlite::Result<Vec<(
         tx.came(q, TaskState::Pending);
     }
     Ok(released.into_iter().map(|(_, queue, id)| (queue, TaskId::from_wire(&id))).collect())
-}
-
-/// Reads the tasks at the head of a queue, until they are `most` or their messages fill `room`: another program that writes waits
-/// meanwhile. Returns whether they are all.
-fn next(
-    view: &View<'_>,
-    q: i64,
-    most: usize,
-    room: usize,
-    quarantined: bool,
-) -> rusqlite::Result<(Vec<Candidate>, bool)> {
-    let mut statement = view.statement(&sql::consume::NEXT)?;
-    let mut rows = statement.query([q, limit_of(most), i64::from(quarantined)])?;
-    let (mut found, mut bytes) = (Vec::new(), 0);
-    while bytes < room {
-        let Some(row) = rows.next()? else {
-            let all = found.len() < most;
-            return Ok((found, all));
-        };
-        let mut candidate = Candidate::read(row)?;
-        candidate.since = row.get(9)?;
-        bytes += candidate.bytes();
-        found.push(candidate);
-    }
-    Ok((found, false))
 }
 
 /// The request of one dequeue.
@@ -244,7 +218,9 @@ impl Claim {
     ) -> rusqlite::Result<()> {
         let mut missing = wanted.n.min(MOST);
         while missing > 0 && *room > 0 {
-            let (found, all) = next(&tx.view, q, missing, *room, *quarantined > 0)?;
+            let params = params![q, limit_of(missing), *quarantined > 0, true];
+            let (found, is_whole) = Candidate::list(&tx.view, &sql::consume::NEXT, params, *room)?;
+            let all = is_whole && found.len() < missing;
             for candidate in found {
                 if candidate.is_quarantined() {
                     // The next round does not find this task again: it asks for no quarantined task, because none is left to
@@ -253,7 +229,7 @@ impl Claim {
                     *quarantined = left;
                 }
                 if candidate.can_never_run() {
-                    candidate.set_aside(tx, q, TaskState::Pending)?;
+                    candidate.set_aside(tx, TaskState::Pending)?;
                     continue;
                 }
                 tx.left(q, TaskState::Pending);

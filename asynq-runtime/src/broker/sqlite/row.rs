@@ -83,84 +83,50 @@ pub(super) fn text_or_null(row: &Row<'_>, column: usize) -> rusqlite::Result<Opt
     Ok(row.get::<_, Option<Text>>(column)?.map(|text| text.text))
 }
 
-/// A row of [`sql::inspect::TASK`].
-#[derive(Debug, Clone)]
-pub(super) struct TaskRow {
-    pub(super) state: i64,
-    pub(super) at: i64,
-    pub(super) id: String,
-    pub(super) crashes: i64,
-    pub(super) retried: i64,
-    pub(super) err: Option<String>,
-    pub(super) failed_at: Option<i64>,
-    pub(super) retention: i64,
-    pub(super) progress: Option<f64>,
-    pub(super) progress_note: Option<String>,
-    /// `None` if it is missing, or lies in a damaged page of the file.
-    pub(super) msg: Option<Vec<u8>>,
-    pub(super) result: Option<Vec<u8>>,
-    pub(super) extra: Option<Vec<u8>>,
+/// Returns the extra facts of a column that may be NULL.
+pub(super) fn extra(row: &Row<'_>, column: usize) -> rusqlite::Result<Extra> {
+    Ok(row.get_ref(column)?.as_blob_or_null()?.map(Extra::from_bytes).unwrap_or_default())
 }
 
-impl TaskRow {
-    /// Reads a row and, in the same snapshot of the file, its body.
-    pub(super) fn read(view: &View<'_>, row: &Row<'_>) -> rusqlite::Result<Self> {
-        let body = view.find(&sql::body::SHOWN, [row.get::<_, i64>(11)?], |row| Ok((row.get(0)?, row.get(1)?)));
-        let (msg, result) = match body {
-            Err(error) if is_damaged(&error) => (None, None),
-            body => body?.map_or((None, None), |(msg, result)| (Some(msg), result)),
-        };
-        Ok(Self {
-            state: row.get(0)?,
-            at: row.get(1)?,
-            id: text(row, 2)?,
-            crashes: row.get(3)?,
-            retried: row.get(4)?,
-            err: row.get(5)?,
-            failed_at: row.get(6)?,
-            retention: row.get(7)?,
-            progress: row.get(8)?,
-            progress_note: row.get(9)?,
-            msg,
-            result,
-            extra: row.get(10)?,
-        })
-    }
-
-    /// Returns the length of message and result.
-    pub(super) fn bytes(&self) -> usize {
-        [&self.msg, &self.result].into_iter().flatten().map(Vec::len).sum()
-    }
-
-    /// Returns the task that the row shows, or `None` if its message cannot be read. A task that was archived because its message
-    /// is lost is shown all the same, with another in its place.
-    pub(super) fn into_info(self, queue: &QueueName, now: i64) -> Option<TaskInfo> {
-        let state = TaskState::from_number(self.state)?;
-        let completed_at =
-            (state == TaskState::Completed).then(|| self.at.saturating_sub(self.retention.saturating_mul(1_000)));
-        let facts = Facts { retried: self.retried, err: self.err, failed_at: self.failed_at, completed_at };
-        let id = TaskId::from_wire(&self.id);
-        let in_its_place = || TaskMessage::in_place_of(Bytes::new(), &id, queue).encode();
-        let raw = self.msg.or_else(|| (state == TaskState::Archived).then(in_its_place))?;
-        let message = message(raw.into(), queue, &id, &facts).ok()?;
-        let mut info = TaskInfo::from_message(&message, state);
-        let extra = self.extra.map(|extra| Extra::from_bytes(&extra)).unwrap_or_default();
-        (info.ending, info.expires) = (extra.ending().of(state), extra.expires());
-        info.crashes = u32::try_from(self.crashes).unwrap_or(0);
-        info.last_failed_at = facts.failed_at.map(instant).or(info.last_failed_at);
-        info.completed_at = completed_at.map(instant).or(info.completed_at);
-        info.next_process_at = match state {
-            TaskState::Scheduled | TaskState::Retry => Some(instant(self.at)),
-            TaskState::Pending => Some(instant(now)),
-            _ => None,
-        };
-        info.lease_until = (state == TaskState::Active).then(|| instant(self.at));
-        info.archived_at = (state == TaskState::Archived).then(|| instant(self.at));
-        info.result = self.result.map(Bytes::from);
-        let reported = self.progress.filter(|_| state == TaskState::Active);
-        info.progress = reported.map(|fraction| Progress::new(fraction, self.progress_note.unwrap_or_default()));
-        Some(info)
-    }
+/// Reads the task of a row of [`sql::inspect::TASK`] and, in the same snapshot of the file, its body; returns the length of message and
+/// result, too. `None` stands for a task whose message cannot be read. A task that was archived because its message is lost is shown
+/// all the same, with another in its place.
+pub(super) fn task_info(
+    view: &View<'_>,
+    queue: &QueueName,
+    row: &Row<'_>,
+) -> rusqlite::Result<(Option<TaskInfo>, usize)> {
+    let body = view.find(&sql::body::SHOWN, [row.get::<_, i64>(11)?], |row| Ok((row.get(0)?, row.get(1)?)));
+    let (msg, result): (Option<Vec<u8>>, Option<Vec<u8>>) = match body {
+        Err(error) if is_damaged(&error) => (None, None),
+        body => body?.unwrap_or_default(),
+    };
+    let bytes = [&msg, &result].into_iter().flatten().map(Vec::len).sum();
+    let Some(state) = TaskState::from_number(row.get(0)?) else { return Ok((None, bytes)) };
+    let (at, id, extra) = (row.get::<_, i64>(1)?, TaskId::from_wire(&text(row, 2)?), extra(row, 10)?);
+    let retention: i64 = row.get(7)?;
+    let completed_at = (state == TaskState::Completed).then(|| at.saturating_sub(retention.saturating_mul(1_000)));
+    let facts = Facts { retried: row.get(4)?, err: row.get(5)?, failed_at: row.get(6)?, completed_at };
+    let in_its_place = || TaskMessage::in_place_of(Bytes::new(), &id, queue).encode();
+    let raw = msg.or_else(|| (state == TaskState::Archived).then(in_its_place));
+    let Some(Ok(message)) = raw.map(|raw| message(raw.into(), queue, &id, &facts)) else { return Ok((None, bytes)) };
+    let mut info = TaskInfo::from_message(&message, state);
+    (info.ending, info.expires) = (extra.ending().of(state), extra.expires());
+    info.crashes = u32::try_from(row.get::<_, i64>(3)?).unwrap_or(0);
+    info.last_failed_at = facts.failed_at.map(instant).or(info.last_failed_at);
+    info.completed_at = completed_at.map(instant).or(info.completed_at);
+    info.next_process_at = match state {
+        TaskState::Scheduled | TaskState::Retry => Some(instant(at)),
+        TaskState::Pending => Some(instant(view.now)),
+        _ => None,
+    };
+    info.lease_until = (state == TaskState::Active).then(|| instant(at));
+    info.archived_at = (state == TaskState::Archived).then(|| instant(at));
+    info.result = result.map(Bytes::from);
+    let note: Option<String> = row.get(9)?;
+    let reported = row.get::<_, Option<f64>>(8)?.filter(|_| state == TaskState::Active);
+    info.progress = reported.map(|fraction| Progress::new(fraction, note.unwrap_or_default()));
+    Ok((Some(info), bytes))
 }
 
 /// Returns a number of rows as SQLite takes it; a number beyond the range of `i64` becomes its largest.

@@ -10,13 +10,13 @@ use crate::{
         Action, BrokerError, RunKey, Settle, Settled, Settlement,
         settle::{run_has_ended, shortened},
     },
-    task::{Extra, Progress, TaskState},
+    task::{Progress, TaskState},
 };
 
 use super::{
     SqliteBroker,
     command::{Priority, WriteCommand},
-    row::{after, text_or_null},
+    row::{after, extra, text_or_null},
     sql,
     tx::{TaskToDelete, Tx, View},
 };
@@ -113,8 +113,7 @@ impl LeasedTask {
     /// Finds the task, if `run` still holds it: the fence.
     fn find(view: &View<'_>, run: &RunKey) -> rusqlite::Result<Option<Self>> {
         view.find(&sql::settle::HELD, params![run.row, run.server, run.token.0, run.id.as_str()], |row| {
-            let extra = row.get::<_, Option<Vec<u8>>>(2)?;
-            let is_replaced = extra.is_some_and(|extra| Extra::from_bytes(&extra).replaced);
+            let is_replaced = extra(row, 2)?.replaced;
             Ok(Self { seq: run.row, q: row.get(0)?, lock: text_or_null(row, 1)?, is_replaced })
         })
     }

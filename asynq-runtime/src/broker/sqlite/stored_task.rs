@@ -3,7 +3,7 @@
 use rusqlite::params;
 
 use super::{
-    row::{text, text_or_null},
+    row::{extra, text, text_or_null},
     sql,
     tx::{TaskToDelete, View},
 };
@@ -43,7 +43,7 @@ impl StoredTask {
             state: TaskState::from_number(number).ok_or(rusqlite::Error::IntegralValueOutOfRange(2, number))?,
             at: row.get(3)?,
             lock: text_or_null(row, 4)?,
-            extra: row.get::<_, Option<Vec<u8>>>(5)?.map(|bytes| Extra::from_bytes(&bytes)).unwrap_or_default(),
+            extra: extra(row, 5)?,
             staged: row.get(6)?,
             retried: row.get(7)?,
             retention: row.get(8)?,

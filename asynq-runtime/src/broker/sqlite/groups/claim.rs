@@ -33,7 +33,7 @@ pub(super) fn claim(
     if !is_ripe(&tx.view, q, group, rules)? {
         return Ok(None);
     }
-    let waiting = longest_waiting(&tx.view, q, group, rules.enough().unwrap_or(TaskSet::MOST))?;
+    let waiting = longest_waiting(&tx.view, q, group, rules.enough().unwrap_or(TaskSet::MOST), true)?;
     let crashes = waiting.iter().map(Candidate::crashes).max().unwrap_or(0);
     let is_full = waiting.iter().map(Candidate::bytes).sum::<usize>() >= TaskSet::BYTES;
     let deadline = after(tx.view.now, TaskSet::DEADLINE);
@@ -43,7 +43,7 @@ pub(super) fn claim(
     let mut members = Vec::with_capacity(waiting.len());
     for task in waiting {
         if task.can_never_run() {
-            task.set_aside(tx, q, TaskState::Aggregating)?;
+            task.set_aside(tx, TaskState::Aggregating)?;
             continue;
         }
         tx.view.execute(&sql::groups::JOIN_SET, [task.seq, number])?;
@@ -71,29 +71,25 @@ pub(super) fn is_ripe(view: &View<'_>, q: i64, group: &GroupName, rules: &GroupR
 }
 
 /// Returns the first tasks of a group, until they are `most` or have [`TaskSet::BYTES`] bytes.
-fn longest_waiting(view: &View<'_>, q: i64, group: &GroupName, most: usize) -> rusqlite::Result<Vec<Candidate>> {
-    let mut statement = view.statement(&sql::groups::WAITING)?;
-    let mut rows = statement.query(params![q, group.as_str(), limit_of(most)])?;
-    let (mut found, mut bytes) = (Vec::new(), 0);
-    while bytes < TaskSet::BYTES
-        && let Some(row) = rows.next()?
-    {
-        let task = Candidate::read(row)?;
-        bytes += task.bytes();
-        found.push(task);
-    }
-    Ok(found)
+fn longest_waiting(
+    view: &View<'_>,
+    q: i64,
+    group: &GroupName,
+    most: usize,
+    with_messages: bool,
+) -> rusqlite::Result<Vec<Candidate>> {
+    let params = params![q, group.as_str(), limit_of(most), with_messages];
+    Ok(Candidate::list(view, &sql::groups::WAITING, params, TaskSet::BYTES)?.0)
 }
 
-/// Returns the first tasks of a group without their messages, each with its queue.
+/// Returns the first tasks of a group without their messages.
 pub(super) fn without_messages(
     view: &View<'_>,
     queue: &QueueName,
     group: &GroupName,
-) -> rusqlite::Result<Vec<(i64, Candidate)>> {
+) -> rusqlite::Result<Vec<Candidate>> {
     let Some(q) = view.queue(queue)? else { return Ok(Vec::new()) };
-    let params = params![q, group.as_str(), limit_of(TaskSet::MOST)];
-    view.list(&sql::groups::WAITING_WITHOUT_MESSAGE, params, |row| Ok((q, Candidate::read(row)?)))
+    longest_waiting(view, q, group, TaskSet::MOST, false)
 }
 
 /// Whether a group is ripe by time alone: its first task joined it at `first`, its last one at `last`.

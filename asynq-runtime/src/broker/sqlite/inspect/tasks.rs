@@ -9,7 +9,7 @@ use crate::{
 
 use super::{
     super::{
-        row::{TaskRow, instant, limit_of},
+        row::{instant, limit_of, task_info},
         sql::{self, Sql},
         tx::{FAILURES, View},
     },
@@ -67,10 +67,9 @@ impl Reader<'_> {
                 slice.is_cut_short = true;
                 break;
             }
-            let row = TaskRow::read(self.view, row)?;
-            bytes += row.bytes();
+            let (task, size) = task_info(self.view, self.queue, row)?;
+            bytes += size;
             slice.looked_at += 1;
-            let task = row.into_info(self.queue, self.view.now);
             slice.tasks.extend(task.map(|task| TaskBrief::within(task, self.most)));
         }
         Ok(slice)
@@ -174,8 +173,8 @@ pub(super) fn failures(view: &View<'_>, queue: &QueueName, id: &TaskId) -> rusql
 
 /// Returns one task, in any state.
 pub(super) fn one(view: &View<'_>, queue: &QueueName, id: &TaskId) -> rusqlite::Result<Option<TaskInfo>> {
-    let row = view.find(&sql::inspect::TASK, [queue.as_str(), id.as_str()], |row| TaskRow::read(view, row))?;
-    Ok(row.and_then(|row| row.into_info(queue, view.now)))
+    let task = view.find(&sql::inspect::TASK, [queue.as_str(), id.as_str()], |row| task_info(view, queue, row))?;
+    Ok(task.and_then(|(task, _)| task))
 }
 
 #[cfg(test)]

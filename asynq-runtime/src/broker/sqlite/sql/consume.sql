@@ -31,18 +31,13 @@ SELECT walk.q, (SELECT queue.name FROM main.queue AS queue WHERE queue.paused_at
 FROM walk;
 
 -- name: next
--- The tasks at the head of the queue. ?1 q, ?2 how many, ?3 whether quarantined tasks count, as in `ready`.
--- Rows: seq, id, crashes, extra, retried, err, failed_at, uniq, message or null, pending since.
-SELECT t.seq, t.id, t.crashes, t.extra, t.retried, t.err, t.failed_at, t.uniq,
-  (SELECT b.msg FROM main.body AS b WHERE b.seq = t.seq), t.since
+-- The tasks at the head of the queue. ?1 q, ?2 how many, ?3 whether quarantined tasks count, as in `ready`, ?4 whether messages are
+-- read. Rows: seq, q, id, crashes, extra, retried, err, failed_at, uniq, pending since, message or null.
+SELECT t.seq, t.q, t.id, t.crashes, t.extra, t.retried, t.err, t.failed_at, t.uniq, t.since,
+  (SELECT b.msg FROM main.body AS b WHERE ?4 AND b.seq = t.seq)
 FROM main.task AS t INDEXED BY task_at
 WHERE t.q = ?1 AND t.state = 2 /* pending */ AND (?3 OR t.crashes = 0 OR NOT asynq_is_quarantined(t.crashes, t.extra))
 ORDER BY t.at, t.seq LIMIT ?2;
-
--- name: next_without_message
--- As `next`, with null for each message. ?1 q, ?2 how many.
-SELECT t.seq, t.id, t.crashes, t.extra, t.retried, t.err, t.failed_at, t.uniq, NULL
-FROM main.task AS t INDEXED BY task_at WHERE t.q = ?1 AND t.state = 2 /* pending */ ORDER BY t.at, t.seq LIMIT ?2;
 
 -- name: take
 -- Makes a pending task active. Its position in the queue stays in `since`, which recovery orders tasks by.

@@ -29,16 +29,11 @@ SELECT 1 FROM main.task AS t INDEXED BY task_group
 WHERE t.q = ?1 AND t.grp = ?2 AND t.state = 7 /* aggregating */ AND t.batch IS NULL LIMIT 1 OFFSET ?3;
 
 -- name: waiting
--- The tasks of a group in the order in which they joined it. ?1 q, ?2 group, ?3 how many.
--- Rows: as `next` of consume.sql, without the time.
-SELECT t.seq, t.id, t.crashes, t.extra, t.retried, t.err, t.failed_at, t.uniq,
-  (SELECT b.msg FROM main.body AS b WHERE b.seq = t.seq)
+-- The tasks of a group in the order in which they joined it. ?1 q, ?2 group, ?3 how many, ?4 whether messages are read.
+-- Rows: as `next` of consume.sql.
+SELECT t.seq, t.q, t.id, t.crashes, t.extra, t.retried, t.err, t.failed_at, t.uniq, t.since,
+  (SELECT b.msg FROM main.body AS b WHERE ?4 AND b.seq = t.seq)
 FROM main.task AS t INDEXED BY task_group
-WHERE t.q = ?1 AND t.grp = ?2 AND t.state = 7 /* aggregating */ AND t.batch IS NULL ORDER BY t.at, t.seq LIMIT ?3;
-
--- name: waiting_without_message
--- As `waiting`, with null for each message. ?1 q, ?2 group, ?3 how many.
-SELECT t.seq, t.id, t.crashes, t.extra, t.retried, t.err, t.failed_at, t.uniq, NULL FROM main.task AS t INDEXED BY task_group
 WHERE t.q = ?1 AND t.grp = ?2 AND t.state = 7 /* aggregating */ AND t.batch IS NULL ORDER BY t.at, t.seq LIMIT ?3;
 
 -- name: open_set
