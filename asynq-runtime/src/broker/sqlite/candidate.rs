@@ -87,8 +87,7 @@ impl Candidate {
     /// message that cannot be read does.
     pub(super) fn set_aside(self, tx: &mut Tx<'_>, from: TaskState) -> rusqlite::Result<()> {
         let q = self.q;
-        tx.left(q, from);
-        tx.came(q, TaskState::Archived);
+        tx.moved(q, from, TaskState::Archived);
         tx.ended(q, true);
         if self.is_sound {
             tx.set_aside.push((self.id.clone(), NO_MESSAGE));

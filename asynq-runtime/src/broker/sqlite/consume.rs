@@ -19,7 +19,7 @@ use super::{
     SqliteBroker,
     candidate::{Candidate, met_damage},
     command::{CancelFlag, Priority, Ready, WriteCommand},
-    row::{limit_of, text},
+    row::{after, limit_of, text},
     sql,
     store::far,
     tx::{Tx, View},
@@ -129,7 +129,7 @@ impl SqliteBroker {
             names: ready::names(wanted.iter().map(|wanted| &wanted.queue)),
             wanted,
             quarantined,
-            lease: self.lease_ms(),
+            lease: self.lease,
         });
         let items = claim.wanted.iter().map(|wanted| wanted.n.min(MOST)).sum::<usize>().max(1);
         let run = Arc::clone(&claim);
@@ -164,8 +164,7 @@ fn release(tx: &mut Tx<'_>, server: i64, lost: &[i64]) -> rusqlite::Result<Vec<(
         let Some(q) = tx.queue(queue)? else { continue };
         let place = tx.head(q)?;
         tx.view.execute(&sql::settle::REQUEUE, [*seq, place, tx.view.now])?;
-        tx.left(q, TaskState::Active);
-        tx.came(q, TaskState::Pending);
+        tx.moved(q, TaskState::Active, TaskState::Pending);
     }
     Ok(released.into_iter().map(|(_, queue, id)| (queue, TaskId::from_wire(&id))).collect())
 }
@@ -181,7 +180,7 @@ struct Claim {
     /// The names of the wanted queues, for [`ready::by_name`].
     names: String,
     quarantined: Quarantined,
-    lease: i64,
+    lease: Duration,
 }
 
 impl Claim {
@@ -216,6 +215,7 @@ impl Claim {
         (quarantined, room): (&mut usize, &mut usize),
         runs: &mut Vec<Run>,
     ) -> rusqlite::Result<()> {
+        let until = after(tx.view.now, self.lease);
         let mut missing = wanted.n.min(MOST);
         while missing > 0 && *room > 0 {
             let params = params![q, limit_of(missing), *quarantined > 0, true];
@@ -232,10 +232,8 @@ impl Claim {
                     candidate.set_aside(tx, TaskState::Pending)?;
                     continue;
                 }
-                tx.left(q, TaskState::Pending);
-                let until = tx.view.now.saturating_add(self.lease);
                 tx.view.execute(&sql::consume::TAKE, [candidate.seq, until, self.server, self.token])?;
-                tx.came(q, TaskState::Active);
+                tx.moved(q, TaskState::Pending, TaskState::Active);
                 *room = room.saturating_sub(candidate.bytes());
                 runs.extend(candidate.into_run(&wanted.queue, self.server, self.token, tx.view.now));
                 missing -= 1;

@@ -8,15 +8,8 @@ use rusqlite::{Connection, ErrorCode};
 use crate::broker::{BrokerError, BrokerErrorKind, JoinShapes, NewShape, NewTask, Placed, Refused, When, due_ms};
 
 use super::{
-    SqliteBroker,
-    connection::STATEMENTS,
-    disk_room::DiskRoom,
-    file_status::Identity,
-    migrate,
-    produce::Item,
-    row::after,
-    shapes, sql,
-    tx::Tx,
+    SqliteBroker, connection::STATEMENTS, disk_room::DiskRoom, file_status::Identity, migrate, produce::Item,
+    row::after, shapes, sql, tx::Tx,
 };
 
 /// Why a task did not join a transaction. The transaction has nothing of the task and keeps its earlier changes.

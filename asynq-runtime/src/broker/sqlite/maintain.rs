@@ -27,17 +27,14 @@ use super::{
     settle::lost,
     sql,
     store::far,
-    tx::{TaskToDelete, Tx, View, day},
+    tx::{STATISTICS_DAYS, TaskToDelete, Tx, View, day},
 };
 
 /// Most tasks that one call touches per queue.
 const SLICE: usize = 100;
 
 /// A lease that ends this much later than a new lease was given by a clock that has been set back since.
-const BELIEVABLE_LEASE_MS: i64 = 60_000;
-
-/// Days for which counters are kept, as in asynq.
-pub(super) const STATISTICS_DAYS: i64 = 90;
+const BELIEVABLE_LEASE: Duration = Duration::from_secs(60);
 
 /// How many tasks at the front of a state a sweep looks at.
 const SWEEP: i64 = 1_000;
@@ -97,9 +94,9 @@ impl Maintain for SqliteBroker {
         let mut answers = Vec::with_capacity(runs.len());
         for slice in runs.chunks(SLICE) {
             let (size, slice): (usize, Arc<[RunKey]>) = (slice.len(), slice.into());
-            let lease = self.lease_ms();
-            let command = WriteCommand::new(Priority::Lease, slice.len(), move |tx| {
-                let until = tx.view.now.saturating_add(lease);
+            let lease = self.lease;
+            let command = WriteCommand::new(Priority::Lease, size, move |tx| {
+                let until = after(tx.view.now, lease);
                 slice.iter().map(|run| extend(&tx.view, run, until)).collect::<rusqlite::Result<Vec<_>>>()
             });
             match self.store.write(command.may_be_lost()).await {
@@ -113,9 +110,9 @@ impl Maintain for SqliteBroker {
     async fn extend_locks(&self, locks: &[HeldLock]) -> Result<(), BrokerError> {
         for slice in locks.chunks(SLICE) {
             let slice: Arc<[HeldLock]> = slice.into();
-            let lasts = self.lease_ms().saturating_mul(i64::from(LOCK_LEASES));
+            let lasts = self.lease.saturating_mul(LOCK_LEASES);
             let command = WriteCommand::new(Priority::Lease, slice.len(), move |tx| {
-                let (now, until) = (tx.view.now, tx.view.now.saturating_add(lasts));
+                let (now, until) = (tx.view.now, after(tx.view.now, lasts));
                 for HeldLock { run, key } in &*slice {
                     tx.view.execute(
                         &sql::lock::EXTEND,
@@ -141,8 +138,7 @@ impl Maintain for SqliteBroker {
     }
 
     async fn sweep(&self, queue: &QueueName) -> Result<Swept, BrokerError> {
-        let queue = queue.clone();
-        let lease = self.lease_ms();
+        let (queue, lease) = (queue.clone(), self.lease);
         // A sweep that a power cut takes back is made again.
         let command = WriteCommand::new(Priority::Forward, SLICE, move |tx| sweep(tx, &queue, lease)).may_be_lost();
         self.store.write(command).await
@@ -201,12 +197,11 @@ fn forward_all(queues: &[QueueName], retries: RetryOrder) -> (Arc<[QueueName]>, 
 fn forward(tx: &mut Tx<'_>, queue: &QueueName, retries: RetryOrder) -> rusqlite::Result<Forwarded> {
     let Some(q) = tx.view.queue(queue)? else { return Ok(Forwarded::default()) };
     let mut due: Vec<(i64, i64, TaskState, bool)> = Vec::new();
-    for (statement, state) in
-        [(&sql::maintain::DUE_SCHEDULED, TaskState::Scheduled), (&sql::maintain::DUE_RETRY, TaskState::Retry)]
-    {
-        due.extend(tx.view.list(statement, [q, tx.view.now, limit_of(SLICE + 1)], |row| {
-            Ok((row.get(0)?, row.get(1)?, state, row.get(2)?))
-        })?);
+    for state in [TaskState::Scheduled, TaskState::Retry] {
+        let params = params![q, state.number(), tx.view.now, limit_of(SLICE + 1)];
+        due.extend(
+            tx.view.list(&sql::maintain::DUE, params, |row| Ok((row.get(0)?, row.get(1)?, state, row.get(2)?)))?,
+        );
     }
     due.sort_unstable();
     let more = due.len() > SLICE;
@@ -216,22 +211,20 @@ fn forward(tx: &mut Tx<'_>, queue: &QueueName, retries: RetryOrder) -> rusqlite:
         .into_iter()
         .partition(|&(_, _, state, grouped)| retries == RetryOrder::First && state == TaskState::Retry && !grouped);
     for (_, seq, state, grouped) in rest {
-        tx.left(q, state);
         if grouped {
             tx.view.execute(&sql::maintain::JOIN_GROUP, [seq, tx.view.now])?;
-            tx.came(q, TaskState::Aggregating);
+            tx.moved(q, state, TaskState::Aggregating);
         } else {
             let place = tx.tail(q, true)?;
             tx.view.execute(&sql::maintain::FORWARD, [seq, place, tx.view.now])?;
-            tx.came(q, TaskState::Pending);
+            tx.moved(q, state, TaskState::Pending);
         }
     }
     // Each retry comes before those that were moved before it.
     for (_, seq, state, _) in first.into_iter().rev() {
-        tx.left(q, state);
         let place = tx.head(q)?;
         tx.view.execute(&sql::maintain::FORWARD, [seq, place, tx.view.now])?;
-        tx.came(q, TaskState::Pending);
+        tx.moved(q, state, TaskState::Pending);
     }
     Ok(Forwarded { moved, more })
 }
@@ -242,19 +235,14 @@ fn extend(view: &View<'_>, run: &RunKey, until: i64) -> rusqlite::Result<Settled
     if extended == 1 { Ok(Settled::Ok) } else { lost(view, run) }
 }
 
-fn sweep(tx: &mut Tx<'_>, queue: &QueueName, lease: i64) -> rusqlite::Result<Swept> {
+fn sweep(tx: &mut Tx<'_>, queue: &QueueName, lease: Duration) -> rusqlite::Result<Swept> {
     schedule::sweep(&tx.view)?;
     presence::forget_signals(&tx.view)?;
     tx.view.execute(&sql::semaphore::SWEEP, [tx.view.now, limit_of(SLICE)])?;
     let Some(q) = tx.view.queue(queue)? else { return Ok(Swept::default()) };
-    let mut swept = Swept::default();
-    let believable = tx.view.now.saturating_add(lease).saturating_add(BELIEVABLE_LEASE_MS);
-    let endless =
-        tx.view.list(&sql::maintain::ENDLESS, [q, believable, limit_of(SLICE)], |row| row.get::<_, i64>(0))?;
-    for seq in endless {
-        tx.view.execute(&sql::maintain::END_LEASE, [seq, tx.view.now])?;
-        swept.leases_restored += 1;
-    }
+    let believable = after(tx.view.now, lease.saturating_add(BELIEVABLE_LEASE));
+    let leases_restored = tx.view.execute(&sql::maintain::END_LEASES, [q, believable, tx.view.now])?;
+    let mut swept = Swept { leases_restored, ghosts_removed: 0 };
     // No other call notices that a set is held for longer than any is.
     tx.view.execute(&sql::groups::SHORTEN, [q, after(tx.view.now, TaskSet::DEADLINE)])?;
     for state in [TaskState::Active, TaskState::Pending] {

@@ -225,10 +225,6 @@ impl SqliteBroker {
         })
     }
 
-    fn lease_ms(&self) -> i64 {
-        i64::try_from(self.lease.as_millis()).unwrap_or(i64::MAX)
-    }
-
     /// Has the writer run a small change in a transaction, and returns its answer once it is committed.
     async fn change<T: Send + 'static>(
         &self,

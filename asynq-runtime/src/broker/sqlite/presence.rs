@@ -56,10 +56,7 @@ impl Presence for SqliteBroker {
         let row = self.server_row(name, info);
         let joined = self.change(move |tx| {
             tx.view.execute(&sql::presence::FORGET_NAME, [&row.name])?;
-            tx.view.execute(
-                &sql::presence::JOIN,
-                params![row.name, row.file, row.pid, row.boot, row.version, tx.view.now, row.info],
-            )?;
+            row.join(&tx.view, None, None)?;
             Ok(tx.view.last_row())
         });
         Ok(Member { name: name.clone(), number: joined.await? })
@@ -74,10 +71,7 @@ impl Presence for SqliteBroker {
             let beaten = tx.view.execute(&sql::presence::BEAT, params![number, tx.view.now, row.info, workers])?;
             if beaten == 0 {
                 // Another server took this one for dead, for instance after a long stop.
-                tx.view.execute(
-                    &sql::presence::REJOIN,
-                    params![number, row.name, row.file, row.pid, row.boot, row.version, tx.view.now, row.info, workers],
-                )?;
+                row.join(&tx.view, Some(number), Some(&workers))?;
             }
             Ok(())
         });
@@ -189,6 +183,14 @@ struct ServerRow {
     boot: String,
     version: &'static str,
     info: Vec<u8>,
+}
+
+impl ServerRow {
+    /// Puts the server on the list, under the `number` that it had before, if it had one.
+    fn join(&self, view: &View<'_>, number: Option<i64>, workers: Option<&[u8]>) -> rusqlite::Result<usize> {
+        let Self { name, file, pid, boot, version, info } = self;
+        view.execute(&sql::presence::JOIN, params![number, name, file, pid, boot, version, view.now, info, workers])
+    }
 }
 
 impl SqliteBroker {

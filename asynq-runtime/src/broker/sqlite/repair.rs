@@ -133,8 +133,7 @@ impl StoredTask {
         if state == TaskState::Completed {
             self.note_success(tx)?;
         }
-        tx.left(q, state);
-        tx.came(q, came);
+        tx.moved(q, state, came);
         Ok(())
     }
 

@@ -6,6 +6,7 @@ use rusqlite::params;
 use super::{
     SqliteBroker,
     command::{Priority, WriteCommand},
+    row::after,
     sql,
     tx::View,
 };
@@ -49,7 +50,10 @@ pub(super) fn keep(view: &View<'_>, shapes: &[NewShape], join: JoinShapes) -> ru
         };
         match new {
             Some(new) => {
-                view.execute(&sql::shapes::KEEP, params![job, column(*fingerprint), &new[..], until(view.now)])?;
+                view.execute(
+                    &sql::shapes::KEEP,
+                    params![job, column(*fingerprint), &new[..], after(view.now, SHAPE_TTL)],
+                )?;
             }
             None => extend(view, job, *fingerprint)?,
         }
@@ -62,7 +66,7 @@ fn find(view: &View<'_>, job: &str, fingerprint: Option<u32>) -> rusqlite::Resul
 }
 
 fn extend(view: &View<'_>, job: &str, fingerprint: Option<u32>) -> rusqlite::Result<()> {
-    view.execute(&sql::shapes::EXTEND, params![job, column(fingerprint), until(view.now)]).map(|_| ())
+    view.execute(&sql::shapes::EXTEND, params![job, column(fingerprint), after(view.now, SHAPE_TTL)]).map(|_| ())
 }
 
 /// Most bytes that are read: one more than the longest shape has.
@@ -71,8 +75,4 @@ const MOST_READ: i64 = LARGEST_SHAPE as i64 + 1;
 /// Returns the column for a fingerprint: -1 for none, since a column of this primary key is never NULL.
 fn column(fingerprint: Option<u32>) -> i64 {
     fingerprint.map_or(-1, i64::from)
-}
-
-fn until(now: i64) -> i64 {
-    now.saturating_add(i64::try_from(SHAPE_TTL.as_millis()).unwrap_or(i64::MAX))
 }

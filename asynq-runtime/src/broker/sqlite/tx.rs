@@ -175,6 +175,12 @@ impl<'a> Tx<'a> {
         *self.tally.entry((q, state.number())).or_default() -= 1;
     }
 
+    /// Counts a task that went from one state to another.
+    pub(super) fn moved(&mut self, q: i64, from: TaskState, to: TaskState) {
+        self.left(q, from);
+        self.came(q, to);
+    }
+
     /// Names the tasks that were set aside, which no worker tells of, and returns the waits that end; called behind the commit.
     pub(super) fn committed(self) -> Effects {
         for (id, why) in self.set_aside {
@@ -313,6 +319,9 @@ pub(super) struct TaskToDelete<'a> {
     pub(super) id: &'a str,
     pub(super) lock: Option<&'a str>,
 }
+
+/// Days for which counters are kept, as in asynq.
+pub(super) const STATISTICS_DAYS: i64 = 90;
 
 /// The "day" of the counters since the beginning.
 pub(super) const ALL_TIME: i64 = -1;

@@ -29,11 +29,7 @@ const LOOK: Duration = Duration::from_secs(1);
 /// # Errors
 ///
 /// No thread can be started.
-pub(super) fn start(
-    common: &Arc<SharedState>,
-    reads: Arc<ReadQueue>,
-    writer: mpsc::Sender<Message>,
-) -> io::Result<()> {
+pub(super) fn start(common: &Arc<SharedState>, reads: Arc<ReadQueue>, writer: mpsc::Sender<Message>) -> io::Result<()> {
     let Some(file) = common.file.clone() else { return Ok(()) };
     let common = Arc::clone(common);
     thread::Builder::new()
@@ -42,13 +38,7 @@ pub(super) fn start(
     Ok(())
 }
 
-fn watch(
-    common: &Arc<SharedState>,
-    file: &Path,
-    reads: &ReadQueue,
-    writer: &mpsc::Sender<Message>,
-    net: Duration,
-) {
+fn watch(common: &Arc<SharedState>, file: &Path, reads: &ReadQueue, writer: &mpsc::Sender<Message>, net: Duration) {
     // Set before the first look for a socket, so that this thread is told of one that is bound later.
     if let Some(liveness) = &common.liveness {
         let _ = liveness.listener.set(thread::current());

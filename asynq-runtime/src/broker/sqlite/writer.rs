@@ -335,8 +335,8 @@ impl Writer {
             log!(info, place = self.common.place, "all that was written is on disk again");
             return Ok(());
         }
-        let advice =
-            "syncing the log failed, and a connection that reads or writes keeps it from being emptied; nothing was changed";
+        let advice = "syncing the log failed, and a connection that reads or writes keeps it from being emptied; nothing was \
+                      changed";
         Err(self.common.error(BrokerErrorKind::Unavailable, advice))
     }
 

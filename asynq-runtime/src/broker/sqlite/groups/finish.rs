@@ -53,8 +53,7 @@ impl Finish {
             if self.alone.contains(&member.id) {
                 let place = tx.tail(q, true)?;
                 tx.view.execute(&sql::groups::RUN_ALONE, [member.seq, place, tx.view.now])?;
-                tx.left(q, TaskState::Aggregating);
-                tx.came(q, TaskState::Pending);
+                tx.moved(q, TaskState::Aggregating, TaskState::Pending);
             } else {
                 tx.delete(&member.to_delete())?;
             }

@@ -5,7 +5,7 @@ mod tasks;
 
 use std::time::Duration;
 
-pub(super) use self::queues::is_idle;
+pub(super) use self::queues::{count_of, is_idle};
 use crate::{
     broker::{BrokerError, DayStats, Failure, Inspect, LockPage, Page, QueueStats, TaskBrief, TaskEnd},
     task::{GroupName, QueueName, TaskId, TaskInfo, TaskState},

@@ -11,11 +11,10 @@ use crate::{
 };
 
 use super::super::{
-    maintain::STATISTICS_DAYS,
     position,
     row::{instant, text},
     sql,
-    tx::{ALL_TIME, View, day},
+    tx::{ALL_TIME, STATISTICS_DAYS, View, day},
 };
 
 /// How many tasks of a state are weighed.
@@ -121,8 +120,14 @@ pub(super) fn weight(view: &View<'_>, queue: &QueueName) -> rusqlite::Result<u64
     Ok(bytes)
 }
 
+/// Returns how many tasks are in one state.
+pub(in super::super) fn count_of(view: &View<'_>, q: i64, state: TaskState) -> rusqlite::Result<i64> {
+    let counts = counts(view, q)?;
+    Ok(counts.iter().find(|(of, _)| *of == state).map_or(0, |(_, n)| n.cast_signed()))
+}
+
 /// Returns how many tasks are in each state that was ever used.
-pub(super) fn counts(view: &View<'_>, q: i64) -> rusqlite::Result<Vec<(TaskState, u64)>> {
+fn counts(view: &View<'_>, q: i64) -> rusqlite::Result<Vec<(TaskState, u64)>> {
     let counts = view.list(&sql::inspect::COUNTS, [q], |row| {
         Ok(TaskState::from_number(row.get(0)?).zip(Some(count(row.get(1)?))))
     })?;

@@ -13,7 +13,7 @@ use super::{
         sql::{self, Sql},
         tx::{FAILURES, View},
     },
-    queues::counts,
+    queues::count_of,
 };
 
 /// Bytes of messages and results after which one query reads no further task: a slow disk gives them within the time of a query.
@@ -89,7 +89,7 @@ fn page_of_state(reader: &Reader<'_>, q: i64, state: TaskState, (size, offset): 
     } else {
         [&sql::inspect::PAGE, &sql::inspect::PAGE_START, &sql::inspect::PAGE_START_BACK]
     };
-    let start = match way(offset, count(view, q, state)?) {
+    let start = match way(offset, count_of(view, q, state)?) {
         Way::First => FIRST,
         Way::Forward(before) => view.find(start, params![q, number, before], key)?,
         Way::Back(after) => view.find(start_back, params![q, number, after], key)?,
@@ -100,11 +100,6 @@ fn page_of_state(reader: &Reader<'_>, q: i64, state: TaskState, (size, offset): 
 
 /// A key before every task.
 const FIRST: Option<(i64, i64)> = Some((i64::MIN, i64::MIN));
-
-fn count(view: &View<'_>, q: i64, state: TaskState) -> rusqlite::Result<i64> {
-    let counts = counts(view, q)?;
-    Ok(counts.iter().find(|(of, _)| *of == state).map_or(0, |(_, n)| i64::try_from(*n).unwrap_or(i64::MAX)))
-}
 
 fn key(row: &rusqlite::Row<'_>) -> rusqlite::Result<(i64, i64)> {
     Ok((row.get(0)?, row.get(1)?))

@@ -226,8 +226,7 @@ fn requeue(
         for task in found.iter().rev() {
             let place = tx.head(q)?;
             tx.view.execute(&sql::maintain::REQUEUE, [task.seq, place, tx.view.now])?;
-            tx.left(q, TaskState::Active);
-            tx.came(q, TaskState::Pending);
+            tx.moved(q, TaskState::Active, TaskState::Pending);
         }
         recovered.tasks.extend(found.iter().map(|task| (queue.clone(), TaskId::from_wire(&task.id))));
     }

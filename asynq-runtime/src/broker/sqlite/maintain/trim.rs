@@ -18,6 +18,7 @@ use crate::{
 use super::super::{
     candidate::met_damage,
     command::{Priority, WriteCommand},
+    inspect::count_of,
     row::{limit_of, text, text_or_null},
     sql,
     store::Store,
@@ -42,8 +43,6 @@ pub(super) async fn trim_archive(
     max_size: usize,
     limit: usize,
 ) -> Result<usize, BrokerError> {
-    let max_size = limit_of(max_size);
-    let max_age = i64::try_from(max_age.as_millis()).unwrap_or(i64::MAX);
     let find = move |view: &View<'_>, q, limit| superfluous(view, q, max_age, max_size, limit);
     delete(store, queue, limit, TaskState::Archived, find).await
 }
@@ -117,8 +116,6 @@ pub(super) fn is_anything(
     max_size: usize,
 ) -> rusqlite::Result<bool> {
     let Some(q) = view.queue(queue)? else { return Ok(false) };
-    let max_size = limit_of(max_size);
-    let max_age = i64::try_from(max_age.as_millis()).unwrap_or(i64::MAX);
     Ok(!expired(view, q, 1)?.is_empty() || !superfluous(view, q, max_age, max_size, 1)?.is_empty())
 }
 
@@ -138,13 +135,17 @@ fn expired(view: &View<'_>, q: i64, limit: usize) -> rusqlite::Result<Vec<Old>> 
 }
 
 /// Returns the oldest archived tasks that are too old or beyond the newest `max_size`.
-fn superfluous(view: &View<'_>, q: i64, max_age: i64, max_size: i64, limit: usize) -> rusqlite::Result<Vec<Old>> {
-    let archived = i64::from(TaskState::Archived.number());
-    let counts = view.list(&sql::inspect::COUNTS, [q], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)))?;
-    let size: i64 = counts.into_iter().filter(|(state, _)| *state == archived).map(|(_, n)| n).sum();
+fn superfluous(
+    view: &View<'_>,
+    q: i64,
+    max_age: Duration,
+    max_size: usize,
+    limit: usize,
+) -> rusqlite::Result<Vec<Old>> {
+    let (archived, max_size) = (TaskState::Archived, limit_of(max_size));
     // The count may be too high, as after tasks were lost in a salvage, so it says only whether to look for the last task to delete.
-    let cut: Option<(i64, i64)> = if size > max_size {
-        let place = params![q, archived, max_size];
+    let cut: Option<(i64, i64)> = if count_of(view, q, archived)? > max_size {
+        let place = params![q, archived.number(), max_size];
         view.find(&sql::inspect::PAGE_START_BACK, place, |row| Ok((row.get(0)?, row.get(1)?)))?
     } else {
         None
@@ -152,7 +153,7 @@ fn superfluous(view: &View<'_>, q: i64, max_age: i64, max_size: i64, limit: usiz
     let oldest = view.list(&sql::maintain::OLDEST_ARCHIVED, [q, limit_of(limit)], |row| {
         Ok((row.get::<_, i64>(1)?, Old { seq: row.get(0)?, id: text(row, 2)?, lock: text_or_null(row, 3)? }))
     })?;
-    let too_old = view.now.saturating_sub(max_age);
+    let too_old = view.now.saturating_sub(i64::try_from(max_age.as_millis()).unwrap_or(i64::MAX));
     let is_over = |at: i64, seq: i64| at <= too_old || cut.is_some_and(|cut| (at, seq) <= cut);
     Ok(oldest.into_iter().filter(|(at, task)| is_over(*at, task.seq)).map(|(_, task)| task).collect())
 }

@@ -78,8 +78,7 @@ pub(super) fn waiting(tx: &mut Tx<'_>, task: &NewTask, holder: &StoredTask) -> r
     if let Some(lock) = &task.unique {
         tx.view.execute(&sql::lock::TRANSFER, params![q, lock.key, holder.id, after(due.max(now), lock.ttl)])?;
     }
-    tx.left(q, holder.state);
-    tx.came(q, state);
+    tx.moved(q, holder.state, state);
     Ok(Placed { state, process_at: instant(due.max(now)), replaced: Some(TaskId::from_wire(&holder.id)) })
 }
 

@@ -1,12 +1,8 @@
 -- Servers and signals to them (contract: `broker/presence.rs`).
 
 -- name: join
--- Makes a server known; the rowid is its number. ?1 name, ?2 file, ?3 pid, ?4 boot, ?5 version, ?6 now, ?7 info.
-INSERT INTO main.server(name, file, pid, boot, version, started_at, beat_at, info) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6, ?7);
-
--- name: rejoin
--- Makes a server known again under its old number. ?1 server, ?2 name, ?3 file, ?4 pid, ?5 boot, ?6 version, ?7 now,
--- ?8 info, ?9 workers.
+-- Makes a server known, or known again under its old number; the rowid is its number. ?1 server or null, ?2 name, ?3 file, ?4 pid,
+-- ?5 boot, ?6 version, ?7 now, ?8 info, ?9 workers or null.
 INSERT INTO main.server(server, name, file, pid, boot, version, started_at, beat_at, info, workers)
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?7, ?8, ?9) ON CONFLICT DO NOTHING;
 
