@@ -85,19 +85,15 @@ impl FileStatus {
 
     /// Returns the error of all calls from now on: SQLite would go on writing into a file without a name.
     pub(super) fn error(self, place: &str) -> Option<BrokerError> {
-        let event = match self {
+        let lost = || "tasks written since are lost, restart this program".to_owned();
+        let (event, advice) = match self {
             Self::Same => return None,
-            Self::Replaced => "was replaced",
-            Self::Gone => "was deleted or moved away",
-            Self::Emptied => {
-                let message = format!("{place} was emptied while it was in use; {}", restore(place));
-                return Some(BrokerError::new(BrokerErrorKind::Corrupt, message));
-            }
+            Self::Replaced => ("replaced", lost()),
+            Self::Gone => ("deleted or moved away", lost()),
+            Self::Emptied => ("emptied", restore(place)),
         };
-        Some(BrokerError::new(
-            BrokerErrorKind::Corrupt,
-            format!("{place} {event} while it was in use; tasks written since are lost, restart this program"),
-        ))
+        let message = format!("{place} was {event} while it was in use; {advice}");
+        Some(BrokerError::new(BrokerErrorKind::Corrupt, message))
     }
 }
 

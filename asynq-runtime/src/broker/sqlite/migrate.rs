@@ -181,37 +181,33 @@ impl Found {
 
 impl Refusal {
     fn into_error(self, place: &str) -> BrokerError {
+        let error = |kind, text: &str| BrokerError::new(kind, format!("{place} {text}"));
         match self {
-            Self::Foreign => BrokerError::new(
+            Self::Foreign => error(
                 BrokerErrorKind::Corrupt,
-                format!(
-                    "{place} belongs to another program; choose another path, or add ?shared=1 to keep the tasks in it, \
-                     in tables called asynq_…"
-                ),
+                "belongs to another program; choose another path, or add ?shared=1 to keep the tasks in it, in tables called \
+                 asynq_…",
             ),
-            Self::GuestWithoutShared => BrokerError::new(
+            Self::GuestWithoutShared => error(
                 BrokerErrorKind::Corrupt,
-                format!("{place} belongs to another program that shares it with us; add ?shared=1 to the URL"),
+                "belongs to another program that shares it with us; add ?shared=1 to the URL",
             ),
-            Self::Encoding => BrokerError::new(
+            Self::Encoding => error(
                 BrokerErrorKind::Config,
-                format!(
-                    "{place} stores texts as UTF-16, and tasks need a file of UTF-8: keep them in a file of their own"
-                ),
+                "stores texts as UTF-16, and tasks need a file of UTF-8: keep them in a file of their own",
             ),
-            Self::Newer(major) => BrokerError::new(
+            Self::Newer(major) => error(
                 BrokerErrorKind::Config,
-                format!(
-                    "{place} was written by a newer version (its tables are version {major}, this program knows \
-                     {}); update this program",
+                &format!(
+                    "was written by a newer version (its tables are version {major}, this program knows {}); update this program",
                     NEWEST / 1_000
                 ),
             ),
-            Self::NoVersion => BrokerError::new(
+            Self::NoVersion => error(
                 BrokerErrorKind::Corrupt,
-                format!(
-                    "{place} has our tables without their version; set `PRAGMA user_version`, or in a shared file the row of \
-                     asynq_meta, to what it was ({NEWEST} if this version has used them); tables without tasks may be dropped instead \
+                &format!(
+                    "has our tables without their version; set `PRAGMA user_version`, or in a shared file the row of asynq_meta, to \
+                     what it was ({NEWEST} if this version has used them); tables without tasks may be dropped instead \
                      (docs/operations.md#sqlite)"
                 ),
             ),

@@ -49,23 +49,19 @@ impl Settle for SqliteBroker {
     }
 
     async fn write_result(&self, run: &RunKey, result: &Bytes) -> Result<Settled, BrokerError> {
-        let (run, result) = (run.clone(), result.clone());
-        self.change(move |tx| {
-            let Some(leased) = LeasedTask::find(&tx.view, &run)? else { return lost(&tx.view, &run) };
-            tx.view.execute(&sql::body::SET_RESULT, params![leased.seq, &result[..]])?;
-            Ok(Settled::Ok)
-        })
-        .await
+        let result = result.clone();
+        let set = move |tx: &Tx<'_>, task: &LeasedTask| {
+            tx.view.execute(&sql::body::SET_RESULT, params![task.seq, &result[..]]).map(drop)
+        };
+        self.change_held(run, set).await
     }
 
     async fn save_checkpoint(&self, run: &RunKey, checkpoint: &Bytes) -> Result<Settled, BrokerError> {
-        let (run, checkpoint) = (run.clone(), checkpoint.clone());
-        self.change(move |tx| {
-            let Some(leased) = LeasedTask::find(&tx.view, &run)? else { return lost(&tx.view, &run) };
-            tx.view.execute(&sql::body::SET_CHECKPOINT, params![leased.seq, &checkpoint[..]])?;
-            Ok(Settled::Ok)
-        })
-        .await
+        let checkpoint = checkpoint.clone();
+        let set = move |tx: &Tx<'_>, task: &LeasedTask| {
+            tx.view.execute(&sql::body::SET_CHECKPOINT, params![task.seq, &checkpoint[..]]).map(drop)
+        };
+        self.change_held(run, set).await
     }
 
     async fn checkpoint(&self, run: &RunKey) -> Result<Option<Bytes>, BrokerError> {
@@ -79,21 +75,31 @@ impl Settle for SqliteBroker {
     }
 
     async fn free_lock(&self, run: &RunKey, key: &str) -> Result<Settled, BrokerError> {
-        let (run, key) = (run.clone(), key.to_owned());
-        self.change(move |tx| {
-            let Some(leased) = LeasedTask::find(&tx.view, &run)? else { return lost(&tx.view, &run) };
-            tx.free_lock(leased.q, Some(&key), run.id.as_str())?;
-            Ok(Settled::Ok)
-        })
-        .await
+        let (id, key) = (run.id.clone(), key.to_owned());
+        let free = move |tx: &Tx<'_>, task: &LeasedTask| tx.free_lock(task.q, Some(&key), id.as_str());
+        self.change_held(run, free).await
     }
 
     async fn write_progress(&self, run: &RunKey, progress: &Progress) -> Result<Settled, BrokerError> {
-        let (run, progress) = (run.clone(), progress.clone());
-        self.change(move |tx| {
-            let Some(leased) = LeasedTask::find(&tx.view, &run)? else { return lost(&tx.view, &run) };
-            tx.view.execute(&sql::settle::PROGRESS, params![leased.seq, progress.fraction, progress.note])?;
-            Ok(Settled::Ok)
+        let progress = progress.clone();
+        let set = move |tx: &Tx<'_>, task: &LeasedTask| {
+            tx.view.execute(&sql::settle::PROGRESS, params![task.seq, progress.fraction, progress.note]).map(drop)
+        };
+        self.change_held(run, set).await
+    }
+}
+
+impl SqliteBroker {
+    /// Has the writer change the task that `run` holds, if the run still holds it.
+    async fn change_held(
+        &self,
+        run: &RunKey,
+        change: impl Fn(&Tx<'_>, &LeasedTask) -> rusqlite::Result<()> + Send + 'static,
+    ) -> Result<Settled, BrokerError> {
+        let run = run.clone();
+        self.change(move |tx| match LeasedTask::find(&tx.view, &run)? {
+            Some(task) => change(tx, &task).map(|()| Settled::Ok),
+            None => lost(&tx.view, &run),
         })
         .await
     }
@@ -123,10 +129,12 @@ fn settle(tx: &mut Tx<'_>, item: &Settlement) -> rusqlite::Result<Settled> {
     if done_at_once(tx, item)? {
         return Ok(Settled::Ok);
     }
-    let Some(leased) = LeasedTask::find(&tx.view, &item.run)? else { return explain(&tx.view, item) };
-    let LeasedTask { seq, q, ref lock, is_replaced } = leased;
-    let (now, id, lock) = (tx.view.now, item.run.id.as_str(), lock.as_deref());
-    if is_replaced && !matches!(item.action, Action::Done | Action::Complete { .. } | Action::Revoke { .. }) {
+    let Some(leased) = LeasedTask::find(&tx.view, &item.run)? else {
+        return Ok(judge(receipt(&tx.view, &item.run)?, item));
+    };
+    let (seq, q, lock) = (leased.seq, leased.q, leased.lock.as_deref());
+    let (now, id) = (tx.view.now, item.run.id.as_str());
+    if leased.is_replaced && !matches!(item.action, Action::Done | Action::Complete { .. } | Action::Revoke { .. }) {
         tx.delete(&TaskToDelete { seq, q, state: TaskState::Active, id, lock })?;
         if matches!(item.action, Action::Archive { .. } | Action::Retry { counted: true, .. }) {
             tx.ended(q, true);
@@ -140,20 +148,14 @@ fn settle(tx: &mut Tx<'_>, item: &Settlement) -> rusqlite::Result<Settled> {
             return Ok(Settled::Ok);
         }
         Action::Complete { result } => {
-            complete(tx, item, seq, None)?;
             if let Some(result) = result {
                 tx.view.execute(&sql::body::SET_RESULT, params![seq, &result[..]])?;
             }
-            tx.free_lock(q, lock, id)?;
-            tx.ended(q, false);
-            tx.came(q, TaskState::Completed);
+            complete(tx, item, &leased, None)?;
         }
         Action::Revoke { extra } => {
-            complete(tx, item, seq, extra.to_bytes())?;
             tx.view.execute(&sql::body::SET_RESULT, params![seq, None::<&[u8]>])?;
-            tx.free_lock(q, lock, id)?;
-            tx.ended(q, false);
-            tx.came(q, TaskState::Completed);
+            complete(tx, item, &leased, extra.to_bytes())?;
         }
         Action::Retry { delay, error, extra, .. } | Action::Defer { delay, error, extra } => {
             let error = error.as_deref().map(shortened);
@@ -190,11 +192,14 @@ fn settle(tx: &mut Tx<'_>, item: &Settlement) -> rusqlite::Result<Settled> {
 }
 
 /// Keeps a task until its retention is over; its extra facts stay as they are unless others are given.
-fn complete(tx: &Tx<'_>, item: &Settlement, seq: i64, extra: Option<Vec<u8>>) -> rusqlite::Result<()> {
+fn complete(tx: &mut Tx<'_>, item: &Settlement, task: &LeasedTask, extra: Option<Vec<u8>>) -> rusqlite::Result<()> {
     let retention = item.message.retention.max(0);
     let expiry = tx.view.now.saturating_add(retention.saturating_mul(1_000));
-    tx.view.execute(&sql::settle::COMPLETE, params![seq, expiry, retention, extra])?;
-    tx.view.execute(&sql::body::FORGET_CHECKPOINT, [seq])?;
+    tx.view.execute(&sql::settle::COMPLETE, params![task.seq, expiry, retention, extra])?;
+    tx.view.execute(&sql::body::FORGET_CHECKPOINT, [task.seq])?;
+    tx.free_lock(task.q, task.lock.as_deref(), item.run.id.as_str())?;
+    tx.ended(task.q, false);
+    tx.came(task.q, TaskState::Completed);
     Ok(())
 }
 
@@ -214,11 +219,6 @@ fn done_at_once(tx: &mut Tx<'_>, item: &Settlement) -> rusqlite::Result<bool> {
     tx.ended(q, false);
     tx.left(q, TaskState::Active);
     Ok(true)
-}
-
-/// Returns why a settlement was refused.
-fn explain(view: &View<'_>, item: &Settlement) -> rusqlite::Result<Settled> {
-    Ok(judge(receipt(view, &item.run)?, item))
 }
 
 /// Returns whether a task that a run does not hold any more is still there.

@@ -6,7 +6,7 @@
 //! Tables are always written `main.<table>`, which lets the same text serve a file of our own and one that belongs to another
 //! program, where our tables are called `asynq_<table>`.
 
-use std::sync::OnceLock;
+use std::sync::LazyLock;
 
 /// How our tables are called in this file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,23 +20,16 @@ pub(super) enum Names {
 /// One statement.
 #[derive(Debug)]
 pub(super) struct Sql {
-    file: &'static str,
-    name: &'static str,
-    plain: OnceLock<&'static str>,
-    prefixed: OnceLock<String>,
+    plain: LazyLock<&'static str>,
+    prefixed: LazyLock<String>,
 }
 
 impl Sql {
-    const fn new(file: &'static str, name: &'static str) -> Self {
-        Self { file, name, plain: OnceLock::new(), prefixed: OnceLock::new() }
-    }
-
     /// Returns the text to prepare.
     pub(super) fn text(&self, names: Names) -> &str {
-        let plain = *self.plain.get_or_init(|| statement(self.file, self.name));
         match names {
-            Names::Plain => plain,
-            Names::Prefixed => self.prefixed.get_or_init(|| prefix(plain)),
+            Names::Plain => &self.plain,
+            Names::Prefixed => &self.prefixed,
         }
     }
 }
@@ -68,10 +61,13 @@ fn statement<'a>(file: &'a str, name: &'a str) -> &'a str {
 macro_rules! statements {
     ($($contract:ident { $($name:ident),* })*) => {
         $(pub(super) mod $contract {
-            use super::Sql;
+            use super::{LazyLock, Sql, prefix, statement};
 
             const STATEMENTS: &str = include_str!(concat!("sql/", stringify!($contract), ".sql"));
-            $(pub(in super::super) static $name: Sql = Sql::new(STATEMENTS, stringify!($name));)*
+            $(pub(in super::super) static $name: Sql = Sql {
+                plain: LazyLock::new(|| statement(STATEMENTS, stringify!($name))),
+                prefixed: LazyLock::new(|| prefix(&$name.plain)),
+            };)*
         })*
 
         #[cfg(test)]

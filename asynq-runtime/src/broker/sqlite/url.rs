@@ -8,7 +8,7 @@ use std::{
 use crate::broker::{BrokerError, BrokerErrorKind, percent, timeouts};
 
 /// Where the tasks are and how they are kept.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Location {
     /// The file, or `None` for a database in memory.
     pub(super) file: Option<PathBuf>,
@@ -27,7 +27,7 @@ pub(super) struct Location {
 impl Location {
     /// Returns the location of a database in memory.
     pub(super) fn memory() -> Self {
-        Self { file: None, normal: false, shared: false, network_fs: false, timeout: None, connect_timeout: None }
+        Self::default()
     }
 
     /// Reads `sqlite://path`, `sqlite:path` or `sqlite::memory:`, each with an optional query.
@@ -59,13 +59,11 @@ impl Location {
         }
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             match pair.split_once('=').unwrap_or((pair, "")) {
-                ("durability", "normal") => location.normal = true,
-                ("durability", "full") => location.normal = false,
+                ("durability", value @ ("normal" | "full")) => location.normal = value == "normal",
                 ("durability", value) => {
                     return Err(refuse(format!("durability={value} is unknown; use full or normal")));
                 }
-                ("shared", "1") => location.shared = true,
-                ("shared", "0") => location.shared = false,
+                ("shared", value @ ("0" | "1")) => location.shared = value == "1",
                 ("shared", value) => return Err(refuse(format!("shared={value} is unknown; use 0 or 1"))),
                 ("network_fs", "i-know") => location.network_fs = true,
                 ("network_fs", value) => return Err(refuse(format!("network_fs={value} is unknown; use i-know"))),
