@@ -126,7 +126,7 @@ impl SqliteBroker {
     ) -> Result<bool, BrokerError> {
         let queues = Arc::<[QueueName]>::from(queues);
         let (mut retries, mut seen) = (Retries::within(limit), None);
-        let mut notifier = self.store.common.notifier.ends();
+        let mut notifier = self.store.common.notifier.ends.listen();
         loop {
             let queues = Arc::clone(&queues);
             let look = async {
@@ -188,7 +188,7 @@ impl EndWaiters {
         waiters.by_number.insert(number, Arc::clone(&waiter));
         // A runtime may have the id of one that has ended, some of whose waits were not dropped yet.
         if waiters.looks.as_ref().is_none_or(AbortOnDropHandle::is_finished) {
-            let ends = store.common.notifier.ends();
+            let ends = store.common.notifier.ends.listen();
             let looks = look_for_all(Arc::clone(&self.waiting), runtime, Arc::clone(store), ends, since_boot());
             waiters.looks = Some(AbortOnDropHandle::new(handle.spawn(looks)));
         }

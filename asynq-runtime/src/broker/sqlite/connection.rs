@@ -17,10 +17,12 @@ use crate::task::Extra;
 /// Prepared statements kept per connection; SQLite's own default of 16 thrashes.
 pub(super) const STATEMENTS: usize = 128;
 
-/// Pages that the writer and a reader keep in memory: SQLite's own default, and half of it. More pages win nothing that could
-/// be measured, since ids that follow the time keep the work in few pages, and would be most of a worker's memory.
-const WRITER_CACHE: &str = "PRAGMA cache_size=-2048;";
-const READER_CACHE: &str = "PRAGMA cache_size=-1024;";
+/// Settings of the connection that writes, and of those that read. They keep as many pages in memory as SQLite does by itself, and half
+/// of that. More pages win nothing that could be measured, since ids that follow the time keep the work in few pages, and would be
+/// most of a worker's memory.
+const WRITER: &str = "PRAGMA synchronous=NORMAL; PRAGMA wal_autocheckpoint=1000; PRAGMA journal_size_limit=67108864; \
+                      PRAGMA cache_size=-2048;";
+const READER: &str = "PRAGMA query_only=ON; PRAGMA cache_size=-1024;";
 
 /// How often a busy handler asks again before it gives up: about 10 s.
 const BUSY_ROUNDS: i32 = 3_500;
@@ -40,16 +42,18 @@ pub(super) fn make_writer(connection: &Connection) -> rusqlite::Result<()> {
     if let Some(file) = connection.path().filter(|path| !path.is_empty()) {
         refuse_cut_log(connection, &beside(Path::new(file), "-wal"), page_size(connection)?)?;
     }
-    connection.execute_batch(
-        "PRAGMA synchronous=NORMAL; PRAGMA wal_autocheckpoint=1000; PRAGMA journal_size_limit=67108864;",
-    )?;
-    connection.execute_batch(WRITER_CACHE)?;
+    connection.execute_batch(WRITER)?;
     settle_in(connection)
 }
 
 /// Returns the size of a page in bytes, which stays the same as long as the file is open.
 pub(super) fn page_size(connection: &Connection) -> rusqlite::Result<i64> {
-    connection.query_row("PRAGMA page_size", [], |row| row.get(0))
+    number(connection, "PRAGMA page_size")
+}
+
+/// Returns the one number that `sql` asks for.
+pub(super) fn number(connection: &Connection, sql: &str) -> rusqlite::Result<i64> {
+    connection.query_row(sql, [], |row| row.get(0))
 }
 
 /// Refuses a log that [lacks frames](lacks_frames).
@@ -94,8 +98,7 @@ pub(super) fn open_memory() -> rusqlite::Result<Connection> {
 /// Opens a connection that can only read.
 pub(super) fn open_reader(file: &Path) -> rusqlite::Result<Connection> {
     let connection = open(file, flags())?;
-    connection.execute_batch("PRAGMA query_only=ON;")?;
-    connection.execute_batch(READER_CACHE)?;
+    connection.execute_batch(READER)?;
     settle_in(&connection)?;
     Ok(connection)
 }

@@ -102,7 +102,7 @@ impl Consume for SqliteBroker {
         limit: Duration,
     ) -> Result<Vec<QueueName>, BrokerError> {
         let deadline = far(limit);
-        let mut notifier = self.store.common.notifier.work();
+        let mut notifier = self.store.common.notifier.work.listen();
         loop {
             let ready = self.ready(queues, quarantined).await?;
             if !ready.is_empty() || timeout_at(deadline, notifier.notified()).await.is_err() {

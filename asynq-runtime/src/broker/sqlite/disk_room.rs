@@ -7,6 +7,8 @@ use std::path::Path;
 
 use rusqlite::Connection;
 
+use super::connection::{number, page_size};
+
 /// Bytes kept free on the disk: the log grows to about 4 MiB before it is copied into the file, which may grow by as much.
 const RESERVE: u64 = 8 << 20;
 
@@ -27,8 +29,8 @@ impl DiskRoom {
     /// Whether new tasks may be stored in `file`: the disk, or pages that the file no longer uses, have room for them.
     pub(super) fn is_left(&self, file: &Path, connection: &Connection) -> bool {
         let Some(disk) = (self.disk_of)(file) else { return true };
-        let number = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap_or(0);
-        let unused = || number("PRAGMA freelist_count").saturating_mul(number("PRAGMA page_size"));
+        let free_pages = || number(connection, "PRAGMA freelist_count").unwrap_or(0);
+        let unused = || free_pages().saturating_mul(page_size(connection).unwrap_or(0));
         !disk.is_short(0) || !disk.is_short(u64::try_from(unused()).unwrap_or(0))
     }
 }

@@ -85,10 +85,7 @@ impl FairWriteLock {
 
     /// Waits for the lock, at most [`PATIENCE`]. Returns whether it is held; writing is safe either way.
     pub(super) fn take(&mut self) -> bool {
-        if self.locked_at.is_some() {
-            return true;
-        }
-        if self.files.take() {
+        if self.locked_at.is_none() && self.files.take() {
             self.locked_at = Some(Instant::now());
         }
         self.locked_at.is_some()
@@ -160,14 +157,12 @@ impl LockFiles {
             let locked = self.next.lock().is_ok() && self.write_lock.lock().is_ok();
             let _ = self.next.unlock();
             state = self.state.lock();
-            match *state {
-                State::Requested if locked => *state = State::Granted,
-                State::Requested | State::Abandoned => {
-                    let _ = self.write_lock.unlock();
+            if locked && *state == State::Requested {
+                *state = State::Granted;
+            } else {
+                let _ = self.write_lock.unlock();
+                if *state != State::Closed {
                     *state = State::Idle;
-                }
-                State::Closed | State::Idle | State::Granted => {
-                    let _ = self.write_lock.unlock();
                 }
             }
             self.changed.notify_all();

@@ -8,8 +8,15 @@ use rusqlite::{Connection, ErrorCode};
 use crate::broker::{BrokerError, BrokerErrorKind, JoinShapes, NewShape, NewTask, Placed, Refused, When, due_ms};
 
 use super::{
-    SqliteBroker, connection::STATEMENTS, disk_room::DiskRoom, file_status::Identity, migrate, produce::Item,
-    row::after, shapes, sql, tx::Tx,
+    SqliteBroker,
+    connection::{STATEMENTS, number},
+    disk_room::DiskRoom,
+    file_status::Identity,
+    migrate,
+    produce::Item,
+    row::after,
+    shapes, sql,
+    tx::Tx,
 };
 
 /// Why a task did not join a transaction. The transaction has nothing of the task and keeps its earlier changes.
@@ -83,15 +90,15 @@ impl SqliteBroker {
         self.check_file(connection)?;
         let common = &self.store.common;
         migrate::check(connection, &common.place)?;
-        let synchronous = connection.query_row("PRAGMA main.synchronous", [], |row| row.get::<_, i64>(0));
+        let synchronous = number(connection, "PRAGMA main.synchronous");
         if synchronous.map_err(|error| common.explain(error))? == 0 {
             // Its checkpoints overwrite pages of the file by those of a log that was never synced, with the commits of all programs.
             let advice = "this connection has PRAGMA synchronous=OFF, with which a power cut may damage the file and take the tasks of \
                           all programs; set NORMAL or FULL";
             return Err(common.error(BrokerErrorKind::Config, advice).into());
         }
-        let query_only = connection.query_row("PRAGMA query_only", [], |row| row.get::<_, bool>(0));
-        let can_only_read = query_only.and_then(|query_only| Ok(query_only || connection.is_readonly("main")?));
+        let query_only = number(connection, "PRAGMA query_only");
+        let can_only_read = query_only.and_then(|query_only| Ok(query_only != 0 || connection.is_readonly("main")?));
         if can_only_read.map_err(|error| common.explain(error))? {
             let advice = "this connection can only read; attach the one that writes";
             return Err(common.error(BrokerErrorKind::Config, advice).into());

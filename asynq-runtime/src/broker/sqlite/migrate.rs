@@ -1,10 +1,11 @@
 //! Recognises the owner of a file and brings our tables up to date, in one transaction however many programs start at once.
 
-use rusqlite::{Connection, OptionalExtension as _, TransactionBehavior};
+use rusqlite::{Connection, TransactionBehavior};
 
 use crate::broker::{BrokerError, BrokerErrorKind};
 
 use super::{
+    connection,
     error::translate,
     sql::{Names, prefix},
 };
@@ -131,15 +132,15 @@ enum Refusal {
 
 impl Found {
     fn read(connection: &Connection) -> rusqlite::Result<Self> {
-        let number = |sql: &str| connection.query_row(sql, [], |row| row.get(0));
+        let number = |sql: &str| connection::number(connection, sql);
         let objects = number("SELECT count(*) FROM main.sqlite_schema")?;
         let is_host = number("SELECT count(*) FROM main.sqlite_schema WHERE name = 'asynq_meta'")? > 0;
         let guest_version = if is_host {
-            connection.query_row("SELECT max(version) FROM main.asynq_meta", [], |row| row.get(0)).optional()?.flatten()
+            connection.query_row("SELECT max(version) FROM main.asynq_meta", [], |row| row.get(0))?
         } else {
             None
         };
-        let application: i64 = number("PRAGMA main.application_id")?;
+        let application = number("PRAGMA main.application_id")?;
         let one = if application == APPLICATION { "ulock" } else { "asynq_ulock" };
         let tables =
             number(&format!("SELECT count(*) FROM main.sqlite_schema WHERE type = 'table' AND name = '{one}'"))?;

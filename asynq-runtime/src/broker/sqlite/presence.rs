@@ -115,7 +115,7 @@ impl Presence for SqliteBroker {
     }
 
     async fn cancellations(&self) -> Result<Box<dyn Cancellations>, BrokerError> {
-        let notifier = self.store.common.notifier.signals();
+        let notifier = self.store.common.notifier.signal.listen();
         let seen = self.store.read(|view| view.find(&sql::presence::LAST_SIGNAL, [], |row| row.get(0))).await?;
         Ok(Box::new(Signals {
             store: Arc::clone(&self.store),
@@ -245,7 +245,7 @@ mod tests {
         migrate::settle_in(&mut connection, false, "here", |_| Ok(())).unwrap();
         let (sender, inbox) = mpsc::channel();
         let common = Arc::new(SharedState::in_memory(Names::Plain, Arc::new(SystemClock)));
-        let notifier = common.notifier.signals();
+        let notifier = common.notifier.signal.listen();
         let store = Arc::new(Store::new(common, PATIENCE, sender, None, watch::channel(false).1));
         let mut signals = Signals { store, notifier, seen: 0, read: VecDeque::new() };
         let writer = thread::spawn(move || {

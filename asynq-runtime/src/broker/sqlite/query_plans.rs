@@ -72,12 +72,6 @@ fn hot_statements_use_their_index_and_sort_nothing() {
                 "start of a page of a group",
                 (&sql::inspect::PAGE_GROUP_START, format!("INDEX {p}task_group (q=? AND grp=?)")),
             ),
-            ("page of groups", (&sql::inspect::PAGE_AGGREGATING, format!("{at} AND at>?"))),
-            ("start of a page of groups", (&sql::inspect::PAGE_AGGREGATING_START, format!("COVERING {at}"))),
-            (
-                "start of a page of groups, from the end",
-                (&sql::inspect::PAGE_AGGREGATING_START_BACK, format!("COVERING {at}")),
-            ),
             ("failures", (&sql::inspect::FAILURES, "PRIMARY KEY (seq=?)".to_owned())),
             ("extend a lock", (&sql::lock::EXTEND, row)),
             ("page", (&sql::inspect::PAGE, format!("{at} AND at>?"))),

@@ -116,7 +116,7 @@ impl StoredTask {
         let came = match action {
             BulkAction::Run => {
                 let place = tx.tail(q, true)?;
-                tx.view.execute(&sql::repair::RUN, [seq, place, tx.view.now])?;
+                tx.view.execute(&sql::task::RUN, [seq, place, tx.view.now])?;
                 let extra = self.extra.to_run_again(tx.view.now);
                 if extra != self.extra {
                     tx.view.execute(&sql::task::SET_EXTRA, params![seq, extra.to_bytes()])?;

@@ -108,7 +108,7 @@ impl Schedules for SqliteBroker {
 
     async fn wait_for_lead(&self, program: &str, limit: Duration) -> Result<(), BrokerError> {
         let deadline = far(limit);
-        let mut notifier = self.store.common.notifier.signals();
+        let mut notifier = self.store.common.notifier.signal.listen();
         loop {
             let program = program.to_owned();
             let leader = self.store.read(move |view| Leader::find(view, &program)).await?;

@@ -135,7 +135,7 @@ impl SharedState {
             normal: false,
             names,
             clock,
-            notifier: Notifier::new(),
+            notifier: Notifier::default(),
             liveness: None,
             writer_is_notified: AtomicBool::new(false),
             wakes_others: AtomicBool::new(false),

@@ -153,7 +153,7 @@ impl Store {
         stop: impl Future<Output = ()>,
     ) -> Result<Option<T>, BrokerError> {
         // The listener notices that the broker has ended, and shows the watch that a call waits.
-        let mut notifier = self.common.notifier.signals();
+        let mut notifier = self.common.notifier.signal.listen();
         let until = far(limit);
         let mut stop = pin!(stop);
         let mut sent = tokio::select! {

@@ -115,7 +115,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = without_log(&folder);
         let common = SharedState::of_file(file.clone());
-        let mut notifier = common.notifier.ends();
+        let mut notifier = common.notifier.ends.listen();
         let (writer, _inbox) = mpsc::channel();
         let (watched, path) = (Arc::clone(&common), file.clone());
         let no_net = Duration::from_secs(3_600);
@@ -136,7 +136,7 @@ mod tests {
         let common = SharedState::of_file(without_log(&folder));
         let liveness = common.liveness.as_ref().unwrap();
         liveness.show().unwrap();
-        let mut notifier = common.notifier.work();
+        let mut notifier = common.notifier.work.listen();
         let (writer, _inbox) = mpsc::channel();
         start(&common, Arc::default(), writer).unwrap();
         // The first look into the file finds something new. The next look finds the same, as long as no program writes.

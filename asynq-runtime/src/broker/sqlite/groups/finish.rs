@@ -52,7 +52,7 @@ impl Finish {
         for member in &members {
             if self.alone.contains(&member.id) {
                 let place = tx.tail(q, true)?;
-                tx.view.execute(&sql::groups::RUN_ALONE, [member.seq, place, tx.view.now])?;
+                tx.view.execute(&sql::task::RUN, [member.seq, place, tx.view.now])?;
                 tx.moved(q, TaskState::Aggregating, TaskState::Pending);
             } else {
                 tx.delete(&member.to_delete())?;

@@ -76,26 +76,16 @@ impl Reader<'_> {
     }
 }
 
-/// Looks up where the page begins first, so that no message before the page is read, and the index only from the nearer end. A page of
-/// aggregating tasks is without those that a set has taken out.
+/// Looks up where the page begins first, so that no message before the page is read, and the index only from the nearer end.
 fn page_of_state(reader: &Reader<'_>, q: i64, state: TaskState, (size, offset): (i64, i64)) -> rusqlite::Result<Slice> {
     let (view, number) = (reader.view, state.number());
-    let [page, start, start_back] = if state == TaskState::Aggregating {
-        [
-            &sql::inspect::PAGE_AGGREGATING,
-            &sql::inspect::PAGE_AGGREGATING_START,
-            &sql::inspect::PAGE_AGGREGATING_START_BACK,
-        ]
-    } else {
-        [&sql::inspect::PAGE, &sql::inspect::PAGE_START, &sql::inspect::PAGE_START_BACK]
-    };
     let start = match way(offset, count_of(view, q, state)?) {
         Way::First => FIRST,
-        Way::Forward(before) => view.find(start, params![q, number, before], key)?,
-        Way::Back(after) => view.find(start_back, params![q, number, after], key)?,
+        Way::Forward(before) => view.find(&sql::inspect::PAGE_START, params![q, number, before], key)?,
+        Way::Back(after) => view.find(&sql::inspect::PAGE_START_BACK, params![q, number, after], key)?,
     };
     let Some((at, seq)) = start else { return Ok(Slice::default()) };
-    reader.read(page, params![q, number, size, at, seq])
+    reader.read(&sql::inspect::PAGE, params![q, number, size, at, seq])
 }
 
 /// A key before every task.

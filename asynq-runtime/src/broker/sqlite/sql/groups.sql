@@ -53,10 +53,6 @@ SELECT q, ended FROM main.batch WHERE batch = ?1 AND id = ?2;
 SELECT t.seq, t.id, t.state, t.at, t.uniq, t.extra, 1, t.retried, t.retention, t.server, 1 FROM main.task AS t INDEXED BY task_batch
 WHERE t.q = ?1 AND t.batch = ?2 ORDER BY t.at, t.seq;
 
--- name: run_alone
--- Makes a task of a set pending; it has left its group for good, with a new count of crashes. ?1 seq, ?2 position in the queue, ?3 now.
-UPDATE main.task SET state = 2 /* pending */, at = ?2, since = ?3, crashes = 0, grp = NULL, batch = NULL WHERE seq = ?1;
-
 -- name: end_set
 -- Leaves a receipt of a set that was finished. ?1 set, ?2 until when it is kept.
 UPDATE main.batch SET ended = 1, deadline = ?2 WHERE batch = ?1;

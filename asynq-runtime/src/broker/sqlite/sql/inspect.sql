@@ -33,49 +33,33 @@ SELECT processed, failed FROM main.stat WHERE q = ?1 AND day = ?2;
 SELECT since, at FROM main.task WHERE q = ?1 AND state = ?2 ORDER BY at, seq LIMIT 1;
 
 -- name: page
--- A page of one state, by time. ?1 q, ?2 state, ?3 size, ?4 and ?5 `at` and `seq` of the first task, of `page_start`.
--- Rows: a task as in `task`.
+-- A page of one state, by time; of aggregating tasks only those that wait in groups, over all groups. ?1 q, ?2 state, ?3 size, ?4 and ?5
+-- `at` and `seq` of the first task, of `page_start`. Rows: a task as in `task`.
 SELECT t.state, t.at, t.id, t.crashes, t.retried, t.err, t.failed_at, t.retention, t.progress, t.progress_note, t.extra, t.seq
-FROM main.task AS t
-WHERE t.q = ?1 AND t.state = ?2 AND (t.at, t.seq) >= (?4, ?5) ORDER BY t.at, t.seq LIMIT ?3;
+FROM main.task AS t INDEXED BY task_at
+WHERE t.q = ?1 AND t.state = ?2 AND t.batch IS NULL AND (t.at, t.seq) >= (?4, ?5) ORDER BY t.at, t.seq LIMIT ?3;
 
 -- name: page_start
--- Where a page begins, counted from the first task, in the index alone. ?1 q, ?2 state, ?3 how many come before. Row: at, seq.
-SELECT t.at, t.seq FROM main.task AS t WHERE t.q = ?1 AND t.state = ?2 ORDER BY t.at, t.seq LIMIT 1 OFFSET ?3;
+-- Where a page begins, counted from the first task. Aggregating tasks that a set has taken out are left out by their number, so that
+-- the index alone is read before the page. ?1 q, ?2 state, ?3 how many come before. Row: at, seq.
+SELECT t.at, t.seq FROM main.task AS t INDEXED BY task_at
+WHERE t.q = ?1 AND t.state = ?2 AND (?2 <> 7 /* aggregating */
+  OR t.seq NOT IN (SELECT s.seq FROM main.task AS s INDEXED BY task_batch WHERE s.q = ?1 AND s.batch IS NOT NULL))
+ORDER BY t.at, t.seq LIMIT 1 OFFSET ?3;
 
 -- name: page_start_back
 -- As `page_start`, counted from the last task: nearer where the page is in the second half. ?1 q, ?2 state,
 -- ?3 how many come after. Row: at, seq.
-SELECT t.at, t.seq FROM main.task AS t WHERE t.q = ?1 AND t.state = ?2 ORDER BY t.at DESC, t.seq DESC LIMIT 1 OFFSET ?3;
+SELECT t.at, t.seq FROM main.task AS t INDEXED BY task_at
+WHERE t.q = ?1 AND t.state = ?2 AND (?2 <> 7 /* aggregating */
+  OR t.seq NOT IN (SELECT s.seq FROM main.task AS s INDEXED BY task_batch WHERE s.q = ?1 AND s.batch IS NOT NULL))
+ORDER BY t.at DESC, t.seq DESC LIMIT 1 OFFSET ?3;
 
 -- name: page_active
 -- A page of the running tasks, oldest run first (extending a lease moves `at`, so the run decides).
 -- ?1 q, ?2 size, ?3 offset. Rows: a task as in `task`.
 SELECT t.state, t.at, t.id, t.crashes, t.retried, t.err, t.failed_at, t.retention, t.progress, t.progress_note, t.extra, t.seq
 FROM main.task AS t WHERE t.q = ?1 AND t.state = 1 /* active */ ORDER BY t.run, t.seq LIMIT ?2 OFFSET ?3;
-
--- name: page_aggregating
--- As `page`, for the tasks that wait in groups, over all groups. ?1 q, ?2 aggregating, ?3 size, ?4 and ?5 `at` and `seq` of the
--- first task, of `page_aggregating_start`. Rows: a task as in `task`.
-SELECT t.state, t.at, t.id, t.crashes, t.retried, t.err, t.failed_at, t.retention, t.progress, t.progress_note, t.extra, t.seq
-FROM main.task AS t INDEXED BY task_at
-WHERE t.q = ?1 AND t.state = ?2 AND t.batch IS NULL AND (t.at, t.seq) >= (?4, ?5) ORDER BY t.at, t.seq LIMIT ?3;
-
--- name: page_aggregating_start
--- Where a page of `page_aggregating` begins, counted from the first task. Tasks that a set has taken out are left out by
--- their number, so that no row is read before the page. ?1 q, ?2 aggregating, ?3 how many come before. Row: at, seq.
-SELECT t.at, t.seq FROM main.task AS t INDEXED BY task_at
-WHERE t.q = ?1 AND t.state = ?2
-  AND t.seq NOT IN (SELECT s.seq FROM main.task AS s INDEXED BY task_batch WHERE s.q = ?1 AND s.batch IS NOT NULL)
-ORDER BY t.at, t.seq LIMIT 1 OFFSET ?3;
-
--- name: page_aggregating_start_back
--- As `page_aggregating_start`, counted from the last task: nearer where the page is in the second half. ?1 q,
--- ?2 aggregating, ?3 how many come after. Row: at, seq.
-SELECT t.at, t.seq FROM main.task AS t INDEXED BY task_at
-WHERE t.q = ?1 AND t.state = ?2
-  AND t.seq NOT IN (SELECT s.seq FROM main.task AS s INDEXED BY task_batch WHERE s.q = ?1 AND s.batch IS NOT NULL)
-ORDER BY t.at DESC, t.seq DESC LIMIT 1 OFFSET ?3;
 
 -- name: page_group
 -- A page of the tasks that wait in one group. ?1 q, ?2 group, ?3 size, ?4 and ?5 `at` and `seq` of the first task, of

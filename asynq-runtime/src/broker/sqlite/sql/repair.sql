@@ -11,10 +11,6 @@ FROM main.task AS t WHERE t.q = ?1 AND t.state = ?2 AND (?2 <> 7 /* aggregating 
 SELECT t.seq, t.id, t.state, t.at, t.uniq, t.extra, 0, t.retried, t.retention, t.server, 1 FROM main.task AS t INDEXED BY task_group
 WHERE t.q = ?1 AND t.grp = ?2 AND t.state = 7 /* aggregating */ AND t.batch IS NULL ORDER BY t.at, t.seq LIMIT ?3;
 
--- name: run
--- Makes a task pending on request; it has left its group for good. ?1 seq, ?2 position in the queue, ?3 now.
-UPDATE main.task SET state = 2 /* pending */, at = ?2, since = ?3, crashes = 0, grp = NULL WHERE seq = ?1;
-
 -- name: archive
 -- Archives a task as it is. ?1 seq, ?2 now.
 UPDATE main.task SET state = 5 /* archived */, at = ?2 WHERE seq = ?1;

@@ -6,6 +6,11 @@
 SELECT seq, id, state, at, uniq, extra, batch IS NOT NULL, retried, retention, server, grp IS NOT NULL
 FROM main.task WHERE q = ?1 AND id = ?2;
 
+-- name: run
+-- Makes a task pending, on request or alone out of a set; it has left its group for good, with a new count of crashes.
+-- ?1 seq, ?2 position in the queue, ?3 now.
+UPDATE main.task SET state = 2 /* pending */, at = ?2, since = ?3, crashes = 0, grp = NULL, batch = NULL WHERE seq = ?1;
+
 -- name: delete
 -- Deletes a task; `delete` of body.sql deletes its body. ?1 seq.
 DELETE FROM main.task WHERE seq = ?1;

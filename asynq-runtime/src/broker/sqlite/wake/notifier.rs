@@ -5,34 +5,33 @@ use tokio::sync::watch;
 use super::super::tx::Effects;
 
 /// One channel per kind of notification.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(in crate::broker::sqlite) struct Notifier {
-    work: watch::Sender<()>,
-    due: watch::Sender<()>,
-    signal: watch::Sender<()>,
-    ends: watch::Sender<()>,
+    pub(in crate::broker::sqlite) work: Channel,
+    pub(in crate::broker::sqlite) due: Channel,
+    pub(in crate::broker::sqlite) signal: Channel,
+    pub(in crate::broker::sqlite) ends: Channel,
 }
+
+/// Notifies of one kind of change.
+#[derive(Debug, Default)]
+pub(in crate::broker::sqlite) struct Channel(watch::Sender<()>);
 
 /// Waits for one kind of notification, from the moment when the listener was made.
 #[derive(Debug)]
 pub(in crate::broker::sqlite) struct Listener(watch::Receiver<()>);
 
 impl Notifier {
-    pub(in crate::broker::sqlite) fn new() -> Self {
-        let sender = || watch::Sender::new(());
-        Self { work: sender(), due: sender(), signal: sender(), ends: sender() }
-    }
-
     /// Wakes the waits that a commit concerns.
     pub(in crate::broker::sqlite) fn notify(&self, effects: Effects) {
-        for (concerned, sender) in [
+        for (concerned, channel) in [
             (effects.work, &self.work),
             (effects.due, &self.due),
             (effects.signal, &self.signal),
             (effects.ended, &self.ends),
         ] {
             if concerned {
-                sender.send_replace(());
+                channel.0.send_replace(());
             }
         }
     }
@@ -44,23 +43,13 @@ impl Notifier {
 
     /// Whether there is a wait.
     pub(in crate::broker::sqlite) fn has_subscribers(&self) -> bool {
-        [&self.work, &self.due, &self.signal, &self.ends].iter().any(|sender| sender.receiver_count() > 0)
+        [&self.work, &self.due, &self.signal, &self.ends].iter().any(|channel| channel.0.receiver_count() > 0)
     }
+}
 
-    pub(in crate::broker::sqlite) fn work(&self) -> Listener {
-        Listener(self.work.subscribe())
-    }
-
-    pub(in crate::broker::sqlite) fn due(&self) -> Listener {
-        Listener(self.due.subscribe())
-    }
-
-    pub(in crate::broker::sqlite) fn ends(&self) -> Listener {
-        Listener(self.ends.subscribe())
-    }
-
-    pub(in crate::broker::sqlite) fn signals(&self) -> Listener {
-        Listener(self.signal.subscribe())
+impl Channel {
+    pub(in crate::broker::sqlite) fn listen(&self) -> Listener {
+        Listener(self.0.subscribe())
     }
 }
 

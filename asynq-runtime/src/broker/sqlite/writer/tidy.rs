@@ -6,7 +6,11 @@ use std::{
 };
 
 use super::{
-    super::{beside::beside, connection, disk::Disk},
+    super::{
+        beside::beside,
+        connection::{self, number, page_size},
+        disk::Disk,
+    },
     Writer,
 };
 
@@ -75,9 +79,9 @@ impl Writer {
         let begun = Instant::now();
         let mut before = i64::MAX;
         loop {
-            let free = self.number("PRAGMA freelist_count")?;
+            let free = number(&self.connection, "PRAGMA freelist_count")?;
             // A file that was created without `auto_vacuum` has no pages to give back.
-            if free >= before || !is_too_empty(free, self.number("PRAGMA page_count")?) {
+            if free >= before || !is_too_empty(free, number(&self.connection, "PRAGMA page_count")?) {
                 return Ok(false);
             }
             if begun.elapsed() >= PORTION {
@@ -93,14 +97,9 @@ impl Writer {
 
     /// Whether the file is longer than its pages.
     fn is_too_long(&self, file: &Path) -> bool {
-        let number = |pragma| self.number(pragma).ok().and_then(|number| u64::try_from(number).ok());
-        let pages = number("PRAGMA page_count").zip(number("PRAGMA page_size"));
+        let pages = number(&self.connection, "PRAGMA page_count").ok().zip(page_size(&self.connection).ok());
         let is = std::fs::metadata(file).map_or(0, |file| file.len());
-        pages.is_some_and(|(pages, size)| is > pages.saturating_mul(size))
-    }
-
-    fn number(&self, pragma: &str) -> rusqlite::Result<i64> {
-        self.connection.query_row(pragma, [], |row| row.get(0))
+        pages.is_some_and(|(pages, size)| is > pages.saturating_mul(size).unsigned_abs())
     }
 
     /// Warns when the log has grown large: it can begin anew only when no connection reads from it.
