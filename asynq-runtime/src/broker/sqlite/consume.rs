@@ -128,7 +128,11 @@ impl SqliteBroker {
             lost: attempt.lost.clone(),
             names: ready::names(wanted.iter().map(|wanted| &wanted.queue)),
             wanted,
-            quarantined,
+            quarantined: match quarantined {
+                Quarantined::All => usize::MAX,
+                Quarantined::One => 1,
+                Quarantined::None => 0,
+            },
             lease: self.lease,
         });
         let items = claim.wanted.iter().map(|wanted| wanted.n.min(MOST)).sum::<usize>().max(1);
@@ -179,25 +183,21 @@ struct Claim {
     wanted: Vec<Wanted>,
     /// The names of the wanted queues, for [`ready::by_name`].
     names: String,
-    quarantined: Quarantined,
+    /// Most quarantined tasks that may be taken.
+    quarantined: usize,
     lease: Duration,
 }
 
 impl Claim {
     fn finds_nothing(&self, view: &View<'_>) -> rusqlite::Result<bool> {
-        Ok(self.lost.is_empty() && !ready::is_any(view, &self.names, self.quarantined)?)
+        Ok(self.lost.is_empty() && !ready::is_any(view, &self.names, self.quarantined > 0)?)
     }
 
     fn run(&self, tx: &mut Tx<'_>) -> rusqlite::Result<Vec<Run>> {
         release(tx, self.server, &self.lost)?;
-        let (mut runs, mut room) = (Vec::new(), CALL_BYTES);
-        let mut quarantined = match self.quarantined {
-            Quarantined::All => usize::MAX,
-            Quarantined::One => 1,
-            Quarantined::None => 0,
-        };
-        let ready: HashMap<QueueName, i64> =
-            ready::by_name(&tx.view, &self.names, self.quarantined)?.into_iter().map(|(q, name)| (name, q)).collect();
+        let (mut runs, mut room, mut quarantined) = (Vec::new(), CALL_BYTES, self.quarantined);
+        let ready = ready::by_name(&tx.view, &self.names, quarantined > 0)?;
+        let ready: HashMap<QueueName, i64> = ready.into_iter().map(|(q, name)| (name, q)).collect();
         for wanted in &self.wanted {
             if let Some(&q) = ready.get(&wanted.queue) {
                 self.take(tx, q, wanted, (&mut quarantined, &mut room), &mut runs)?;

@@ -13,7 +13,6 @@
 //! failure only if the system reports it to them too.
 
 use std::{
-    fmt,
     fs::File,
     io, mem,
     path::Path,
@@ -197,11 +196,7 @@ impl Log {
     }
 }
 
-impl fmt::Debug for Log {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Log").field("place", &self.place).field("is_dirty", &self.is_dirty()).finish_non_exhaustive()
-    }
-}
+partial_debug!(Log { place, .. });
 
 #[cfg(test)]
 mod tests;

@@ -75,7 +75,7 @@ use self::{
     command::{Priority, WriteCommand},
     consume::Tokens,
     disk::Disk,
-    error::{translate, translate_io},
+    error::{config, translate, translate_io},
     fair_write_lock::FairWriteLock,
     file_status::open_known,
     maintain::Lapses,
@@ -169,7 +169,7 @@ impl SqliteBroker {
         options.call_timeout = location.timeout.unwrap_or(options.call_timeout);
         let connect_timeout = location.connect_timeout.unwrap_or(options.call_timeout);
         if options.call_timeout.is_zero() || options.lease.is_zero() {
-            return Err(BrokerError::new(BrokerErrorKind::Config, "call_timeout and lease must be more than zero"));
+            return Err(config("call_timeout and lease must be more than zero"));
         }
         let place = location.file.as_deref().map_or_else(|| ":memory:".to_owned(), |file| file.display().to_string());
         let is_new = location.file.as_deref().is_some_and(|file| matches!(file.try_exists(), Ok(false)));

@@ -7,9 +7,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::broker::{BrokerError, BrokerErrorKind};
+use crate::broker::BrokerError;
 
-use super::{error::translate_io, url::Location};
+use super::{
+    error::{config, translate_io},
+    url::Location,
+};
 
 /// Checks `file` without changing it and returns its absolute path, links resolved: every program must find the same lock files
 /// beside it.
@@ -114,7 +117,7 @@ fn is_mount_point(mounts: &str, path: &str) -> bool {
 ///
 /// # Errors
 ///
-/// [`BrokerErrorKind::Config`] for such a version.
+/// [`Config`](crate::broker::BrokerErrorKind::Config) for such a version.
 pub(super) fn check_version(number: i32) -> Result<(), BrokerError> {
     if number >= 3_051_003 && number != 3_052_000 {
         return Ok(());
@@ -125,10 +128,6 @@ pub(super) fn check_version(number: i32) -> Result<(), BrokerError> {
         number / 1_000 % 1_000,
         number % 1_000
     )))
-}
-
-fn config(message: impl Into<String>) -> BrokerError {
-    BrokerError::new(BrokerErrorKind::Config, message)
 }
 
 /// Names the file system that `folder`, a path without links, is on, if several kernels write to it.
@@ -215,6 +214,7 @@ fn name_of_file_system(magic: u32) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::broker::BrokerErrorKind;
 
     #[test]
     fn versions_with_known_losses_are_refused() {

@@ -3,15 +3,9 @@
 //! Other programs may have stored names that are not UTF-8. The replacement characters of such a name in a text sort elsewhere among the
 //! names, so that a list would return the same names again for ever, or leave names out.
 
-use std::fmt::Write as _;
-
 /// Returns the position behind a name.
 pub(super) fn write(name: &[u8]) -> String {
-    let mut text = String::with_capacity(2 * name.len());
-    for byte in name {
-        let _ = write!(text, "{byte:02x}");
-    }
-    text
+    name.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Returns the name of a position; `None` for a text that is none.

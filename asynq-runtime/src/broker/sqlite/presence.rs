@@ -56,7 +56,7 @@ impl Presence for SqliteBroker {
         let row = self.server_row(name, info);
         let joined = self.change(move |tx| {
             tx.view.execute(&sql::presence::FORGET_NAME, [&row.name])?;
-            row.join(&tx.view, None, None)?;
+            row.show(&tx.view, None, None)?;
             Ok(tx.view.last_row())
         });
         Ok(Member { name: name.clone(), number: joined.await? })
@@ -67,15 +67,8 @@ impl Presence for SqliteBroker {
         let row = self.server_row(&member.name, info);
         let number = member.number;
         let workers = pack(workers);
-        let command = WriteCommand::new(Priority::Lease, 1, move |tx| {
-            let beaten = tx.view.execute(&sql::presence::BEAT, params![number, tx.view.now, row.info, workers])?;
-            if beaten == 0 {
-                // Another server took this one for dead, for instance after a long stop.
-                row.join(&tx.view, Some(number), Some(&workers))?;
-            }
-            Ok(())
-        });
-        self.store.write(command).await
+        let beat = move |tx: &mut Tx<'_>| row.show(&tx.view, Some(number), Some(&workers));
+        self.store.write(WriteCommand::new(Priority::Lease, 1, beat)).await
     }
 
     async fn leave(&self, member: &Member) -> Result<(), BrokerError> {
@@ -186,10 +179,12 @@ struct ServerRow {
 }
 
 impl ServerRow {
-    /// Puts the server on the list, under the `number` that it had before, if it had one.
-    fn join(&self, view: &View<'_>, number: Option<i64>, workers: Option<&[u8]>) -> rusqlite::Result<usize> {
+    /// Shows that the server lives. Without a `number`, or if another server took it for dead, for instance after a long stop, it is put
+    /// on the list.
+    fn show(&self, view: &View<'_>, number: Option<i64>, workers: Option<&[u8]>) -> rusqlite::Result<()> {
         let Self { name, file, pid, boot, version, info } = self;
-        view.execute(&sql::presence::JOIN, params![number, name, file, pid, boot, version, view.now, info, workers])
+        let row = params![number, name, file, pid, boot, version, view.now, info, workers];
+        view.execute(&sql::presence::SHOW, row).map(drop)
     }
 }
 

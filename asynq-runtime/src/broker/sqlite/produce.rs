@@ -14,7 +14,7 @@ use crate::{
 use super::{
     SqliteBroker,
     command::{Priority, WriteCommand},
-    row::{self, after, instant},
+    row::{after, instant, text},
     sql,
     stored_task::StoredTask,
     tx::{Tx, View},
@@ -118,7 +118,6 @@ impl Item {
         let (state, due) = place(when, group.is_some(), tx.view.now);
         let q = tx.queue_or_new(queue)?;
         let at = if state == TaskState::Pending { tx.tail(q, false)? } else { due };
-        let text = |text: &str| (!text.is_empty()).then(|| text.to_owned());
         let inserted = tx.view.execute(
             &sql::produce::INSERT,
             params![
@@ -134,7 +133,7 @@ impl Item {
                 message.deadline,
                 message.retention,
                 unique.as_ref().map(|lock| lock.key.as_str()),
-                text(&message.error_msg),
+                Some(&message.error_msg).filter(|error| !error.is_empty()),
                 (message.last_failed_at != 0).then(|| message.last_failed_at.saturating_mul(1_000)),
                 extra,
                 group.as_ref().map(GroupName::as_str),
@@ -150,11 +149,9 @@ impl Item {
                 holder.mark_replaced(&tx.view)?;
                 tx.view.execute(&sql::lock::TRANSFER, params![q, lock.key, id.as_str(), until])?;
             }
-            let taken = tx.view.execute(&sql::lock::TAKE, params![q, lock.key, id.as_str(), until, tx.view.now])?;
-            if taken == 0 {
+            if let Err(holder) = take_lock(&tx.view, q, &lock.key, id.as_str(), until)? {
                 tx.view.execute(&sql::task::DELETE, [seq])?;
-                let holder = tx.view.find(&sql::lock::HOLDER, params![q, lock.key], |found| row::text(found, 0))?;
-                return Ok(Err(Refused::Duplicate { holder: holder.as_deref().map(TaskId::from_wire) }));
+                return Ok(Err(Refused::Duplicate { holder }));
             }
         }
         tx.view.execute(&sql::body::STORE, params![seq, self.bytes])?;
@@ -193,7 +190,22 @@ impl Item {
 fn lock_holder(task: &NewTask, view: &View<'_>) -> rusqlite::Result<Option<String>> {
     let NewTask { queue, id, unique: Some(lock), .. } = task else { return Ok(None) };
     let Some(q) = view.queue(queue)? else { return Ok(None) };
-    view.find(&sql::lock::HELD, params![q, lock.key, id.as_str(), view.now], |row| row::text(row, 0))
+    view.find(&sql::lock::HELD, params![q, lock.key, id.as_str(), view.now], |row| text(row, 0))
+}
+
+/// Takes a unique lock for `id` until `until`, or returns its holder.
+pub(super) fn take_lock(
+    view: &View<'_>,
+    q: i64,
+    key: &str,
+    id: &str,
+    until: i64,
+) -> rusqlite::Result<Result<(), Option<TaskId>>> {
+    if view.execute(&sql::lock::TAKE, params![q, key, id, until, view.now])? > 0 {
+        return Ok(Ok(()));
+    }
+    let holder = view.find(&sql::lock::HOLDER, params![q, key], |row| text(row, 0))?;
+    Ok(Err(holder.as_deref().map(TaskId::from_wire)))
 }
 
 /// Returns in which state a task starts, and when it is due; a task that starts in a group joins it now.

@@ -16,9 +16,7 @@ use crate::{
 };
 
 use super::{
-    SqliteBroker,
-    row::text,
-    sql,
+    SqliteBroker, sql,
     stored_task::StoredTask,
     tx::{Tx, View},
 };
@@ -159,15 +157,6 @@ impl StoredTask {
     fn message(&self, view: &View<'_>) -> rusqlite::Result<Option<Vec<u8>>> {
         view.find(&sql::body::MESSAGE, [self.seq], |row| row.get(0))
     }
-}
-
-/// Takes a unique lock for `id` until `until`, or returns its holder.
-fn take_lock(view: &View<'_>, q: i64, key: &str, id: &str, until: i64) -> rusqlite::Result<Result<(), Option<TaskId>>> {
-    if view.execute(&sql::lock::TAKE, params![q, key, id, until, view.now])? > 0 {
-        return Ok(Ok(()));
-    }
-    let holder = view.find(&sql::lock::HOLDER, params![q, key], |row| text(row, 0))?;
-    Ok(Err(holder.as_deref().map(TaskId::from_wire)))
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ mod tick;
 
 use std::{sync::Arc, time::Duration};
 
+use prost::Message as _;
 use rusqlite::params;
 
 use crate::{
@@ -53,10 +54,9 @@ impl Schedules for SqliteBroker {
 
     async fn entry(&self, queue: &QueueName, entry: &EntryId) -> Result<Option<EntryState>, BrokerError> {
         let (queue, entry) = (queue.clone(), entry.clone());
-        let read = move |view: &super::tx::View<'_>| {
-            Ok(StoredEntry::find(view, &queue, &entry)?.map(|stored| stored.into_state(view.now)))
-        };
-        self.store.read(read).await
+        self.store
+            .read(move |view| Ok(StoredEntry::find(view, &queue, &entry)?.map(|stored| stored.into_state(view.now))))
+            .await
     }
 
     async fn pause_entry(&self, queue: &QueueName, entry: &EntryId, paused: bool) -> Result<bool, BrokerError> {
@@ -125,7 +125,8 @@ impl Schedules for SqliteBroker {
         entries: &[SchedulerEntry],
         ttl: Duration,
     ) -> Result<(), BrokerError> {
-        let (scheduler, rows) = (scheduler.to_owned(), shown::encode(entries));
+        let scheduler = scheduler.to_owned();
+        let rows: Vec<_> = entries.iter().map(SchedulerEntry::encode_to_vec).collect();
         self.change(move |tx| shown::show(&tx.view, &scheduler, &rows, after(tx.view.now, ttl))).await
     }
 

@@ -5,7 +5,8 @@ use std::{
     time::Duration,
 };
 
-use crate::broker::{BrokerError, BrokerErrorKind, percent, timeouts};
+use super::error::config;
+use crate::broker::{BrokerError, percent, timeouts};
 
 /// Where the tasks are and how they are kept.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -34,26 +35,26 @@ impl Location {
     ///
     /// # Errors
     ///
-    /// [`BrokerErrorKind::Config`] names the part that cannot be used.
+    /// [`Config`](crate::broker::BrokerErrorKind::Config) names the part that cannot be used.
     pub(super) fn parse(url: &str) -> Result<Self, BrokerError> {
         let Some(rest) = url.strip_prefix("sqlite:") else {
             // The URL is not shown: a URL of another broker may have a password in it.
-            return Err(refuse("this is not a SQLite URL; write sqlite://path/to/file.db"));
+            return Err(config("this is not a SQLite URL; write sqlite://path/to/file.db"));
         };
         let rest = rest.strip_prefix("//").unwrap_or(rest);
         let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
         let mut location = Self::memory();
         if path != ":memory:" {
             let path = percent::decode(path).ok_or_else(|| {
-                refuse(format!("{url:?}: a % must be followed by two hex digits, and the path be UTF-8"))
+                config(format!("{url:?}: a % must be followed by two hex digits, and the path be UTF-8"))
             })?;
             if path.is_empty() {
-                return Err(refuse(format!(
+                return Err(config(format!(
                     "{url:?} names no file; write sqlite://path/to/file.db or sqlite::memory:"
                 )));
             }
             if path.contains('\0') {
-                return Err(refuse("the path of a SQLite file cannot contain a zero byte"));
+                return Err(config("the path of a SQLite file cannot contain a zero byte"));
             }
             location.file = Some(Path::new(&path).to_path_buf());
         }
@@ -61,16 +62,16 @@ impl Location {
             match pair.split_once('=').unwrap_or((pair, "")) {
                 ("durability", value @ ("normal" | "full")) => location.normal = value == "normal",
                 ("durability", value) => {
-                    return Err(refuse(format!("durability={value} is unknown; use full or normal")));
+                    return Err(config(format!("durability={value} is unknown; use full or normal")));
                 }
                 ("shared", value @ ("0" | "1")) => location.shared = value == "1",
-                ("shared", value) => return Err(refuse(format!("shared={value} is unknown; use 0 or 1"))),
+                ("shared", value) => return Err(config(format!("shared={value} is unknown; use 0 or 1"))),
                 ("network_fs", "i-know") => location.network_fs = true,
-                ("network_fs", value) => return Err(refuse(format!("network_fs={value} is unknown; use i-know"))),
-                ("timeout", value) => location.timeout = Some(timeouts::parse(value).map_err(refuse)?),
-                ("connect_timeout", value) => location.connect_timeout = Some(timeouts::parse(value).map_err(refuse)?),
+                ("network_fs", value) => return Err(config(format!("network_fs={value} is unknown; use i-know"))),
+                ("timeout", value) => location.timeout = Some(timeouts::parse(value).map_err(config)?),
+                ("connect_timeout", value) => location.connect_timeout = Some(timeouts::parse(value).map_err(config)?),
                 (key, _) => {
-                    return Err(refuse(format!(
+                    return Err(config(format!(
                         "unknown option {key:?} in a SQLite URL; known: durability, shared, network_fs, timeout, \
                          connect_timeout"
                     )));
@@ -81,13 +82,10 @@ impl Location {
     }
 }
 
-fn refuse(message: impl Into<String>) -> BrokerError {
-    BrokerError::new(BrokerErrorKind::Config, message)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::broker::BrokerErrorKind;
 
     #[test]
     fn every_form_of_the_url_is_read() {

@@ -19,6 +19,7 @@ use super::super::{
 /// Returns those of `queues` that are not paused and have something to take. The number of steps is at most a small multiple of
 /// the queues asked for, and of the queues that have tasks.
 pub(super) fn of(view: &View<'_>, queues: &[QueueName], quarantined: Quarantined) -> rusqlite::Result<Vec<QueueName>> {
+    let quarantined = quarantined != Quarantined::None;
     if queues.len() > FEW
         && let Some(mut ready) = anywhere(view, queues.len(), quarantined)?
     {
@@ -47,29 +48,23 @@ pub(super) fn names<'a>(queues: impl Iterator<Item = &'a QueueName>) -> String {
     array + "]"
 }
 
-/// Returns the queues of `names` that are not paused and have something to take, in their order, with their numbers.
-pub(super) fn by_name(
-    view: &View<'_>,
-    names: &str,
-    quarantined: Quarantined,
-) -> rusqlite::Result<Vec<(i64, QueueName)>> {
-    let may_be_quarantined = quarantined != Quarantined::None;
-    view.list(&sql::consume::READY, params![names, may_be_quarantined], |row| {
+/// Returns the queues of `names` that are not paused and have something to take, in their order, with their numbers. With
+/// `quarantined`, quarantined tasks count.
+pub(super) fn by_name(view: &View<'_>, names: &str, quarantined: bool) -> rusqlite::Result<Vec<(i64, QueueName)>> {
+    view.list(&sql::consume::READY, params![names, quarantined], |row| {
         Ok((row.get(0)?, QueueName::from_wire(&text(row, 1)?)))
     })
 }
 
 /// Returns whether [`by_name`] would find a queue.
-pub(super) fn is_any(view: &View<'_>, names: &str, quarantined: Quarantined) -> rusqlite::Result<bool> {
-    let may_be_quarantined = quarantined != Quarantined::None;
-    Ok(view.find(&sql::consume::READY, params![names, may_be_quarantined], |_| Ok(()))?.is_some())
+pub(super) fn is_any(view: &View<'_>, names: &str, quarantined: bool) -> rusqlite::Result<bool> {
+    Ok(view.find(&sql::consume::READY, params![names, quarantined], |_| Ok(()))?.is_some())
 }
 
 /// Returns every queue that is not paused and has something to take; `None` when the steps that `many` queues are worth do not reach
 /// the last queue that has tasks.
-fn anywhere(view: &View<'_>, many: usize, quarantined: Quarantined) -> rusqlite::Result<Option<Vec<QueueName>>> {
-    let may_be_quarantined = quarantined != Quarantined::None;
-    walk(view, &sql::consume::READY_ANYWHERE, params![most_steps(many), may_be_quarantined])
+fn anywhere(view: &View<'_>, many: usize, quarantined: bool) -> rusqlite::Result<Option<Vec<QueueName>>> {
+    walk(view, &sql::consume::READY_ANYWHERE, params![most_steps(many), quarantined])
 }
 
 #[cfg(test)]

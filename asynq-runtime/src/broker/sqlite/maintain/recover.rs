@@ -247,7 +247,7 @@ fn lapsed(
     queues: &[QueueName],
     confirmation: &LapseConfirmation,
 ) -> rusqlite::Result<HashMap<i64, Vec<Lost>>> {
-    let (mut certain, mut doubtful) = (HashMap::<i64, Vec<Lost>>::new(), Vec::new());
+    let mut found = Vec::new();
     for queue in queues {
         let Some(q) = view.queue(queue)? else { continue };
         let rows = view.list(&sql::maintain::LAPSED, [q, view.now, MOST_SEEN], |row| {
@@ -255,19 +255,18 @@ fn lapsed(
             let lapse = Lapse { row: lost.seq, run: lost.run, ended: row.get(4)? };
             Ok((lost, lapse, row.get::<_, bool>(5)?))
         })?;
-        for (lost, lapse, is_listed) in rows {
-            // A server that is not on the list any more has left.
-            if is_listed { doubtful.push((q, lost, lapse)) } else { certain.entry(q).or_default().push(lost) }
+        // A server that is not on the list any more has left.
+        found.extend(rows.into_iter().map(|(lost, lapse, is_listed)| (q, lost, is_listed.then_some(lapse))));
+    }
+    let doubtful: Vec<Lapse> = found.iter().filter_map(|(.., doubtful)| *doubtful).collect();
+    let confirmed = confirmation.lapses.confirmed(&doubtful, Instant::now(), confirmation.lease);
+    let mut lapsed = HashMap::<i64, Vec<Lost>>::new();
+    for (q, lost, doubtful) in found {
+        if doubtful.is_none_or(|lapse| confirmed.contains(&lapse)) {
+            lapsed.entry(q).or_default().push(lost);
         }
     }
-    let all: Vec<Lapse> = doubtful.iter().map(|(.., lapse)| *lapse).collect();
-    let confirmed = confirmation.lapses.confirmed(&all, Instant::now(), confirmation.lease);
-    for (q, lost, lapse) in doubtful {
-        if confirmed.contains(&lapse) {
-            certain.entry(q).or_default().push(lost);
-        }
-    }
-    Ok(certain)
+    Ok(lapsed)
 }
 
 /// Removes the files of dead programs of which no server is on the list any more.

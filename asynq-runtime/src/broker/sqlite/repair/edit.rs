@@ -8,10 +8,7 @@ use crate::{
     task::{QueueName, TaskId, TaskMessage, UndecodableMessage},
 };
 
-use super::{
-    super::{sql, stored_task::StoredTask, tx::Tx},
-    take_lock,
-};
+use super::super::{produce::take_lock, sql, stored_task::StoredTask, tx::Tx};
 
 /// Replaces the payload of a task. All reasons to refuse the edit are looked at before anything is written.
 pub(super) fn edit(

@@ -7,10 +7,7 @@ use crate::{
     task::{QueueName, TaskId, TaskMessage, TaskState},
 };
 
-use super::{
-    super::{sql, stored_task::StoredTask, tx::Tx},
-    take_lock,
-};
+use super::super::{produce::take_lock, sql, stored_task::StoredTask, tx::Tx};
 
 /// Moves a task; a pending task goes to the tail of its new queue. All reasons to refuse the move are looked at before anything is
 /// written.

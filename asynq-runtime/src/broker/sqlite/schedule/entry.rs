@@ -111,8 +111,8 @@ pub(super) fn planned(before: Option<&StoredEntry>, plan: &EntryPlan, now: i64) 
     } else {
         (now, PlanChange::Replaced { spec: before.spec.clone(), zone: before.zone.clone() })
     };
-    let StoredEntry { spec, zone, revision, .. } = StoredEntry::new(plan, last);
-    (StoredEntry { spec, zone, revision, last, ..before.clone() }, change)
+    let (previous, paused) = (before.previous.clone(), before.paused);
+    (StoredEntry { previous, paused, ..StoredEntry::new(plan, last) }, change)
 }
 
 #[cfg(test)]

@@ -16,11 +16,6 @@ const HISTORY: i64 = 1_000;
 /// For how long a history is kept without a new event.
 const HISTORY_MS: i64 = 90 * 86_400_000;
 
-/// Encodes a scheduler's entries as rows.
-pub(super) fn encode(entries: &[SchedulerEntry]) -> Vec<Vec<u8>> {
-    entries.iter().map(SchedulerEntry::encode_to_vec).collect()
-}
-
 /// Replaces the entries of a scheduler, and removes entries of any scheduler that were not renewed.
 pub(super) fn show(view: &View<'_>, scheduler: &str, rows: &[Vec<u8>], until: i64) -> rusqlite::Result<()> {
     view.execute(&sql::schedule::SWEEP_SHOWN, [view.now])?;
@@ -33,11 +28,8 @@ pub(super) fn show(view: &View<'_>, scheduler: &str, rows: &[Vec<u8>], until: i6
 
 /// Returns the entries of all schedulers that live. An entry that cannot be read is left out.
 pub(super) fn entries(view: &View<'_>) -> rusqlite::Result<Vec<SchedulerEntry>> {
-    Ok(decode(&view.list(&sql::schedule::SHOWN, [view.now], |row| row.get(0))?))
-}
-
-fn decode(rows: &[Vec<u8>]) -> Vec<SchedulerEntry> {
-    rows.iter().filter_map(|row| SchedulerEntry::decode(row.as_slice()).ok()).collect()
+    let rows = view.list(&sql::schedule::SHOWN, [view.now], |row| row.get::<_, Vec<u8>>(0))?;
+    Ok(rows.iter().filter_map(|row| SchedulerEntry::decode(row.as_slice()).ok()).collect())
 }
 
 /// Adds to the history of an entry; the same event a second time adds nothing.

@@ -29,15 +29,8 @@ use super::{
 /// A tick that is being fired, with its task encoded once however often the transaction is repeated.
 #[derive(Debug)]
 pub(super) struct Firing {
-    plan: EntryPlan,
-    /// Unix milliseconds.
-    at: i64,
-    marker: Duration,
-    /// The last tick that the scheduler knows of, Unix milliseconds.
-    known: Option<i64>,
-    overlap: Overlap,
+    tick: Tick,
     item: Item,
-    id: TaskId,
 }
 
 /// The decision about a tick by the entry and the clock, before its task is looked at.
@@ -96,25 +89,23 @@ impl Firing {
             let text = format!("the task of entry {} is for queue {queue}: it must be {}", plan.entry, plan.queue);
             return Err(BrokerError::new(BrokerErrorKind::Config, text));
         }
-        Ok(Self {
-            plan: tick.plan.clone(),
-            at: tick.at.timestamp_millis(),
-            marker: tick.marker,
-            known: tick.known.map(|known| known.timestamp_millis()),
-            overlap: tick.overlap,
-            id: tick.task.id.clone(),
-            // The marker tells that an earlier send has fired; a task that has the id without it is not this one.
-            item: Item::new(NewTask { id_is_ours: false, replaces: None, ..tick.task.clone() }),
-        })
+        // The marker tells that an earlier send has fired; a task that has the id without it is not this one.
+        let item = Item::new(NewTask { id_is_ours: false, replaces: None, ..tick.task.clone() });
+        Ok(Self { tick: tick.clone(), item })
+    }
+
+    /// Returns the time of the tick in Unix milliseconds.
+    fn at(&self) -> i64 {
+        self.tick.at.timestamp_millis()
     }
 
     /// Returns the server that runs the previous task, if its program is dead. File locks are tried outside of the write
     /// transaction, which others wait for; the number of a server is never reused.
     pub(super) async fn dead_worker(&self, store: &Store) -> Result<Option<i64>, BrokerError> {
-        if self.overlap != Overlap::Replace || store.common.liveness.is_none() {
+        if self.tick.overlap != Overlap::Replace || store.common.liveness.is_none() {
             return Ok(None);
         }
-        let (plan, common) = (self.plan.clone(), store.common.clone());
+        let (plan, common) = (self.tick.plan.clone(), store.common.clone());
         store
             .read(move |view| {
                 let Some(liveness) = &common.liveness else { return Ok(None) };
@@ -142,13 +133,13 @@ impl Firing {
     /// Fires the tick. `dead` is a server whose program is dead.
     pub(super) fn run(&self, tx: &mut Tx<'_>, dead: Option<i64>) -> rusqlite::Result<Ticked> {
         let (stored, verdict) = self.look(&tx.view)?;
-        let (last, revision) = stored.as_ref().map_or((self.at, 0), |stored| (stored.last, stored.revision));
-        let revision = revision.max(self.plan.revision);
+        let (last, revision) = stored.as_ref().map_or((self.at(), 0), |stored| (stored.last, stored.revision));
+        let revision = revision.max(self.tick.plan.revision);
         let (previous, paused) = stored.map_or((None, false), |stored| (stored.previous, stored.paused));
         // The entry takes the schedule of this plan; its revision never goes back.
-        let stored = StoredEntry { revision, previous, paused, ..StoredEntry::new(&self.plan, last) };
+        let stored = StoredEntry { revision, previous, paused, ..StoredEntry::new(&self.tick.plan, last) };
         let passed_over = |last, answer| {
-            StoredEntry { last, ..stored.clone() }.write(&tx.view, &self.plan)?;
+            StoredEntry { last, ..stored.clone() }.write(&tx.view, &self.tick.plan)?;
             Ok(answer)
         };
         match verdict {
@@ -159,36 +150,38 @@ impl Firing {
             Verdict::Paused(last) => return passed_over(last, Ticked::Paused),
             Verdict::Fire => {}
         }
-        let (queue, entry) = (self.plan.queue.as_str(), self.plan.entry.as_str());
-        let marked_until = after(tx.view.now, self.marker);
+        let EntryPlan { queue, entry, .. } = &self.tick.plan;
+        let marked_until = after(tx.view.now, self.tick.marker);
         // Two for one: however many ticks there are, the markers stay as many as their time allows.
         tx.view.execute(&sql::schedule::SWEEP_TICKS, [tx.view.now, 2])?;
-        tx.view.execute(&sql::schedule::MARK, params![queue, entry, self.at, marked_until])?;
+        tx.view.execute(&sql::schedule::MARK, params![queue.as_str(), entry.as_str(), self.at(), marked_until])?;
         let ticked = self.fire(tx, stored.previous.as_deref(), dead)?;
-        let previous = if matches!(ticked, Ticked::Enqueued(_)) { Some(self.id.to_string()) } else { stored.previous };
-        StoredEntry { last: self.at, previous, ..stored }.write(&tx.view, &self.plan)?;
+        let previous =
+            if matches!(ticked, Ticked::Enqueued(_)) { Some(self.tick.task.id.to_string()) } else { stored.previous };
+        StoredEntry { last: self.at(), previous, ..stored }.write(&tx.view, &self.tick.plan)?;
         Ok(ticked)
     }
 
     fn look(&self, view: &View<'_>) -> rusqlite::Result<(Option<StoredEntry>, Verdict)> {
-        let stored = StoredEntry::find(view, &self.plan.queue, &self.plan.entry)?;
-        let tick = params![self.plan.queue.as_str(), self.plan.entry.as_str(), self.at, view.now];
+        let stored = StoredEntry::find(view, &self.tick.plan.queue, &self.tick.plan.entry)?;
+        let tick = params![self.tick.plan.queue.as_str(), self.tick.plan.entry.as_str(), self.at(), view.now];
         let marked = view.find(&sql::schedule::MARKED, tick, |_| Ok(()))?.is_some();
-        let verdict = judge(stored.as_ref(), marked, &self.plan, self.known, self.at, view.now);
+        let known = self.tick.known.map(|known| known.timestamp_millis());
+        let verdict = judge(stored.as_ref(), marked, &self.tick.plan, known, self.at(), view.now);
         Ok((stored, verdict))
     }
 
     /// Does rows 7 to 9 of docs/design/schedules.md#a-tick, up to the enqueue. A task that would be replaced stays where it is when the
     /// new task is refused.
     fn fire(&self, tx: &mut Tx<'_>, previous: Option<&str>, dead: Option<i64>) -> rusqlite::Result<Ticked> {
-        let there = match (self.overlap, previous) {
+        let there = match (self.tick.overlap, previous) {
             (Overlap::Allow, _) | (_, None) => None,
             (Overlap::Skip | Overlap::Replace, Some(id)) => {
-                StoredTask::find(&tx.view, &self.plan.queue, id)?.filter(|task| !has_ended(task.state))
+                StoredTask::find(&tx.view, &self.tick.plan.queue, id)?.filter(|task| !has_ended(task.state))
             }
         };
         let Some(task) = there else { return Ok(ticked(self.item.insert(tx)?)) };
-        if self.overlap == Overlap::Skip {
+        if self.tick.overlap == Overlap::Skip {
             return Ok(Ticked::Skipped(TaskId::from_wire(&task.id)));
         }
         // A task whose worker died would come back, so it is deleted as one that waits.

@@ -1,18 +1,16 @@
 -- Servers and signals to them (contract: `broker/presence.rs`).
 
--- name: join
--- Makes a server known, or known again under its old number; the rowid is its number. ?1 server or null, ?2 name, ?3 file, ?4 pid,
--- ?5 boot, ?6 version, ?7 now, ?8 info, ?9 workers or null.
+-- name: show
+-- Shows that a server lives: a server without a number, which is the rowid then, or that is not on the list any more, is put on it.
+-- ?1 server or null, ?2 name, ?3 file, ?4 pid, ?5 boot, ?6 version, ?7 now, ?8 info, ?9 workers or null.
 INSERT INTO main.server(server, name, file, pid, boot, version, started_at, beat_at, info, workers)
-VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?7, ?8, ?9) ON CONFLICT DO NOTHING;
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?7, ?8, ?9)
+ON CONFLICT(server) DO UPDATE SET beat_at = excluded.beat_at, info = excluded.info, workers = excluded.workers
+ON CONFLICT DO NOTHING;
 
 -- name: forget_name
 -- Takes an earlier server of the same name off the list. ?1 name.
 DELETE FROM main.server WHERE name = ?1;
-
--- name: beat
--- Shows that a server lives. ?1 server, ?2 now, ?3 info, ?4 workers.
-UPDATE main.server SET beat_at = ?2, info = ?3, workers = ?4 WHERE server = ?1;
 
 -- name: leave
 -- Takes a server off the list. ?1 server.
