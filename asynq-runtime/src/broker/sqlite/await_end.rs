@@ -6,17 +6,14 @@
 
 use std::{
     collections::{BTreeMap, HashMap, hash_map::Entry},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::Arc,
     time::Duration,
 };
 
 use parking_lot::Mutex;
 use tokio::{
     runtime::{self, Handle},
-    sync::Notify,
+    sync::{Notify, OnceCell},
     time::{sleep, timeout},
 };
 use tokio_util::task::AbortOnDropHandle;
@@ -49,7 +46,7 @@ const TOGETHER: Duration = Duration::from_millis(5);
 pub(super) struct EndWaiters {
     waiting: Arc<Mutex<Waiting>>,
     /// Whether other programs know by now that this program waits.
-    is_known: AtomicBool,
+    is_known: OnceCell<()>,
 }
 
 #[derive(Debug, Default)]
@@ -159,19 +156,17 @@ impl SqliteBroker {
     ///
     /// No reader has answered.
     async fn subscribe_to_other_programs(&self) -> Result<(), BrokerError> {
-        if !self.ends.is_known.load(Ordering::Acquire) {
+        let subscribe = || {
             let common = Arc::clone(&self.store.common);
             // A reader's thread runs `wait_for_ends`, because it creates files.
-            let known = self.store.read(move |_| {
+            self.store.read(move |_| {
                 if let Some(liveness) = &common.liveness {
                     liveness.wait_for_ends();
                 }
                 Ok(())
-            });
-            known.await?;
-            self.ends.is_known.store(true, Ordering::Release);
-        }
-        Ok(())
+            })
+        };
+        self.ends.is_known.get_or_try_init(subscribe).await.copied()
     }
 }
 

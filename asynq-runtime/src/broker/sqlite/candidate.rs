@@ -89,21 +89,22 @@ impl Candidate {
         let q = self.q;
         tx.moved(q, from, TaskState::Archived);
         tx.ended(q, true);
-        if self.is_sound {
-            tx.set_aside.push((self.id.clone(), NO_MESSAGE));
+        let (id, why) = if self.is_sound {
             tx.free_lock_of_archived(q, self.uniq.as_deref(), &self.id, &self.extra)?;
-            return tx.view.execute(&sql::consume::SET_ASIDE, params![self.seq, tx.view.now, NO_MESSAGE]).map(drop);
-        }
-        // Other calls would not find the task by what stands for its bytes here.
-        tx.view.execute(&sql::lock::RELEASE_OF, [self.seq])?;
-        let id = format!("{}-{}", self.id, uuid::Uuid::new_v4().simple());
-        tx.set_aside.push((id.clone(), NO_TEXT));
-        tx.view.execute(&sql::consume::RENAME, params![self.seq, id])?;
-        if let Some(message) = self.msg.and_then(|raw| TaskMessage::decode(raw.into()).ok()) {
-            let message = TaskMessage { id, unique_key: String::new(), ..message }.encode();
-            tx.view.execute(&sql::body::SET_MESSAGE, params![self.seq, message])?;
-        }
-        tx.view.execute(&sql::consume::SET_ASIDE, params![self.seq, tx.view.now, NO_TEXT]).map(drop)
+            (self.id, NO_MESSAGE)
+        } else {
+            // Other calls would not find the task by what stands for its bytes here.
+            tx.view.execute(&sql::lock::RELEASE_OF, [self.seq])?;
+            let id = format!("{}-{}", self.id, uuid::Uuid::new_v4().simple());
+            tx.view.execute(&sql::consume::RENAME, params![self.seq, id])?;
+            if let Some(message) = self.msg.and_then(|raw| TaskMessage::decode(raw.into()).ok()) {
+                let message = TaskMessage { id: id.clone(), unique_key: String::new(), ..message }.encode();
+                tx.view.execute(&sql::body::SET_MESSAGE, params![self.seq, message])?;
+            }
+            (id, NO_TEXT)
+        };
+        tx.set_aside.push((id, why));
+        tx.view.execute(&sql::consume::SET_ASIDE, params![self.seq, tx.view.now, why]).map(drop)
     }
 
     pub(super) fn is_quarantined(&self) -> bool {

@@ -91,15 +91,6 @@ impl CancelFlag {
         }
     }
 
-    /// Begins the call as [`begin`](Self::begin) does, unless its caller has gone: a caller that is dropped does not
-    /// set the flag. A call that was begun stays begun.
-    fn begin_for<T>(&self, reply: &oneshot::Sender<T>) -> bool {
-        if reply.is_closed() {
-            self.give_up();
-        }
-        self.begin()
-    }
-
     fn is_given_up(&self) -> bool {
         self.0.load(Ordering::Acquire) == GIVEN_UP
     }
@@ -110,6 +101,36 @@ impl CancelFlag {
             Ok(_) => true,
             Err(now) => now == GIVEN_UP,
         }
+    }
+}
+
+/// The caller of a call, as the thread that does the call sees it.
+pub(super) struct Caller<T> {
+    pub(super) cancel_flag: Arc<CancelFlag>,
+    pub(super) reply: oneshot::Sender<Result<T, BrokerError>>,
+    pub(super) _room: OwnedSemaphorePermit,
+}
+
+impl<T> Caller<T> {
+    /// Begins the call, unless its caller has given up or is gone: a caller that is dropped does not set the flag. A call that was begun
+    /// stays begun.
+    fn begin(&self) -> bool {
+        if self.reply.is_closed() {
+            self.cancel_flag.give_up();
+        }
+        self.cancel_flag.begin()
+    }
+
+    fn is_gone(&self) -> bool {
+        self.cancel_flag.is_given_up() || self.reply.is_closed()
+    }
+
+    /// Returns a caller, and the end of the channel at which it waits.
+    #[cfg(test)]
+    pub(super) fn of_a_test() -> (Self, oneshot::Receiver<Result<T, BrokerError>>) {
+        let (reply, answer) = oneshot::channel();
+        let _room = Arc::new(tokio::sync::Semaphore::new(1)).try_acquire_owned().unwrap();
+        (Self { cancel_flag: Arc::default(), reply, _room }, answer)
     }
 }
 
@@ -188,20 +209,13 @@ impl<T> WriteCommand<T> {
 /// A command with its caller.
 pub(super) struct Call<T> {
     command: WriteCommand<T>,
-    cancel_flag: Arc<CancelFlag>,
+    caller: Caller<T>,
     outcome: Option<T>,
-    reply: oneshot::Sender<Result<T, BrokerError>>,
-    _room: OwnedSemaphorePermit,
 }
 
 impl<T> Call<T> {
-    pub(super) fn new(
-        command: WriteCommand<T>,
-        cancel_flag: Arc<CancelFlag>,
-        reply: oneshot::Sender<Result<T, BrokerError>>,
-        room: OwnedSemaphorePermit,
-    ) -> Self {
-        Self { command, cancel_flag, outcome: None, reply, _room: room }
+    pub(super) fn new(command: WriteCommand<T>, caller: Caller<T>) -> Self {
+        Self { command, caller, outcome: None }
     }
 }
 
@@ -219,7 +233,7 @@ impl<T: Send> Command for Call<T> {
     }
 
     fn begin(&self) -> bool {
-        self.cancel_flag.begin_for(&self.reply)
+        self.caller.begin()
     }
 
     fn waits(&self) -> bool {
@@ -232,8 +246,7 @@ impl<T: Send> Command for Call<T> {
     }
 
     fn is_given_up(&self) -> bool {
-        // A caller that drops a waiting call does not set the flag.
-        self.cancel_flag.is_given_up() || self.reply.is_closed()
+        self.caller.is_gone()
     }
 
     fn can_look(&self) -> bool {
@@ -253,7 +266,7 @@ impl<T: Send> Command for Call<T> {
     }
 
     fn finish(self: Box<Self>, error: Option<BrokerError>) {
-        let Self { mut command, outcome, reply, .. } = *self;
+        let Self { mut command, caller, outcome } = *self;
         if let (None, Some(outcome), Some(then)) = (&error, &outcome, command.after_commit.take()) {
             then(outcome);
         }
@@ -265,7 +278,7 @@ impl<T: Send> Command for Call<T> {
             // Dropping the sender tells the caller that nothing was done.
             (None, None) => return,
         };
-        let _ = reply.send(answer);
+        let _ = caller.reply.send(answer);
     }
 }
 
@@ -278,20 +291,18 @@ pub(super) trait ReadRequest: Send {
 /// A read with its caller.
 pub(super) struct ReadCall<T, F> {
     pub(super) read: F,
-    pub(super) cancel_flag: Arc<CancelFlag>,
-    pub(super) reply: oneshot::Sender<Result<T, BrokerError>>,
-    pub(super) _room: OwnedSemaphorePermit,
+    pub(super) caller: Caller<T>,
 }
 
 impl<T: Send, F: FnOnce(&View<'_>) -> rusqlite::Result<T> + Send> ReadRequest for ReadCall<T, F> {
     fn begin(&self) -> bool {
-        self.cancel_flag.begin_for(&self.reply)
+        self.caller.begin()
     }
 
     fn run(self: Box<Self>, view: Result<View<'_>, BrokerError>, common: &SharedState) {
-        let Self { read, reply, .. } = *self;
+        let Self { read, caller } = *self;
         let answer = view.and_then(|view| view.at_one_moment(read).map_err(|error| common.explain(error)));
-        let _ = reply.send(answer);
+        let _ = caller.reply.send(answer);
     }
 }
 
@@ -313,11 +324,10 @@ mod tests {
 
     #[test]
     fn a_call_whose_caller_is_gone_is_not_begun_but_one_that_was_begun_goes_on() {
-        let (reply, answer) = oneshot::channel::<()>();
-        let (begun, fresh) = (CancelFlag::default(), CancelFlag::default());
-        assert!(begun.begin_for(&reply));
-        drop(answer);
-        assert!(begun.begin_for(&reply));
-        assert!(!fresh.begin_for(&reply) && fresh.is_given_up());
+        let [(begun, answer), (fresh, other)] = [(); 2].map(|()| Caller::<()>::of_a_test());
+        assert!(begun.begin());
+        drop((answer, other));
+        assert!(begun.begin());
+        assert!(!fresh.begin() && fresh.cancel_flag.is_given_up());
     }
 }

@@ -195,10 +195,14 @@ mod tests {
     use std::sync::Barrier;
 
     use asynq_test_support::eventually_blocking;
-    use tokio::sync::{Semaphore, oneshot};
+    use tokio::sync::oneshot;
 
     use super::{
-        super::{command::ReadCall, connection::open_untouched, tx::View},
+        super::{
+            command::{Caller, ReadCall},
+            connection::open_untouched,
+            tx::View,
+        },
         *,
     };
     use crate::broker::{BrokerError, BrokerErrorKind};
@@ -217,9 +221,8 @@ mod tests {
         inbox: &Readers,
         read: impl Fn(&View<'_>) -> rusqlite::Result<i64> + Send + Sync + 'static,
     ) -> oneshot::Receiver<Result<i64, BrokerError>> {
-        let (reply, answer) = oneshot::channel();
-        let _room = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
-        inbox.ask(Box::new(ReadCall { read, cancel_flag: Arc::default(), reply, _room }));
+        let (caller, answer) = Caller::of_a_test();
+        inbox.ask(Box::new(ReadCall { read, caller }));
         answer
     }
 

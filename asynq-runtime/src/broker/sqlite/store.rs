@@ -9,14 +9,14 @@ use std::{
 
 use chrono::{DateTime, Utc};
 use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch},
+    sync::{Semaphore, oneshot, watch},
     time::{Instant, timeout_at},
 };
 
 use crate::broker::{self, BrokerError, BrokerErrorKind, timeouts};
 
 use super::{
-    command::{Call, CancelFlag, Command, Priority, ReadCall, WriteCommand},
+    command::{Call, Caller, CancelFlag, Command, Priority, ReadCall, WriteCommand},
     reader::Readers,
     shared_state::SharedState,
     tx::View,
@@ -117,14 +117,11 @@ impl Store {
         command: WriteCommand<T>,
         cancel_flag: Arc<CancelFlag>,
     ) -> Result<Sent<T>, BrokerError> {
-        self.common.check()?;
-        let deadline = far(self.call_timeout);
         let room = if command.priority() == Priority::Insert { &self.insert_room } else { &self.writer_room };
-        let room = self.room(room, deadline).await?;
-        let (reply, answer) = oneshot::channel();
-        let call = Call::new(command, Arc::clone(&cancel_flag), reply, room);
-        self.writer.send(Message::Command(Box::new(call))).map_err(|_| self.common.closed_error())?;
-        Ok(Sent { answer, cancel_flag, deadline })
+        let (caller, sent) = self.caller(room, cancel_flag).await?;
+        let call = Message::Command(Box::new(Call::new(command, caller)));
+        self.writer.send(call).map_err(|_| self.common.closed_error())?;
+        Ok(sent)
     }
 
     /// Waits for the answer to a call that was sent.
@@ -197,14 +194,9 @@ impl Store {
             let command = WriteCommand::new(Priority::Settle, 1, move |tx| read(&tx.view));
             return self.write(command.unless(move |view| look(view).map(Some))).await;
         };
-        self.common.check()?;
-        let deadline = far(self.call_timeout);
-        let room = self.room(&self.reader_room, deadline).await?;
-        let (reply, answer) = oneshot::channel();
-        let cancel_flag = Arc::<CancelFlag>::default();
-        let question = ReadCall { read, cancel_flag: Arc::clone(&cancel_flag), reply, _room: room };
-        readers.ask(Box::new(question));
-        self.done(Sent { answer, cancel_flag, deadline }).await
+        let (caller, sent) = self.caller(&self.reader_room, Arc::default()).await?;
+        readers.ask(Box::new(ReadCall { read, caller }));
+        self.done(sent).await
     }
 
     /// Wakes every wait in this process, and has the writer wake the other programs on the file, without waiting for it. While the
@@ -232,11 +224,21 @@ impl Store {
         self.common.clock.now()
     }
 
-    async fn room(&self, room: &Arc<Semaphore>, deadline: Instant) -> Result<OwnedSemaphorePermit, BrokerError> {
-        match timeout_at(deadline, Arc::clone(room).acquire_owned()).await {
-            Ok(permit) => permit.map_err(|_| self.common.closed_error()),
-            Err(_) => Err(self.common.timeout(self.call_timeout, false)),
-        }
+    /// Returns a caller that has room for its call, and what it waits for.
+    async fn caller<T>(
+        &self,
+        room: &Arc<Semaphore>,
+        cancel_flag: Arc<CancelFlag>,
+    ) -> Result<(Caller<T>, Sent<T>), BrokerError> {
+        self.common.check()?;
+        let deadline = far(self.call_timeout);
+        let room = match timeout_at(deadline, Arc::clone(room).acquire_owned()).await {
+            Ok(permit) => permit.map_err(|_| self.common.closed_error())?,
+            Err(_) => return Err(self.common.timeout(self.call_timeout, false)),
+        };
+        let (reply, answer) = oneshot::channel();
+        let caller = Caller { cancel_flag: Arc::clone(&cancel_flag), reply, _room: room };
+        Ok((caller, Sent { answer, cancel_flag, deadline }))
     }
 
     fn understood<T>(

@@ -172,7 +172,7 @@ impl Writer {
                     && let Some(liveness) = &self.common.liveness
                 {
                     let paths = listed::other_notifier_paths(&self.view(), liveness);
-                    paths.iter().for_each(|path| self.notify_sender.notify(path));
+                    paths.iter().for_each(|path| _ = self.notify_sender.notify(path));
                 }
                 self.parked.notify();
                 self.close_a_lost_file();
@@ -262,34 +262,14 @@ impl Writer {
             .map_err(|error| Failure { is_begun: false, ..of_transaction(error) })?;
         let begun = Instant::now();
         let mut tx = Tx::new(self.common.view(&self.connection));
-        let (mut done, mut outcome) = (0, Ok(()));
-        while done < batch.len() && (done == 0 || begun.elapsed() < self.most_time) {
-            if !batch[done].begin() {
-                batch.remove(done);
-                continue;
-            }
-            if let Err(error) = batch[done].run(&mut tx) {
-                outcome = Err(Failure { error, culprit: Some(done), is_begun: true });
-                break;
-            }
-            done += 1;
-        }
+        let mut done = 0;
+        let mut outcome = run(batch, &mut done, &mut tx, |done| done == 0 || begun.elapsed() < self.most_time);
         if outcome.is_ok() && with_claims && tx.effects.work {
             // Parked claims take new tasks in the same commit.
-            let mut ready = self.parked.claims(&tx.view);
-            ready.retain(|work| work.begin());
-            let mut ready = ready.into_iter();
-            while let Some(mut work) = ready.next() {
-                let ran = work.run(&mut tx);
-                batch.insert(done, work);
-                if let Err(error) = ran {
-                    outcome = Err(Failure { error, culprit: Some(done), is_begun: true });
-                    // The other claims are begun: they run again without the culprit.
-                    batch.splice(done + 1..done + 1, ready);
-                    break;
-                }
-                done += 1;
-            }
+            let left_over = batch.split_off(done);
+            batch.extend(self.parked.claims(&tx.view));
+            outcome = run(batch, &mut done, &mut tx, |_| true);
+            batch.extend(left_over);
         }
         // Reading inside the transaction costs no other look at the file.
         let notifiers = match &self.common.liveness {
@@ -416,7 +396,7 @@ impl Writer {
         {
             liveness.waiters().notify(&self.notify_sender);
         }
-        committed.notifiers.iter().for_each(|process_notifier| self.notify_sender.notify(process_notifier));
+        committed.notifiers.iter().for_each(|path| _ = self.notify_sender.notify(path));
     }
 
     /// Takes our servers off the list. The lock file stays, unlocked, if one of them still holds tasks, so that other programs
@@ -458,6 +438,25 @@ struct Failure {
     culprit: Option<usize>,
     /// Whether the transaction had begun; otherwise no call had.
     is_begun: bool,
+}
+
+/// Runs the calls of `batch` behind those that are `done`, as long as `has_time` says so, up to the first that fails. A call that was given
+/// up is left out.
+fn run(
+    batch: &mut Vec<Box<dyn Command>>,
+    done: &mut usize,
+    tx: &mut Tx<'_>,
+    has_time: impl Fn(usize) -> bool,
+) -> Result<(), Failure> {
+    while *done < batch.len() && has_time(*done) {
+        if !batch[*done].begin() {
+            batch.remove(*done);
+            continue;
+        }
+        batch[*done].run(tx).map_err(|error| Failure { error, culprit: Some(*done), is_begun: true })?;
+        *done += 1;
+    }
+    Ok(())
 }
 
 /// Ends the calls that `refused` names with `error`, and returns the others.

@@ -2,11 +2,11 @@ use std::sync::atomic::AtomicBool;
 
 use asynq_test_support::PATIENCE;
 use parking_lot::Mutex;
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::oneshot;
 
 use super::{
     super::{
-        command::{Call, CancelFlag, Priority, WriteCommand},
+        command::{Call, Caller, Priority, WriteCommand},
         sql::Names,
         tx::{Tx, View},
     },
@@ -19,9 +19,8 @@ type Answer = oneshot::Receiver<Result<(), BrokerError>>;
 /// Returns a call that a commit has done, with its answer.
 fn committed(command: WriteCommand<()>) -> (Box<dyn Command>, Answer) {
     let connection = rusqlite::Connection::open_in_memory().unwrap();
-    let (reply, answer) = oneshot::channel();
-    let room = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
-    let mut call: Box<dyn Command> = Box::new(Call::new(command, Arc::<CancelFlag>::default(), reply, room));
+    let (caller, answer) = Caller::of_a_test();
+    let mut call: Box<dyn Command> = Box::new(Call::new(command, caller));
     call.run(&mut Tx::new(View::new(&connection, Names::Plain, 0))).unwrap();
     (call, answer)
 }

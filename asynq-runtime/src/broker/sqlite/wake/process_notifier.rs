@@ -64,21 +64,12 @@ impl NotifySender {
         Self(UnixDatagram::unbound().and_then(|socket| socket.set_nonblocking(true).map(|()| socket)).ok())
     }
 
-    /// Notifies the socket at `path`, without waiting.
-    pub(in crate::broker::sqlite) fn notify(&self, path: &Path) {
-        // A full socket has a notification already. The owner of a socket that refuses or is missing is dead or has no socket.
-        let _ = self.send(path);
-    }
-
-    /// Notifies the socket at `path` as [`notify`](Self::notify) does; returns whether there is no socket, or no program
-    /// listens to it any more.
-    pub(in crate::broker::sqlite) fn has_no_listener(&self, path: &Path) -> bool {
+    /// Notifies the socket at `path`, without waiting; returns whether there is no socket, or no program listens to it any more. A full
+    /// socket has a notification already.
+    pub(in crate::broker::sqlite) fn notify(&self, path: &Path) -> bool {
         let dead = [io::ErrorKind::ConnectionRefused, io::ErrorKind::NotFound];
-        self.send(path).is_err_and(|error| dead.contains(&error.kind()))
-    }
-
-    fn send(&self, path: &Path) -> io::Result<()> {
-        self.0.as_ref().map_or(Ok(()), |socket| socket.send_to(&[1], path).map(|_| ()))
+        let sent = self.0.as_ref().map_or(Ok(0), |socket| socket.send_to(&[1], path));
+        sent.is_err_and(|error| dead.contains(&error.kind()))
     }
 }
 

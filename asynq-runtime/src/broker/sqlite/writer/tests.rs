@@ -6,7 +6,7 @@ use std::{
 use asynq_test_support::{Log, PATIENCE, eventually_blocking};
 use parking_lot::Mutex;
 use rusqlite::ffi;
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::oneshot;
 
 use super::{tidy::Rest, *};
 use crate::{
@@ -17,7 +17,7 @@ use crate::{
 
 use super::super::{
     SqliteOptions,
-    command::{Call, CancelFlag, Ready, WriteCommand},
+    command::{Call, Caller, Ready, WriteCommand},
     migrate, set_up, sql,
     url::Location,
 };
@@ -44,9 +44,8 @@ fn uncut(writer: Writer) -> Writer {
 pub(super) type Answer<T> = oneshot::Receiver<Result<T, BrokerError>>;
 
 pub(super) fn call<T: Send + 'static>(command: WriteCommand<T>) -> (Box<dyn Command>, Answer<T>) {
-    let (reply, answer) = oneshot::channel();
-    let room = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
-    (Box::new(Call::new(command, Arc::<CancelFlag>::default(), reply, room)), answer)
+    let (caller, answer) = Caller::of_a_test();
+    (Box::new(Call::new(command, caller)), answer)
 }
 
 /// Returns a call that adds a row of `bytes` bytes to a queue that `name` names.
@@ -254,12 +253,10 @@ fn a_call_that_met_a_held_lock_has_no_effect_and_one_whose_commit_failed_may_hav
 #[test]
 fn a_call_that_was_given_up_is_never_begun() {
     let mut writer = writer();
-    let (reply, answer) = oneshot::channel();
-    let cancel_flag = Arc::<CancelFlag>::default();
-    assert!(cancel_flag.give_up());
+    let (caller, answer) = Caller::of_a_test();
+    assert!(caller.cancel_flag.give_up());
     let command = WriteCommand::<()>::new(Priority::Insert, 1, |_| panic!("the call was cancelled"));
-    let room = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
-    writer.process(vec![Box::new(Call::new(command, cancel_flag, reply, room))]);
+    writer.process(vec![Box::new(Call::new(command, caller))]);
     drop(answer);
 }
 
