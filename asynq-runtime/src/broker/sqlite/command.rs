@@ -124,14 +124,6 @@ impl<T> Caller<T> {
     fn is_gone(&self) -> bool {
         self.cancel_flag.is_given_up() || self.reply.is_closed()
     }
-
-    /// Returns a caller, and the end of the channel at which it waits.
-    #[cfg(test)]
-    pub(super) fn of_a_test() -> (Self, oneshot::Receiver<Result<T, BrokerError>>) {
-        let (reply, answer) = oneshot::channel();
-        let _room = Arc::new(tokio::sync::Semaphore::new(1)).try_acquire_owned().unwrap();
-        (Self { cancel_flag: Arc::default(), reply, _room }, answer)
-    }
 }
 
 /// When a call that waits has something to do.
@@ -308,7 +300,18 @@ impl<T: Send, F: FnOnce(&View<'_>) -> rusqlite::Result<T> + Send> ReadRequest fo
 
 #[cfg(test)]
 mod tests {
+    use tokio::sync::Semaphore;
+
     use super::*;
+
+    impl<T> Caller<T> {
+        /// Returns a caller, and the end of the channel at which it waits.
+        pub(in super::super) fn of_a_test() -> (Self, oneshot::Receiver<Result<T, BrokerError>>) {
+            let (reply, answer) = oneshot::channel();
+            let _room = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
+            (Self { cancel_flag: Arc::default(), reply, _room }, answer)
+        }
+    }
 
     #[test]
     fn a_call_is_either_begun_or_given_up_never_both() {

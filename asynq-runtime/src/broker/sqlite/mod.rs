@@ -59,9 +59,10 @@ use std::{
 
 use chrono::{DateTime, Utc};
 use tokio::{
-    sync::{oneshot, watch as signal},
-    time::{Instant, timeout_at},
+    sync::oneshot,
+    time::{Instant, timeout, timeout_at},
 };
+use tokio_util::sync::CancellationToken;
 
 use crate::{
     clock::{Clock, SystemClock},
@@ -192,24 +193,16 @@ impl SqliteBroker {
                 }
             })
             .map_err(no_thread)?;
-        let store = match tokio::time::timeout(connect_timeout, opened).await {
-            Ok(Ok(opened)) => opened?,
-            Ok(Err(_)) => {
-                return Err(BrokerError::new(
-                    BrokerErrorKind::Unexpected,
-                    format!("{place}: opening ended without an answer"),
-                ));
-            }
-            Err(_) => {
-                return Err(BrokerError::new(
-                    BrokerErrorKind::Timeout,
-                    format!(
-                        "{place}: it could not be opened within {connect_timeout:?} (another program keeps it locked, or the disk \
-                         is slow); `lsof` shows the programs that have it open"
-                    ),
-                ));
-            }
+        let late = |_| {
+            let message = format!(
+                "{place}: it could not be opened within {connect_timeout:?} (another program keeps it locked, or the disk is slow); \
+                 `lsof` shows the programs that have it open"
+            );
+            BrokerError::new(BrokerErrorKind::Timeout, message)
         };
+        let unanswered =
+            |_| BrokerError::new(BrokerErrorKind::Unexpected, format!("{place}: opening ended without an answer"));
+        let store = timeout(connect_timeout, opened).await.map_err(late)?.map_err(unanswered)??;
         // Two programs in two folders have two files by one relative path.
         if is_new && let Some(file) = &store.common.file {
             log!(info, file = %file.display(), "made a new SQLite file");
@@ -317,15 +310,15 @@ fn set_up(location: &Location, options: &SqliteOptions) -> Result<(Store, Writer
     open::check_version(rusqlite::version_number())?;
     let clock = options.clock.clone().unwrap_or_else(|| Arc::new(SystemClock));
     let (inbox_sender, inbox) = mpsc::channel();
-    let (ended, has_ended) = signal::channel(false);
+    let ended = CancellationToken::new();
     let Some(file) = &location.file else {
         let place = ":memory:";
         let mut connection = connection::open_memory().map_err(|error| translate(error, place))?;
         let names = migrate::settle_in(&mut connection, false, place, |_| Ok(()))?;
         let common = Arc::new(SharedState::in_memory(names, clock));
         let connection = common.guard(connection);
-        let store = Store::new(Arc::clone(&common), options.call_timeout, inbox_sender, None, has_ended);
-        return Ok((store, Writer::new(common, connection, None, None, inbox, ended)));
+        let store = Store::new(Arc::clone(&common), options.call_timeout, inbox_sender, None, ended.clone());
+        return Ok((store, Writer::new(common, connection, None, None, inbox, ended.drop_guard())));
     };
     let file = open::look(file, location)?;
     let place = file.display().to_string();
@@ -350,8 +343,8 @@ fn set_up(location: &Location, options: &SqliteOptions) -> Result<(Store, Writer
     let disk = if location.normal { None } else { Some(Disk::open(&file).map_err(no_log)?) };
     let readers = Readers::start(&common).map_err(no_thread)?;
     watch::start(&common, readers.queue(), inbox_sender.clone()).map_err(no_thread)?;
-    let store = Store::new(Arc::clone(&common), options.call_timeout, inbox_sender, Some(readers), has_ended);
-    Ok((store, Writer::new(common, connection, write_lock.ok(), disk, inbox, ended)))
+    let store = Store::new(Arc::clone(&common), options.call_timeout, inbox_sender, Some(readers), ended.clone());
+    Ok((store, Writer::new(common, connection, write_lock.ok(), disk, inbox, ended.drop_guard())))
 }
 
 fn no_thread(error: io::Error) -> BrokerError {

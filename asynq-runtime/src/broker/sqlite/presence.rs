@@ -1,6 +1,6 @@
 //! The servers of the file, and the cancel requests in it (contract: `broker/presence.rs`).
 
-use std::{collections::VecDeque, mem, sync::Arc, time::Duration};
+use std::{collections::VecDeque, iter, mem, sync::Arc, time::Duration};
 
 use prost::Message as _;
 use rusqlite::params;
@@ -211,14 +211,7 @@ fn pack(workers: &[WorkerInfo]) -> Vec<u8> {
 }
 
 fn unpack(mut bytes: &[u8]) -> Vec<WorkerInfo> {
-    let mut workers = Vec::new();
-    while !bytes.is_empty() {
-        match WorkerInfo::decode_length_delimited(&mut bytes) {
-            Ok(worker) => workers.push(worker),
-            Err(_) => break,
-        }
-    }
-    workers
+    iter::from_fn(|| WorkerInfo::decode_length_delimited(&mut bytes).ok()).collect()
 }
 
 #[cfg(test)]
@@ -226,7 +219,7 @@ mod tests {
     use std::{sync::mpsc, thread};
 
     use asynq_test_support::{PATIENCE, soon};
-    use tokio::sync::watch;
+    use tokio_util::sync::CancellationToken;
 
     use super::{
         super::{command::Command, connection, migrate, shared_state::SharedState, sql::Names, store::Message},
@@ -241,7 +234,7 @@ mod tests {
         let (sender, inbox) = mpsc::channel();
         let common = Arc::new(SharedState::in_memory(Names::Plain, Arc::new(SystemClock)));
         let notifier = common.notifier.signal.listen();
-        let store = Arc::new(Store::new(common, PATIENCE, sender, None, watch::channel(false).1));
+        let store = Arc::new(Store::new(common, PATIENCE, sender, None, CancellationToken::new()));
         let mut signals = Signals { store, notifier, seen: 0, read: VecDeque::new() };
         let writer = thread::spawn(move || {
             let next = || -> Box<dyn Command> {

@@ -3,16 +3,16 @@
 mod bulk;
 mod edit;
 mod orphan;
-mod queue;
 mod travel;
 
+use bytes::Bytes;
 use rusqlite::params;
 
 use crate::{
     broker::{
         BrokerError, BulkAction, BulkSlice, Changed, Chosen, EditError, PayloadEdit, QueueDeleted, Refused, Repair,
     },
-    task::{QueueName, TaskId, TaskMessage, TaskState},
+    task::{QueueName, TaskId, TaskMessage, TaskState, UndecodableMessage},
 };
 
 use super::{
@@ -93,7 +93,7 @@ impl Repair for SqliteBroker {
 
     async fn delete_queue(&self, queue: &QueueName) -> Result<QueueDeleted, BrokerError> {
         let queue = queue.clone();
-        self.change(move |tx| queue::delete(tx, &queue)).await
+        self.change(move |tx| delete_queue(tx, &queue)).await
     }
 }
 
@@ -137,9 +137,7 @@ impl StoredTask {
 
     /// Writes into the message when the task succeeded, which only its expiry has said so far.
     fn note_success(&self, tx: &Tx<'_>) -> rusqlite::Result<()> {
-        if let Some(bytes) = self.message(&tx.view)?
-            && let Ok(mut message) = TaskMessage::decode(bytes.into())
-        {
+        if let Ok(mut message) = self.message(&tx.view)? {
             message.completed_at = self.at.div_euclid(1_000).saturating_sub(self.retention);
             tx.view.execute(&sql::body::SET_MESSAGE, params![self.seq, message.encode()])?;
         }
@@ -153,10 +151,31 @@ impl StoredTask {
         Ok(until.map(|until| (key, until)))
     }
 
-    /// Returns the bytes of the message, if they are there.
-    fn message(&self, view: &View<'_>) -> rusqlite::Result<Option<Vec<u8>>> {
-        view.find(&sql::body::MESSAGE, [self.seq], |row| row.get(0))
+    /// Returns the message, or what is found in its place.
+    fn message(&self, view: &View<'_>) -> rusqlite::Result<Result<TaskMessage, UndecodableMessage>> {
+        let bytes: Option<Vec<u8>> = view.find(&sql::body::MESSAGE, [self.seq], |row| row.get(0))?;
+        let missing = || UndecodableMessage { raw: Bytes::new(), reason: "the message is missing".into() };
+        Ok(bytes.ok_or_else(missing).and_then(|bytes| TaskMessage::decode(bytes.into())))
     }
+}
+
+/// Deletes all that is known of a queue without tasks.
+fn delete_queue(tx: &mut Tx<'_>, queue: &QueueName) -> rusqlite::Result<QueueDeleted> {
+    let Some(q) = tx.view.queue(queue)? else { return Ok(QueueDeleted::NotFound) };
+    if tx.view.find(&sql::repair::HAS_TASKS, [q], |_| Ok(()))?.is_some() {
+        return Ok(QueueDeleted::NotEmpty);
+    }
+    for forget in [
+        &sql::repair::FORGET_ULOCK,
+        &sql::repair::FORGET_STAT,
+        &sql::repair::FORGET_TALLY,
+        &sql::repair::FORGET_BATCH,
+        &sql::repair::FORGET_QUEUE,
+    ] {
+        tx.view.execute(forget, [q])?;
+    }
+    tx.forget_queue(q);
+    Ok(QueueDeleted::Done)
 }
 
 #[cfg(test)]

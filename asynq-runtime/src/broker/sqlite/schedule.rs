@@ -3,7 +3,6 @@
 mod entry;
 mod lead;
 mod shown;
-mod sweep;
 mod tick;
 
 use std::{sync::Arc, time::Duration};
@@ -16,7 +15,6 @@ use crate::{
     task::{QueueName, SchedulerEnqueueEvent, SchedulerEntry},
 };
 
-pub(super) use self::sweep::sweep;
 use self::{entry::StoredEntry, lead::Leader, tick::Firing};
 use super::{
     SqliteBroker,
@@ -24,10 +22,17 @@ use super::{
     row::{after, instant},
     sql,
     store::far,
+    tx::View,
 };
 
 /// A stored time that is this far ahead was written before the clock was set back.
 const CLOCK_WENT_BACK_MS: i64 = 5_000;
+
+/// Most markers that one sweep takes away.
+const MARKERS: i64 = 500;
+
+/// Most histories that one sweep takes away; each has at most 1,000 rows.
+const HISTORIES: i64 = 2;
 
 #[async_trait::async_trait]
 impl Schedules for SqliteBroker {
@@ -148,4 +153,17 @@ impl Schedules for SqliteBroker {
         let entry = entry.to_owned();
         self.store.read(move |view| shown::history(view, &entry, page)).await
     }
+}
+
+/// Takes away markers, entries, shown entries, leads and histories whose time is over, whatever queue they are of: a queue may have
+/// entries and no server.
+pub(super) fn sweep(view: &View<'_>) -> rusqlite::Result<()> {
+    view.execute(&sql::schedule::SWEEP_TICKS, [view.now, MARKERS])?;
+    for sweep in [&sql::schedule::SWEEP_ENTRIES, &sql::schedule::SWEEP_SHOWN, &sql::schedule::SWEEP_LEADS] {
+        view.execute(sweep, [view.now])?;
+    }
+    for entry in view.list(&sql::schedule::OVER_HISTORIES, [view.now, HISTORIES], |row| row.get::<_, String>(0))? {
+        shown::forget_history(view, &entry)?;
+    }
+    Ok(())
 }

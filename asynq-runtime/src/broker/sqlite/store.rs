@@ -9,9 +9,10 @@ use std::{
 
 use chrono::{DateTime, Utc};
 use tokio::{
-    sync::{Semaphore, oneshot, watch},
+    sync::{Semaphore, oneshot},
     time::{Instant, timeout_at},
 };
+use tokio_util::sync::CancellationToken;
 
 use crate::broker::{self, BrokerError, BrokerErrorKind, timeouts};
 
@@ -59,7 +60,7 @@ pub(super) struct Store {
     writer_room: Arc<Semaphore>,
     readers: Option<Readers>,
     reader_room: Arc<Semaphore>,
-    ended: watch::Receiver<bool>,
+    ended: CancellationToken,
 }
 
 impl Store {
@@ -69,7 +70,7 @@ impl Store {
         call_timeout: Duration,
         writer: mpsc::Sender<Message>,
         readers: Option<Readers>,
-        ended: watch::Receiver<bool>,
+        ended: CancellationToken,
     ) -> Self {
         Self {
             common,
@@ -215,8 +216,7 @@ impl Store {
     /// Ends the threads and waits for the end of the writer, at most one call's time.
     pub(super) async fn close(&self) {
         self.stop();
-        let mut ended = self.ended.clone();
-        let _ = timeout_at(far(self.call_timeout), ended.wait_for(|ended| *ended)).await;
+        let _ = timeout_at(far(self.call_timeout), self.ended.cancelled()).await;
     }
 
     /// Returns the broker's time.

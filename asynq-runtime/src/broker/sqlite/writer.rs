@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tokio::sync::watch;
+use tokio_util::sync::DropGuard;
 
 use crate::broker::{BrokerError, BrokerErrorKind};
 
@@ -55,8 +55,6 @@ pub(super) struct Writer {
     /// Absent in memory, and where the lock files cannot be used.
     pub(super) write_lock: Option<FairWriteLock>,
     pub(super) inbox: mpsc::Receiver<Message>,
-    /// Shows the end of the thread.
-    pub(super) ended: watch::Sender<bool>,
     /// How full the disk is.
     pub(super) room: DiskRoom,
     /// [`MOST_TIME`], except in tests.
@@ -66,6 +64,8 @@ pub(super) struct Writer {
     rest: Rest,
     log: LogWatch,
     notify_sender: NotifySender,
+    /// Shows the end of the thread, after the connection is closed.
+    _ended: DropGuard,
 }
 
 impl Writer {
@@ -75,7 +75,7 @@ impl Writer {
         write_lock: Option<FairWriteLock>,
         disk: Option<Disk>,
         inbox: mpsc::Receiver<Message>,
-        ended: watch::Sender<bool>,
+        ended: DropGuard,
     ) -> Self {
         Self {
             common,
@@ -83,7 +83,6 @@ impl Writer {
             connection,
             write_lock,
             inbox,
-            ended,
             room: DiskRoom::of_disk(),
             most_time: MOST_TIME,
             waiting: Waiting::default(),
@@ -91,6 +90,7 @@ impl Writer {
             rest: Rest::Untidy,
             log: LogWatch::default(),
             notify_sender: NotifySender::ready(),
+            _ended: ended,
         }
     }
 
@@ -147,9 +147,6 @@ impl Writer {
             work.finish(Some(self.common.closed_error()));
         }
         self.leave();
-        let ended = self.ended.clone();
-        drop(self);
-        ended.send_replace(true);
     }
 
     /// Adds all queued messages, whose number the callers' permits bound; returns whether it is time to stop.

@@ -291,7 +291,7 @@ mod tests {
     };
 
     use asynq_test_support::PATIENCE;
-    use tokio::sync::watch;
+    use tokio_util::sync::CancellationToken;
 
     use super::{
         super::super::{connection, migrate, shared_state::SharedState, sql::Names, store::Message},
@@ -332,7 +332,7 @@ mod tests {
                       VALUES ('dead', ?1, 1, '', '', 0, 0)";
         connection.execute(insert, [dead.name()]).unwrap();
         let (sender, inbox) = mpsc::channel();
-        let store = Store::new(SharedState::of_file(file), PATIENCE, sender, None, watch::channel(false).1);
+        let store = Store::new(SharedState::of_file(file), PATIENCE, sender, None, CancellationToken::new());
         let confirmation = LapseConfirmation { lapses: Arc::default(), lease: Duration::ZERO, silence: Duration::ZERO };
         let mut recovery = Box::pin(recover(&store, &[], confirmation));
         let mut sent = || {

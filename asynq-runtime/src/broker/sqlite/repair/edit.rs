@@ -1,11 +1,10 @@
 //! Replaces a payload, and the unique lock that goes with it.
 
-use bytes::Bytes;
 use rusqlite::params;
 
 use crate::{
     broker::{BrokerError, BrokerErrorKind, Changed, EditError, PayloadEdit},
-    task::{QueueName, TaskId, TaskMessage, UndecodableMessage},
+    task::{QueueName, TaskId, UndecodableMessage},
 };
 
 use super::super::{produce::take_lock, sql, stored_task::StoredTask, tx::Tx};
@@ -21,9 +20,7 @@ pub(super) fn edit(
     if !task.can_move() {
         return Ok(Ok(Changed::Unfit(task.state)));
     }
-    let lost = || Err(UndecodableMessage { raw: Bytes::new(), reason: "the message is missing".into() });
-    let bytes = task.message(&tx.view)?;
-    let mut message = match bytes.map_or_else(lost, |bytes| TaskMessage::decode(bytes.into())) {
+    let mut message = match task.message(&tx.view)? {
         Ok(message) => message,
         Err(error) => return Ok(Err(unreadable(&error, id).into())),
     };

@@ -25,7 +25,7 @@ pub(super) fn end(tx: &mut Tx<'_>, queue: &QueueName, id: &TaskId, error: &str) 
         return Ok(Changed::Done);
     }
     let error = shortened(error);
-    let message = TaskMessage::decode(task.message(&tx.view)?.unwrap_or_default().into());
+    let message = task.message(&tx.view)?;
     tx.note_failure(seq, error)?;
     if message.as_ref().is_ok_and(|message| task.retried < i64::from(message.retry)) {
         tx.view.execute(&sql::repair::ORPHAN_RETRY, params![seq, now, error, now])?;

@@ -4,7 +4,7 @@ use rusqlite::params;
 
 use crate::{
     broker::{Changed, Refused},
-    task::{QueueName, TaskId, TaskMessage, TaskState},
+    task::{QueueName, TaskId, TaskState},
 };
 
 use super::super::{produce::take_lock, sql, stored_task::StoredTask, tx::Tx};
@@ -43,9 +43,7 @@ pub(super) fn move_task(
     let at = if task.state == TaskState::Pending { tx.tail(q, true)? } else { task.at };
     tx.view.execute(&sql::repair::MOVE, params![task.seq, q, at, key, tx.view.now])?;
     // Bytes that are not a message are left as they are found.
-    if let Some(bytes) = task.message(&tx.view)?
-        && let Ok(mut message) = TaskMessage::decode(bytes.into())
-    {
+    if let Ok(mut message) = task.message(&tx.view)? {
         to.as_str().clone_into(&mut message.queue);
         message.unique_key = key_in(&message.unique_key, from, to);
         tx.view.execute(&sql::body::SET_MESSAGE, params![task.seq, message.encode()])?;

@@ -1,7 +1,5 @@
 //! Watches for writes to the log, where the system can (inotify), so that an idle program need not look at it.
 
-use std::{path::Path, time::Duration};
-
 use super::process_notifier::ProcessNotifier;
 
 #[cfg(target_os = "linux")]
@@ -21,18 +19,38 @@ mod imp {
     pub(in crate::broker::sqlite) struct LogWatcher(OwnedFd);
 
     impl LogWatcher {
-        pub(in crate::broker::sqlite) fn watch(path: &Path) -> io::Result<Self> {
+        /// Begins to watch the file at `path`; `None` where the system cannot, or not for so many files.
+        pub(in crate::broker::sqlite) fn of(path: &Path) -> Option<Self> {
+            Self::watch(path).inspect_err(|error| log!(debug, %error, "no notifications of writes to the log")).ok()
+        }
+
+        fn watch(path: &Path) -> io::Result<Self> {
             let events = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
             // Our own threads close the file when the broker ends, and that must end this wait as well.
             inotify::add_watch(&events, path, WatchFlags::MODIFY | WatchFlags::CLOSE_WRITE)?;
             Ok(Self(events))
         }
 
-        pub(in crate::broker::sqlite) fn wait(
+        /// Waits for a notification or a write, at most `limit`; returns whether a notification came, and whether a write came.
+        pub(in crate::broker::sqlite) fn or_notified(
             &self,
             process_notifier: Option<&ProcessNotifier>,
             limit: Duration,
-        ) -> io::Result<(bool, bool)> {
+        ) -> (bool, bool) {
+            match self.wait(process_notifier, limit) {
+                // A notification that is there already is taken without a wait.
+                Ok((is_notified, was_written)) => {
+                    (is_notified && process_notifier.is_some_and(ProcessNotifier::was_notified), was_written)
+                }
+                Err(_) => {
+                    // A wait that fails at once must not become a busy loop.
+                    std::thread::sleep(limit);
+                    (false, false)
+                }
+            }
+        }
+
+        fn wait(&self, process_notifier: Option<&ProcessNotifier>, limit: Duration) -> io::Result<(bool, bool)> {
             let mut waited = vec![PollFd::new(&self.0, PollFlags::IN)];
             waited
                 .extend(process_notifier.map(|process_notifier| PollFd::new(&process_notifier.socket, PollFlags::IN)));
@@ -67,59 +85,30 @@ mod imp {
 
 #[cfg(not(target_os = "linux"))]
 mod imp {
-    use std::{io, path::Path, time::Duration};
+    use std::{path::Path, time::Duration};
 
     use super::ProcessNotifier;
 
+    /// No file can be watched.
     #[derive(Debug)]
-    pub(in crate::broker::sqlite) struct LogWatcher;
+    pub(in crate::broker::sqlite) enum LogWatcher {}
 
     impl LogWatcher {
-        pub(in crate::broker::sqlite) fn watch(_: &Path) -> io::Result<Self> {
-            Err(io::ErrorKind::Unsupported.into())
+        pub(in crate::broker::sqlite) fn of(_: &Path) -> Option<Self> {
+            None
         }
 
-        pub(in crate::broker::sqlite) fn wait(
-            &self,
-            _: Option<&ProcessNotifier>,
-            _: Duration,
-        ) -> io::Result<(bool, bool)> {
-            Err(io::ErrorKind::Unsupported.into())
+        pub(in crate::broker::sqlite) fn or_notified(&self, _: Option<&ProcessNotifier>, _: Duration) -> (bool, bool) {
+            match *self {}
         }
     }
 }
 
 pub(in crate::broker::sqlite) use imp::LogWatcher;
 
-impl LogWatcher {
-    /// Begins to watch the file at `path`; `None` where the system cannot, or not for so many files.
-    pub(in crate::broker::sqlite) fn of(path: &Path) -> Option<Self> {
-        Self::watch(path).inspect_err(|error| log!(debug, %error, "no notifications of writes to the log")).ok()
-    }
-
-    /// Waits for a notification or a write, at most `limit`; returns whether a notification came, and whether a write came.
-    pub(in crate::broker::sqlite) fn or_notified(
-        &self,
-        process_notifier: Option<&ProcessNotifier>,
-        limit: Duration,
-    ) -> (bool, bool) {
-        match self.wait(process_notifier, limit) {
-            // A notification that is there already is taken without a wait.
-            Ok((is_notified, was_written)) => {
-                (is_notified && process_notifier.is_some_and(ProcessNotifier::was_notified), was_written)
-            }
-            Err(_) => {
-                // A wait that fails at once must not become a busy loop.
-                std::thread::sleep(limit);
-                (false, false)
-            }
-        }
-    }
-}
-
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
-    use std::{fs, io::Write as _, thread};
+    use std::{fs, io::Write as _, thread, time::Duration};
 
     use asynq_test_support::eventually_blocking;
 

@@ -7,6 +7,7 @@ use asynq_test_support::{Log, PATIENCE, eventually_blocking};
 use parking_lot::Mutex;
 use rusqlite::ffi;
 use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
 
 use super::{tidy::Rest, *};
 use crate::{
@@ -27,7 +28,7 @@ fn writer() -> Writer {
     let names = migrate::settle_in(&mut connection, false, ":memory:", |_| Ok(())).unwrap();
     let common = Arc::new(SharedState::in_memory(names, Arc::new(SystemClock)));
     let connection = common.guard(connection);
-    uncut(Writer::new(common, connection, None, None, mpsc::channel().1, watch::channel(false).0))
+    uncut(Writer::new(common, connection, None, None, mpsc::channel().1, CancellationToken::new().drop_guard()))
 }
 
 /// Returns a writer of a file that has no tables yet.
@@ -295,7 +296,7 @@ pub(super) fn writer_of(folder: &tempfile::TempDir, syncs: &Arc<AtomicU32>, refu
     let write_lock = FairWriteLock::open(&file).unwrap();
     let common = SharedState::of_file(file);
     let connection = common.guard(connection);
-    let (inbox, ended) = (mpsc::channel().1, watch::channel(false).0);
+    let (inbox, ended) = (mpsc::channel().1, CancellationToken::new().drop_guard());
     uncut(Writer::new(common, connection, Some(write_lock), Some(disk), inbox, ended))
 }
 
