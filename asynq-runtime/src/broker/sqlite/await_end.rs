@@ -72,34 +72,27 @@ struct Waiter {
     notification: Notify,
 }
 
-/// A waiter's entry in the list; dropping it removes the entry.
-struct WaiterGuard<'a> {
-    waiters: &'a EndWaiters,
+/// One wait for the end of a task: a waiter's entry in the list, which dropping it removes.
+struct OneWait<'a> {
+    broker: &'a SqliteBroker,
     runtime: runtime::Id,
     number: u64,
     waiter: Arc<Waiter>,
 }
 
-/// One wait for the end of a task.
-struct OneWait<'a> {
-    broker: &'a SqliteBroker,
-    guard: WaiterGuard<'a>,
-}
-
 impl EndSource for OneWait<'_> {
     async fn look(&mut self) -> Result<Option<(TaskState, Extra)>, BrokerError> {
         self.broker.subscribe_to_other_programs().await?;
-        let waiter = &self.guard.waiter;
-        *waiter.notified_at.lock() = None;
-        Ok(look_at(&self.broker.store, vec![Arc::clone(waiter)]).await?.pop().flatten())
+        *self.waiter.notified_at.lock() = None;
+        Ok(look_at(&self.broker.store, vec![Arc::clone(&self.waiter)]).await?.pop().flatten())
     }
 
     async fn read(&self) -> Result<Option<TaskInfo>, BrokerError> {
-        self.broker.task(&self.guard.waiter.queue, &self.guard.waiter.id).await
+        self.broker.task(&self.waiter.queue, &self.waiter.id).await
     }
 
     async fn changed(&mut self) -> Result<Option<Duration>, BrokerError> {
-        Ok(Some(self.guard.waiter.notified().await))
+        Ok(Some(self.waiter.notified().await))
     }
 }
 
@@ -111,8 +104,7 @@ impl SqliteBroker {
         id: &TaskId,
         limit: Duration,
     ) -> Result<TaskEnd, BrokerError> {
-        let guard = self.ends.join(&self.store, queue, id);
-        wait_for_end(OneWait { broker: self, guard }, queue, id, limit).await
+        wait_for_end(self.begin_wait(queue, id), queue, id, limit).await
     }
 
     /// See [`Inspect::wait_until_idle`](crate::broker::Inspect::wait_until_idle).
@@ -146,9 +138,7 @@ impl SqliteBroker {
             sleep(TOGETHER.min(retries.left())).await;
         }
     }
-}
 
-impl SqliteBroker {
     /// Has other programs notify this one of commits that end tasks; without a notification the safety net finds them within
     /// 100 ms. A waiter that is cut short, or goes away, before the answer leaves this to the next one.
     ///
@@ -168,32 +158,31 @@ impl SqliteBroker {
         };
         self.ends.is_known.get_or_try_init(subscribe).await.copied()
     }
-}
 
-impl EndWaiters {
     /// Adds a waiter, which is notified of each commit from now on that may have ended its task.
-    fn join(&self, store: &Arc<Store>, queue: &QueueName, id: &TaskId) -> WaiterGuard<'_> {
+    fn begin_wait(&self, queue: &QueueName, id: &TaskId) -> OneWait<'_> {
         let (notified_at, notification) = (Mutex::default(), Notify::new());
         let waiter = Arc::new(Waiter { queue: queue.clone(), id: id.clone(), notified_at, notification });
         let handle = Handle::current();
-        let (runtime, mut waiting) = (handle.id(), self.waiting.lock());
+        let (runtime, mut waiting) = (handle.id(), self.ends.waiting.lock());
         waiting.last += 1;
         let number = waiting.last;
         let waiters = waiting.by_runtime.entry(runtime).or_default();
         waiters.by_number.insert(number, Arc::clone(&waiter));
         // A runtime may have the id of one that has ended, some of whose waits were not dropped yet.
         if waiters.looks.as_ref().is_none_or(AbortOnDropHandle::is_finished) {
-            let ends = store.common.notifier.ends.listen();
-            let looks = look_for_all(Arc::clone(&self.waiting), runtime, Arc::clone(store), ends, since_boot());
+            let ends = self.store.common.notifier.ends.listen();
+            let store = Arc::clone(&self.store);
+            let looks = look_for_all(Arc::clone(&self.ends.waiting), runtime, store, ends, since_boot());
             waiters.looks = Some(AbortOnDropHandle::new(handle.spawn(looks)));
         }
-        WaiterGuard { waiters: self, runtime, number, waiter }
+        OneWait { broker: self, runtime, number, waiter }
     }
 }
 
-impl Drop for WaiterGuard<'_> {
+impl Drop for OneWait<'_> {
     fn drop(&mut self) {
-        if let Entry::Occupied(mut waiters) = self.waiters.waiting.lock().by_runtime.entry(self.runtime) {
+        if let Entry::Occupied(mut waiters) = self.broker.ends.waiting.lock().by_runtime.entry(self.runtime) {
             waiters.get_mut().by_number.remove(&self.number);
             if waiters.get().by_number.is_empty() {
                 waiters.remove();
@@ -308,7 +297,7 @@ mod tests {
         let is_watched = || broker.store.common.notifier.has_subscribers();
         assert!(!is_watched());
         let queue = QueueName::new("default").unwrap();
-        let join = |id: &str| broker.ends.join(&broker.store, &queue, &TaskId::new(id).unwrap());
+        let join = |id: &str| broker.begin_wait(&queue, &TaskId::new(id).unwrap());
         let looks = || {
             let waiting = broker.ends.waiting.lock();
             waiting
@@ -332,22 +321,22 @@ mod tests {
     async fn the_first_change_since_the_last_look_counts() {
         let broker = SqliteBroker::in_memory(SqliteOptions::default()).await.unwrap();
         let (queue, id) = (QueueName::new("default").unwrap(), TaskId::new("t1").unwrap());
-        let guard = broker.ends.join(&broker.store, &queue, &id);
+        let wait = broker.begin_wait(&queue, &id);
         let first = since_boot();
-        guard.waiter.notify(first);
-        guard.waiter.notify(first + Duration::from_secs(3_600));
-        assert_eq!(guard.waiter.notified().await, first);
+        wait.waiter.notify(first);
+        wait.waiter.notify(first + Duration::from_secs(3_600));
+        assert_eq!(wait.waiter.notified().await, first);
     }
 
     #[tokio::test]
     async fn a_runtime_that_stood_still_does_not_take_an_old_commit_for_a_new_one() {
         let broker = SqliteBroker::in_memory(SqliteOptions::default()).await.unwrap();
         let (queue, id) = (QueueName::new("default").unwrap(), TaskId::new("t1").unwrap());
-        let guard = broker.ends.join(&broker.store, &queue, &id);
+        let wait = broker.begin_wait(&queue, &id);
         broker.store.common.notifier.notify_all();
         let committed = since_boot();
         // Nothing else runs on this runtime meanwhile.
         while since_boot() == committed {}
-        assert!(soon(guard.waiter.notified()).await <= committed);
+        assert!(soon(wait.waiter.notified()).await <= committed);
     }
 }

@@ -179,22 +179,19 @@ impl<T> WriteCommand<T> {
 
     /// Has the command wait until `ready` says that there is something to do. The writer asks `ready` again after each write of
     /// any program.
-    pub(super) fn once(mut self, ready: impl Fn(&View<'_>) -> rusqlite::Result<Ready> + Send + 'static) -> Self {
-        self.ready = Some(Box::new(ready));
-        self
+    pub(super) fn once(self, ready: impl Fn(&View<'_>) -> rusqlite::Result<Ready> + Send + 'static) -> Self {
+        Self { ready: Some(Box::new(ready)), ..self }
     }
 
     /// Tries `look` first, which spares the write lock when it finds the answer.
-    pub(super) fn unless(mut self, look: impl Fn(&View<'_>) -> rusqlite::Result<Option<T>> + Send + 'static) -> Self {
-        self.look = Some(Box::new(look));
-        self
+    pub(super) fn unless(self, look: impl Fn(&View<'_>) -> rusqlite::Result<Option<T>> + Send + 'static) -> Self {
+        Self { look: Some(Box::new(look)), ..self }
     }
 
     /// Calls `then` with the result before the caller is answered, also if the caller has gone since the command was begun. A
     /// command that [`unless`](Self::unless) answers calls it, too, without a commit; no command has both.
-    pub(super) fn after_commit(mut self, then: impl FnOnce(&T) + Send + 'static) -> Self {
-        self.after_commit = Some(Box::new(then));
-        self
+    pub(super) fn after_commit(self, then: impl FnOnce(&T) + Send + 'static) -> Self {
+        Self { after_commit: Some(Box::new(then)), ..self }
     }
 }
 

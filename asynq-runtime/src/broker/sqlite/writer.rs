@@ -119,7 +119,10 @@ impl Writer {
                     Err(mpsc::RecvTimeoutError::Timeout) => {}
                 }
             }
-            stop |= self.gather();
+            // The permits of the callers bound the number of messages.
+            while !stop && let Ok(message) = self.inbox.try_recv() {
+                stop = self.accept(message);
+            }
             let ready = self.parked.ready(&self.common.view(&self.connection));
             let batch = self.waiting.next(ready);
             let left_over = self.process(batch);
@@ -147,16 +150,6 @@ impl Writer {
             work.finish(Some(self.common.closed_error()));
         }
         self.leave();
-    }
-
-    /// Adds all queued messages, whose number the callers' permits bound; returns whether it is time to stop.
-    fn gather(&mut self) -> bool {
-        while let Ok(message) = self.inbox.try_recv() {
-            if self.accept(message) {
-                return true;
-            }
-        }
-        false
     }
 
     /// Handles one message; returns whether it is time to stop.
