@@ -17,8 +17,8 @@ use crate::task::Extra;
 /// Prepared statements kept per connection; SQLite's own default of 16 thrashes.
 pub(super) const STATEMENTS: usize = 128;
 
-/// Settings of the connection that writes, and of those that read. They keep as many pages in memory as SQLite does by itself, and half
-/// of that. More pages win nothing that could be measured, since ids that follow the time keep the work in few pages, and would be
+/// Settings of the connection that writes, which keeps as many pages in memory as SQLite does by itself, and of those that read, with half
+/// as many. More pages win nothing that could be measured, since ids that follow the time keep the work in few pages, and would be
 /// most of a worker's memory.
 const WRITER: &str = "PRAGMA synchronous=NORMAL; PRAGMA wal_autocheckpoint=1000; PRAGMA journal_size_limit=67108864; \
                       PRAGMA cache_size=-2048;";

@@ -28,7 +28,7 @@ const WORTH_OPENING: Duration = Duration::from_millis(10);
 /// How long one query may take: a longer one would keep the WAL from being reset.
 const LONGEST: Duration = Duration::from_secs(1);
 
-/// The readers, which end when it is dropped.
+/// The readers; its drop ends them.
 #[derive(Debug)]
 pub(super) struct Readers(Arc<ReadQueue>);
 

@@ -151,7 +151,7 @@ impl StoredTask {
         Ok(until.map(|until| (key, until)))
     }
 
-    /// Returns the message, or what is found in its place.
+    /// Returns the message, or the bytes that are found in its place.
     fn message(&self, view: &View<'_>) -> rusqlite::Result<Result<TaskMessage, UndecodableMessage>> {
         let bytes: Option<Vec<u8>> = view.find(&sql::body::MESSAGE, [self.seq], |row| row.get(0))?;
         let missing = || UndecodableMessage { raw: Bytes::new(), reason: "the message is missing".into() };

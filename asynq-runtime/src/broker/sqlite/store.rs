@@ -224,7 +224,7 @@ impl Store {
         self.common.clock.now()
     }
 
-    /// Returns a caller that has room for its call, and what it waits for.
+    /// Returns a caller that has room for its call, and the answer to come.
     async fn caller<T>(
         &self,
         room: &Arc<Semaphore>,
