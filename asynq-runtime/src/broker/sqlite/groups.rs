@@ -89,13 +89,9 @@ impl Groups for SqliteBroker {
         let ((queue, group), look, damaged, rules) = (named(), named(), named(), *rules);
         let most = rules.enough().unwrap_or(TaskSet::MOST);
         let command = WriteCommand::new(Priority::Forward, most, move |tx| claim::claim(tx, &queue, &group, &rules));
-        let command = command.may_be_lost().unless(move |view| {
-            let ripe = match view.queue(&look.0)? {
-                Some(q) => claim::is_ripe(view, q, &look.1, &rules)?,
-                None => false,
-            };
-            Ok((!ripe).then_some(None))
-        });
+        let command = command
+            .may_be_lost()
+            .unless(move |view| Ok(claim::queue_of_ripe(view, &look.0, &look.1, &rules)?.is_none().then_some(None)));
         let answer = self.store.write(command).await;
         if met_damage(&answer) {
             let waiting = move |view: &View<'_>| claim::without_messages(view, &damaged.0, &damaged.1);
@@ -112,7 +108,7 @@ impl Groups for SqliteBroker {
     async fn release_set(&self, set: &TaskSet) -> Result<(), BrokerError> {
         let (number, id) = (set.number, set.id.clone());
         let command = WriteCommand::new(Priority::Settle, set.members.len(), move |tx| {
-            if let Some(SetRow { q, ended: false }) = SetRow::of(&tx.view, number, &id)? {
+            if let Some((q, false)) = find_set(&tx.view, number, &id)? {
                 release(tx, q, number)?;
             }
             Ok(())
@@ -137,18 +133,9 @@ impl Groups for SqliteBroker {
     }
 }
 
-/// The row of a set.
-#[derive(Debug, Clone, Copy)]
-struct SetRow {
-    q: i64,
-    /// Whether the set was finished; the row is then its receipt.
-    ended: bool,
-}
-
-impl SetRow {
-    fn of(view: &View<'_>, number: i64, id: &str) -> rusqlite::Result<Option<Self>> {
-        view.find(&sql::groups::SET, params![number, id], |row| Ok(Self { q: row.get(0)?, ended: row.get(1)? }))
-    }
+/// Finds the queue of a set, and whether the set was finished: its row is its receipt then.
+fn find_set(view: &View<'_>, number: i64, id: &str) -> rusqlite::Result<Option<(i64, bool)>> {
+    view.find(&sql::groups::SET, params![number, id], |row| Ok((row.get(0)?, row.get(1)?)))
 }
 
 /// Releases the tasks of a set to their group; returns how many.

@@ -29,10 +29,7 @@ pub(super) fn claim(
     group: &GroupName,
     rules: &GroupRules,
 ) -> rusqlite::Result<Option<TaskSet>> {
-    let Some(q) = tx.view.queue(queue)? else { return Ok(None) };
-    if !is_ripe(&tx.view, q, group, rules)? {
-        return Ok(None);
-    }
+    let Some(q) = queue_of_ripe(&tx.view, queue, group, rules)? else { return Ok(None) };
     let waiting = longest_waiting(&tx.view, q, group, rules.enough().unwrap_or(TaskSet::MOST), true)?;
     let crashes = waiting.iter().map(Candidate::crashes).max().unwrap_or(0);
     let is_full = waiting.iter().map(Candidate::bytes).sum::<usize>() >= TaskSet::BYTES;
@@ -55,6 +52,17 @@ pub(super) fn claim(
     }
     let (queue, group) = (queue.clone(), group.clone());
     Ok(Some(TaskSet { queue, group, id, number, deadline: instant(deadline), members, is_full, crashes }))
+}
+
+/// Returns the number of the queue, if the rules let a set be taken now.
+pub(super) fn queue_of_ripe(
+    view: &View<'_>,
+    queue: &QueueName,
+    group: &GroupName,
+    rules: &GroupRules,
+) -> rusqlite::Result<Option<i64>> {
+    let Some(q) = view.queue(queue)? else { return Ok(None) };
+    Ok(is_ripe(view, q, group, rules)?.then_some(q))
 }
 
 /// Whether the rules let a set be taken now.

@@ -9,7 +9,7 @@ use crate::{
 
 use super::{
     super::{produce::Item, row::after, sql, stored_task::StoredTask, tx::Tx},
-    SetRow,
+    find_set,
 };
 
 /// How long a finished set is remembered, for a caller that never got the answer.
@@ -40,11 +40,11 @@ impl Finish {
 
     /// Ends the set, or finds that it cannot be ended; then nothing is changed.
     pub(super) fn run(&self, tx: &mut Tx<'_>) -> rusqlite::Result<Result<(), SetError>> {
-        let Some(set) = SetRow::of(&tx.view, self.number, &self.id)? else { return Ok(Err(SetError::Lost)) };
-        if set.ended {
-            return Ok(if self.resend { Ok(()) } else { Err(SetError::Lost) });
+        match find_set(&tx.view, self.number, &self.id)? {
+            Some((q, false)) => tx.whole_or_nothing(|tx| self.end(tx, q)),
+            Some((_, true)) if self.resend => Ok(Ok(())),
+            Some(_) | None => Ok(Err(SetError::Lost)),
         }
-        tx.whole_or_nothing(|tx| self.end(tx, set.q))
     }
 
     fn end(&self, tx: &mut Tx<'_>, q: i64) -> rusqlite::Result<Result<(), SetError>> {
