@@ -5,7 +5,7 @@ use std::{fmt, num::NonZero, sync::Arc, time::Duration};
 use asynq_grammar::duration;
 
 use super::{archives::Archives, queues::Entry};
-use crate::broker::{Broker, BrokerError, RetryOrder};
+use crate::broker::{BrokerError, RetryOrder};
 
 /// How long a stopping server lets running jobs go on before it requeues them: asynq's 8 s, which leaves 2 s of the
 /// 10 s that Docker and most supervisors grant.
@@ -23,15 +23,6 @@ pub(crate) const JANITOR: Duration = Duration::from_secs(8);
 pub(crate) const SLICE: usize = 100;
 /// Limit of every wait for a notification: a lost wake-up costs no more than this.
 pub(crate) const SAFETY_NET: Duration = Duration::from_secs(10);
-/// Shortest time for which one answer of the broker is waited for.
-const ANSWER: Duration = Duration::from_secs(15);
-
-/// Returns how long one answer of the broker is waited for: longer than the broker's own limit, so that every call ends and no
-/// call is given up that the broker still makes.
-pub(crate) fn longest_call(broker: &dyn Broker) -> Duration {
-    ANSWER.max(broker.call_limit().saturating_add(Duration::from_secs(1)))
-}
-
 /// The policy of a worker for a task whose type, or whose arguments' shape, it does not know: usually during a rolling deploy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]

@@ -3,16 +3,15 @@
 use std::{fmt, slice, sync::Arc, time::Instant};
 
 use chrono::{DateTime, SecondsFormat, Utc};
-use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
 use super::{
     RUN_TARGET,
+    answer::{answer_within, longest_call},
     attempt::Attempt,
     attempt_deadline::AttemptDeadline,
     attempt_future::{AFTER_REFUSAL, AttemptFuture, Attempted, OwnError, drive, judged, panicked, stopped},
-    config::longest_call,
     dispatcher::Dispatcher,
     hooks::{self, Hooks},
     layer_stack::Permit,
@@ -298,15 +297,16 @@ impl Executor {
     async fn free_lock(&self, attempt: &Attempt) -> Result<(), Ended> {
         self.0.dispatcher.reads(&self.0.parts.broker, &attempt.message).await?;
         let broker = &self.0.parts.broker;
-        match timeout(longest_call(&**broker), broker.free_lock(&attempt.key, &attempt.message.unique_key)).await {
-            Ok(Ok(Settled::Ok)) => Ok(()),
+        let freed = broker.free_lock(&attempt.key, &attempt.message.unique_key);
+        match answer_within(longest_call(&**broker), freed).await.flatten() {
+            Ok(Settled::Ok) => Ok(()),
             // Another server has the task; the broker will refuse the outcome as well.
-            Ok(Ok(Settled::Fenced | Settled::Gone)) => Err(Ended::Interrupted),
-            Ok(Err(error)) if !error.is_unavailable() => {
+            Ok(Settled::Fenced | Settled::Gone) => Err(Ended::Interrupted),
+            Err(error) if !error.is_unavailable() => {
                 log!(error, "the unique lock cannot be freed, so the task is deferred: {error}");
                 Err(Ended::Deferred(AFTER_REFUSAL, None))
             }
-            Ok(Err(_)) | Err(_) => {
+            Err(_) => {
                 log!(warn, "the broker is away, so the task is requeued before its start");
                 Err(Ended::Interrupted)
             }
@@ -318,12 +318,9 @@ impl Executor {
     async fn extend_lock(&self, attempt: &Attempt) {
         let lock = HeldLock { run: attempt.key.clone(), key: attempt.message.unique_key.clone() };
         let broker = &self.0.parts.broker;
-        match timeout(longest_call(&**broker), broker.extend_locks(slice::from_ref(&lock))).await {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => log!(warn, "the unique lock of the task was not extended at its start: {error}"),
-            Err(_) => {
-                log!(warn, "the broker is away, so the unique lock of the task was not extended at its start");
-            }
+        let extended = broker.extend_locks(slice::from_ref(&lock));
+        if let Err(error) = answer_within(longest_call(&**broker), extended).await.flatten() {
+            log!(warn, "the unique lock of the task was not extended at its start: {error}");
         }
     }
 }

@@ -99,11 +99,7 @@ async fn keep_shapes(context: &ServerContext) -> Result<(), BrokerError> {
     let jobs = context.executor.dispatcher().registry.iter();
     let due = DueShapes::among(&*context.broker, jobs.map(|job| job.shape));
     if !due.is_empty() {
-        let keeping = async {
-            due.keep().await;
-            Ok(())
-        };
-        context.answer(keeping).await?;
+        context.answers(due.keep()).await?;
     }
     Ok(())
 }

@@ -12,12 +12,8 @@ use std::{
     time::Duration,
 };
 
-use tokio::time::{error::Elapsed, timeout};
-
 use super::{
-    active_runs::ActiveRun,
-    retry_backoff::RetryBackoff,
-    server_context::{ServerContext, no_answer},
+    active_runs::ActiveRun, answer::answer_within, retry_backoff::RetryBackoff, server_context::ServerContext,
 };
 use crate::broker::{BrokerError, RunKey, Settled};
 
@@ -49,8 +45,9 @@ pub(crate) async fn run(context: Arc<ServerContext>) {
 ///
 /// One call takes all runs, and the broker splits it as it needs: where a part of a cluster is unreachable, the rest is extended.
 async fn extend(context: &ServerContext, keys: &[RunKey]) -> (bool, Result<(), BrokerError>) {
-    let Ok(extended) = timeout(limit(context), context.broker.extend(keys)).await else {
-        return (false, Err(no_answer()));
+    let extended = match answer_within(limit(context), context.broker.extend(keys)).await {
+        Ok(extended) => extended,
+        Err(error) => return (false, Err(error)),
     };
     let (mut is_any_extended, mut failed) = (false, Ok(()));
     for (key, answer) in keys.iter().zip(extended) {
@@ -98,11 +95,10 @@ async fn pass(context: &ServerContext) -> (bool, Result<(), BrokerError>) {
     let released = context.release_unanswered(context.broker.lease() / 10);
     let ((is_any_extended, extended), held, released) = tokio::join!(
         extend(context, &keys),
-        timeout(limit, context.broker.extend_locks(&locks)),
-        timeout(limit, released),
+        answer_within(limit, context.broker.extend_locks(&locks)),
+        answer_within(limit, released),
     );
-    let answered = |answer: Result<Result<(), BrokerError>, _>| answer.unwrap_or_else(|_: Elapsed| Err(no_answer()));
-    let ended = extended.and(answered(held)).and(answered(released));
+    let ended = extended.and(held.flatten()).and(released.flatten());
     if ended.is_ok() {
         context.signals.extended.notify();
     }

@@ -23,6 +23,7 @@
 mod active_runs;
 mod aggregate;
 mod aggregator;
+mod answer;
 mod archives;
 mod attempt;
 mod attempt_deadline;
@@ -79,14 +80,15 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use tokio::{runtime, time::timeout};
+use tokio::runtime;
 use tokio_util::sync::CancellationToken;
 
 #[cfg(feature = "main")]
 pub(crate) use self::choice::NO_JOB;
 use self::{
     active_runs::ActiveRuns,
-    config::{Config, longest_call},
+    answer::{answer_within, longest_call},
+    config::Config,
     fetcher::{EndGuard, Fetcher},
     heartbeat_runtime::{HeartbeatRuntime, tend},
     hooks::LifecycleHooks,
@@ -243,10 +245,8 @@ impl Server {
         let join = async move {
             let name = identity::new_name();
             let info = identity::introduction(&name, &introduced, &aggregates, started);
-            joined.join(&name, &info).await
+            answer_within(longest_call(&*joined), joined.join(&name, &info)).await.flatten()
         };
-        let limit = longest_call(&*broker);
-        let join = async move { timeout(limit, join).await.unwrap_or_else(|_| Err(server_context::no_answer())) };
         let member = self.heartbeat_runtime.call(join).await??;
         log!(info, server = %member.name, broker = %broker.location(), "serving");
 

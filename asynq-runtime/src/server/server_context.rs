@@ -10,14 +10,15 @@ use std::{
 };
 
 use chrono::{DateTime, Utc};
-use tokio::{runtime, time::timeout};
+use tokio::runtime;
 use tokio_util::sync::CancellationToken;
 
 use super::{
     active_runs::{ActiveRun, ActiveRuns},
     aggregate::Aggregations,
+    answer::{answer_within, longest_call},
     attempt::Attempt,
-    config::{Config, SAFETY_NET, longest_call},
+    config::{Config, SAFETY_NET},
     executor::Executor,
     identity,
     layer_stack::LayerStack,
@@ -144,13 +145,17 @@ impl ServerContext {
         self.closing.is_cancelled() && error.kind() == BrokerErrorKind::Closed
     }
 
-    /// Waits for an answer of the broker, but not for ever. Brokers have shorter limits of their own; this limit holds even
-    /// where a broker has none.
+    /// Waits for an answer of the broker, but not for ever.
     pub(crate) async fn answer<T, E: From<BrokerError>>(
         &self,
         call: impl Future<Output = Result<T, E>>,
     ) -> Result<T, E> {
-        timeout(longest_call(&*self.broker), call).await.unwrap_or_else(|_| Err(no_answer().into()))
+        self.answers(call).await.unwrap_or_else(|error| Err(error.into()))
+    }
+
+    /// Like [`answer`](Self::answer), for a call that has an answer for each of its items.
+    pub(crate) async fn answers<T>(&self, call: impl Future<Output = T>) -> Result<T, BrokerError> {
+        answer_within(longest_call(&*self.broker), call).await
     }
 
     /// Like [`answer`](Self::answer), for a call that waits for up to [`SAFETY_NET`] before the broker answers.
@@ -159,10 +164,6 @@ impl ServerContext {
         wait: impl Future<Output = Result<T, BrokerError>>,
     ) -> Result<T, BrokerError> {
         let limit = SAFETY_NET.saturating_add(longest_call(&*self.broker));
-        timeout(limit, wait).await.unwrap_or_else(|_| Err(no_answer()))
+        answer_within(limit, wait).await.flatten()
     }
-}
-
-pub(crate) fn no_answer() -> BrokerError {
-    BrokerError::new(BrokerErrorKind::Timeout, "the broker gave no answer")
 }

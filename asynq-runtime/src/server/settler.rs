@@ -2,10 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{
-    retry_backoff::RetryBackoff,
-    server_context::{ServerContext, no_answer},
-};
+use super::{answer::no_answer, retry_backoff::RetryBackoff, server_context::ServerContext};
 use crate::{
     broker::{BrokerError, Settled, Settlement},
     metrics,
@@ -29,11 +26,8 @@ pub(crate) async fn run(context: Arc<ServerContext>) {
 
 /// Sends a batch. Returns one answer per outcome, also when the whole call failed.
 async fn send(context: &ServerContext, batch: &[Settlement]) -> Vec<Result<Settled, BrokerError>> {
-    let call = async { Ok(context.broker.settle(batch).await) };
-    let mut answers = match context.answer(call).await {
-        Ok(answers) => answers,
-        Err(error) => vec![Err(error); batch.len()],
-    };
+    let answers = context.answers(context.broker.settle(batch)).await;
+    let mut answers = answers.unwrap_or_else(|error| vec![Err(error); batch.len()]);
     answers.resize_with(batch.len(), || Err(no_answer()));
     answers
 }

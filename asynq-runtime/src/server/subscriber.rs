@@ -86,9 +86,9 @@ async fn look(context: &ServerContext) -> Result<(), BrokerError> {
         return Ok(());
     }
     let keys: Vec<RunKey> = runs.iter().map(|run| run.attempt.key.clone()).collect();
-    let asked = async { Ok::<_, BrokerError>(context.broker.asked_to_cancel(&keys).await) };
+    let asked = context.answers(context.broker.asked_to_cancel(&keys)).await?;
     let mut told = Ok(());
-    for (run, is_asked) in runs.iter().zip(context.answer(asked).await?) {
+    for (run, is_asked) in runs.iter().zip(asked) {
         match is_asked {
             // It may have ended while the broker was asked.
             Ok(true) if run.is_unended() => {
