@@ -4,7 +4,7 @@
 //! group delays no other. The broker ends a set and stores its new tasks in one step. A server without aggregations runs no
 //! aggregator.
 
-use std::{collections::BTreeSet, iter, ops::Range, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, iter, mem, ops::Range, sync::Arc, time::Duration};
 
 use futures_util::{FutureExt as _, StreamExt as _, stream::FuturesUnordered};
 use tokio::{task::JoinSet, time::Instant};
@@ -12,7 +12,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::{
     aggregate::{Unaggregated, types},
-    backed_off::{BackedOff, Stranded},
+    backed_off::{BackedOff, GroupKey, Stranded},
     retry_backoff::RetryBackoff,
     server_context::ServerContext,
 };
@@ -20,7 +20,7 @@ use crate::{
     broker::{BrokerError, Refused, SetError, SetOutcome, TaskSet},
     metrics,
     panics::Caught,
-    task::{GroupName, QueueName},
+    task::QueueName,
 };
 
 /// The shortest and the longest pause between two passes; in between, the pause is a tenth of the time that ripens a group.
@@ -123,13 +123,9 @@ struct Passed {
     walked: Duration,
 }
 
-/// Groups, each with its queue.
-type GroupNames = Vec<(QueueName, GroupName)>;
-
 /// A set that is being made and ended.
 struct Taken {
-    queue: QueueName,
-    group: GroupName,
+    group: GroupKey,
     /// Whether it is the first of its group in this pass, and the last set of the group failed: then it has the same tasks.
     had_failed: bool,
     /// The stranded types of which it has tasks.
@@ -159,9 +155,8 @@ impl Aggregator {
         }
         while !full.is_empty() && Instant::now() < again && !context.closing.is_cancelled() {
             let rounds = rounds_of(full.len());
-            let (still_full, outcome) = self.claim_sets(full, rounds).await;
-            full = still_full;
-            failed = failed.and(outcome);
+            let groups = mem::take(&mut full);
+            failed = failed.and(self.claim_sets(groups, rounds, &mut full).await);
         }
         passed.has_more = !full.is_empty();
         failed
@@ -172,7 +167,7 @@ impl Aggregator {
     async fn walk(
         &mut self,
         queue: &QueueName,
-        full: &mut GroupNames,
+        full: &mut Vec<GroupKey>,
         walked: &mut Duration,
     ) -> Result<(), BrokerError> {
         let context = Arc::clone(&self.context);
@@ -183,9 +178,7 @@ impl Aggregator {
             let ripe = context.answer(call).await?;
             *walked += began.elapsed();
             let groups = ripe.groups.into_iter().map(|group| (queue.clone(), group)).collect();
-            let (more, outcome) = self.claim_sets(groups, 0..1).await;
-            full.extend(more);
-            outcome?;
+            self.claim_sets(groups, 0..1, full).await?;
             step = ripe.next;
             if step.is_none() || context.closing.is_cancelled() {
                 return Ok(());
@@ -194,9 +187,14 @@ impl Aggregator {
     }
 
     /// Claims a set of each of these groups that is ripe, once per round, and starts to make them. As many sets are claimed at a
-    /// time as can be made, so that the broker can store several claims together. The walk is round 0 of a pass. Returns the
-    /// groups that may have more full sets.
-    async fn claim_sets(&mut self, groups: GroupNames, rounds: Range<usize>) -> (GroupNames, Result<(), BrokerError>) {
+    /// time as can be made, so that the broker can store several claims together. The walk is round 0 of a pass. Adds the groups
+    /// that may have more full sets to `full`.
+    async fn claim_sets(
+        &mut self,
+        groups: Vec<GroupKey>,
+        rounds: Range<usize>,
+        full: &mut Vec<GroupKey>,
+    ) -> Result<(), BrokerError> {
         let context = Arc::clone(&self.context);
         let (mut may_have_more, mut failed) = (vec![true; groups.len()], Ok(()));
         let mut claims = rounds.flat_map(|round| (0..groups.len()).map(move |at| (round, at)));
@@ -210,9 +208,9 @@ impl Aggregator {
             while self.sets.len() + now.len() < CONCURRENT_SETS
                 && let Some((round, at)) = claims.next()
             {
-                let (queue, group) = &groups[at];
-                may_have_more[at] &= !self.backed_off.contains(queue, group, Instant::now());
+                may_have_more[at] &= !self.backed_off.contains(&groups[at], Instant::now());
                 if may_have_more[at] {
+                    let (queue, group) = &groups[at];
                     let claim = context.broker.claim_set(queue, group, &context.aggregations.rules);
                     now.push(context.answer(claim).map(move |claimed| (round, at, claimed)));
                 }
@@ -235,21 +233,22 @@ impl Aggregator {
             }
         }
         let more = iter::zip(groups, may_have_more).filter_map(|(group, may_have_more)| may_have_more.then_some(group));
-        (more.collect(), failed)
+        full.extend(more);
+        failed
     }
 
     /// Starts to make a set and to end it; `is_first`: of its group in this pass. Returns whether the set was full.
     fn start(&mut self, set: TaskSet, is_first: bool) -> bool {
         let context = Arc::clone(&self.context);
-        let (queue, group) = (set.queue.clone(), set.group.clone());
+        let group = (set.queue.clone(), set.group.clone());
         let is_full = set.is_full || set.members.len() >= context.aggregations.rules.enough().unwrap_or(TaskSet::MOST);
-        let stranded = self.backed_off.stranded(&queue, &group, Instant::now());
-        let had_failed = is_first && self.backed_off.has(&queue, &group);
+        let stranded = self.backed_off.stranded(&group, Instant::now());
+        let had_failed = is_first && self.backed_off.has(&group);
         let of_stranded = set.members.iter().filter_map(|member| {
             let message = member.message.as_ref().ok()?;
             stranded.has(&message.r#type, &member.id).then(|| message.r#type.clone())
         });
-        let taken = Taken { queue, group, had_failed, stranded: of_stranded.collect() };
+        let taken = Taken { group, had_failed, stranded: of_stranded.collect() };
         self.sets.spawn(async move { (taken, end(&context, set, stranded).await) });
         is_full
     }
@@ -271,13 +270,14 @@ impl Aggregator {
     async fn ended(&mut self) -> bool {
         let Some(ended) = self.sets.join_next().await else { return false };
         // The panic hook has reported the panic of a set's task. The set returns to its group at its deadline.
-        let Ok((Taken { queue, group, had_failed, stranded }, outcome)) = ended else { return true };
+        let Ok((Taken { group: key, had_failed, stranded }, outcome)) = ended else { return true };
+        let (queue, group) = &key;
         if let Some(word) = outcome.as_ref().map_or_else(Unfinished::outcome, |()| Some("done")) {
             metrics::aggregated(word);
         }
         match outcome {
             Ok(()) if !stranded.is_empty() => {
-                let begins = self.backed_off.go_on(&queue, &group, &stranded, Instant::now());
+                let begins = self.backed_off.go_on(&key, &stranded, Instant::now());
                 if begins {
                     log!(
                         warn,
@@ -289,19 +289,19 @@ impl Aggregator {
                     );
                 }
             }
-            Ok(()) if had_failed => self.backed_off.forget(&queue, &group),
+            Ok(()) if had_failed => self.backed_off.forget(&key),
             Ok(()) | Err(Unfinished::Leaving) => {}
             // A set of the same look has failed before.
-            Err(_) if !had_failed && self.backed_off.has(&queue, &group) => {}
+            Err(_) if !had_failed && self.backed_off.has(&key) => {}
             Err(why) => {
                 let unknown = match &why {
                     Unfinished::Unaggregated(Unaggregated::Unknown(unknown)) => Some(unknown),
                     _ => None,
                 };
-                let is_warning = unknown.is_none_or(|unknown| self.backed_off.warn_of(&queue, unknown));
+                let is_warning = unknown.is_none_or(|unknown| self.backed_off.warn_of(queue, unknown));
                 let unknown = unknown.cloned().unwrap_or_default();
-                let pause = self.backed_off.add(&queue, &group, unknown, Instant::now());
-                log_failure(&queue, &group, pause, &why, is_warning);
+                let pause = self.backed_off.add(&key, unknown, Instant::now());
+                log_failure(&key, pause, &why, is_warning);
             }
         }
         true
@@ -309,7 +309,7 @@ impl Aggregator {
 }
 
 /// Logs why a group was not aggregated.
-fn log_failure(queue: &QueueName, group: &GroupName, pause: Option<Duration>, why: &Unfinished, is_warning: bool) {
+fn log_failure((queue, group): &GroupKey, pause: Option<Duration>, why: &Unfinished, is_warning: bool) {
     let pause = pause.map_or_else(|| "the rest of this pass".to_owned(), |pause| format!("{pause:?}"));
     if is_warning {
         log!(warn, %queue, %group, "a group was not aggregated and is backed off for {pause}: {why}");

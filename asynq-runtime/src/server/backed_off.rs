@@ -22,12 +22,15 @@ const MOST: usize = 10_000;
 /// How many unknown types are remembered as warned about.
 const WARNED: usize = 1_000;
 
+/// A group with its queue.
+pub(crate) type GroupKey = (QueueName, GroupName);
+
 /// The groups that are backed off.
 #[derive(Debug, Default)]
 pub(crate) struct BackedOff {
-    groups: HashMap<(QueueName, GroupName), BackedOffGroup>,
+    groups: HashMap<GroupKey, BackedOffGroup>,
     /// The groups that have failed in this pass, and for which there was no room.
-    passed_over: HashSet<(QueueName, GroupName)>,
+    passed_over: HashSet<GroupKey>,
     /// The unknown types that were warned about, each with its queue.
     warned: HashSet<(QueueName, String)>,
 }
@@ -75,33 +78,29 @@ impl BackedOff {
     /// the set fail. Returns for how long; `None` for the rest of the pass, where too many groups are backed off.
     pub(crate) fn add(
         &mut self,
-        queue: &QueueName,
-        group: &GroupName,
+        group: &GroupKey,
         unknown: BTreeMap<String, TaskId>,
         now: Instant,
     ) -> Option<Duration> {
-        let key = (queue.clone(), group.clone());
-        let (times, known) = self.groups.remove(&key).map_or_else(Default::default, |rest| (rest.times, rest.unknown));
-        let seen = |r#type: &str, id: TaskId| match known.get(r#type) {
-            Some(UnknownType::Left(until)) if now < *until => UnknownType::Left(*until),
-            Some(UnknownType::First(first, since)) if *first == id => UnknownType::First(id, *since),
-            _ => UnknownType::First(id, now),
+        let (times, known) = self.groups.remove(group).map_or_else(Default::default, |rest| (rest.times, rest.unknown));
+        let seen = |(r#type, id): (String, TaskId)| {
+            let seen = match known.get(&r#type) {
+                Some(UnknownType::Left(until)) if now < *until => UnknownType::Left(*until),
+                Some(UnknownType::First(first, since)) if *first == id => UnknownType::First(id, *since),
+                _ => UnknownType::First(id, now),
+            };
+            (r#type, seen)
         };
-        let noted: BTreeMap<_, _> = unknown
-            .into_iter()
-            .map(|(r#type, id)| {
-                let seen = seen(&r#type, id);
-                (r#type, seen)
-            })
-            .collect();
+        let noted: BTreeMap<_, _> = unknown.into_iter().map(seen).collect();
         let unknown = if noted.is_empty() { known } else { noted };
         let pause = doubled(FIRST, times, LONGEST);
         if self.groups.len() >= MOST {
             // In place of another group, this one would make that group begin anew, and that one the next: no type would ever be stranded.
-            self.passed_over.insert(key);
+            self.passed_over.insert(group.clone());
             return None;
         }
-        self.groups.insert(key, BackedOffGroup { until: now + pause, times: times.saturating_add(1), unknown });
+        let backed_off = BackedOffGroup { until: now + pause, times: times.saturating_add(1), unknown };
+        self.groups.insert(group.clone(), backed_off);
         Some(pause)
     }
 
@@ -116,18 +115,14 @@ impl BackedOff {
     }
 
     /// Returns whether a group is backed off now.
-    pub(crate) fn contains(&self, queue: &QueueName, group: &GroupName, now: Instant) -> bool {
-        if self.groups.is_empty() {
-            return false;
-        }
-        let key = (queue.clone(), group.clone());
-        self.groups.get(&key).map_or_else(|| self.passed_over.contains(&key), |rest| now < rest.until)
+    pub(crate) fn contains(&self, group: &GroupKey, now: Instant) -> bool {
+        self.groups.get(group).map_or_else(|| self.passed_over.contains(group), |rest| now < rest.until)
     }
 
     /// Returns the types that are stranded in the group: of each, one task was there at every look for so long that no other server
     /// seems to take it. The time alone shows nothing, because two looks may lie a day apart, and other tasks be there.
-    pub(crate) fn stranded(&self, queue: &QueueName, group: &GroupName, now: Instant) -> Stranded {
-        let Some(rest) = self.groups.get(&(queue.clone(), group.clone())) else { return Stranded::default() };
+    pub(crate) fn stranded(&self, group: &GroupKey, now: Instant) -> Stranded {
+        let Some(rest) = self.groups.get(group) else { return Stranded::default() };
         let shown = |seen: &UnknownType| match seen {
             UnknownType::First(first, since) => (now - *since >= STRANDED).then(|| Some(first.clone())),
             UnknownType::Left(until) => (now < *until).then_some(None),
@@ -138,15 +133,9 @@ impl BackedOff {
     /// Ends the back-off of a group that the stranded tasks of the types `left` have left, and lets the tasks behind them follow for a
     /// while. After that the types are watched anew, because another server may take their tasks by then. Returns whether such a while
     /// begins.
-    pub(crate) fn go_on(
-        &mut self,
-        queue: &QueueName,
-        group: &GroupName,
-        left: &BTreeSet<String>,
-        now: Instant,
-    ) -> bool {
+    pub(crate) fn go_on(&mut self, group: &GroupKey, left: &BTreeSet<String>, now: Instant) -> bool {
         let mut begins = false;
-        if let Some(rest) = self.groups.get_mut(&(queue.clone(), group.clone())) {
+        if let Some(rest) = self.groups.get_mut(group) {
             (rest.until, rest.times) = (now, 0);
             for (r#type, seen) in &mut rest.unknown {
                 // A while that has begun is not renewed.
@@ -160,15 +149,13 @@ impl BackedOff {
     }
 
     /// Returns whether the last set of a group failed.
-    pub(crate) fn has(&self, queue: &QueueName, group: &GroupName) -> bool {
-        !self.groups.is_empty() && self.groups.contains_key(&(queue.clone(), group.clone()))
+    pub(crate) fn has(&self, group: &GroupKey) -> bool {
+        self.groups.contains_key(group)
     }
 
     /// Forgets a group after a success: its next back-off is the first again.
-    pub(crate) fn forget(&mut self, queue: &QueueName, group: &GroupName) {
-        if !self.groups.is_empty() {
-            self.groups.remove(&(queue.clone(), group.clone()));
-        }
+    pub(crate) fn forget(&mut self, group: &GroupKey) {
+        self.groups.remove(group);
     }
 }
 
@@ -179,23 +166,23 @@ mod tests {
     #[test]
     fn a_group_is_backed_off_ever_longer_until_it_works() {
         let mut backed_off = BackedOff::default();
-        let (queue, group) = (QueueName::from_wire("q"), GroupName::from_wire("g"));
+        let group = (QueueName::from_wire("q"), GroupName::from_wire("g"));
         let mut now = Instant::now();
         for seconds in [10, 20, 40, 80, 160, 320, 600, 600] {
-            let pause = backed_off.add(&queue, &group, BTreeMap::new(), now).unwrap();
+            let pause = backed_off.add(&group, BTreeMap::new(), now).unwrap();
             assert_eq!(pause, Duration::from_secs(seconds));
-            assert!(backed_off.contains(&queue, &group, now + pause - Duration::from_millis(1)));
-            assert!(!backed_off.contains(&QueueName::from_wire("other"), &group, now));
+            assert!(backed_off.contains(&group, now + pause - Duration::from_millis(1)));
+            assert!(!backed_off.contains(&(QueueName::from_wire("other"), group.1.clone()), now));
             now += pause;
-            assert!(!backed_off.contains(&queue, &group, now));
+            assert!(!backed_off.contains(&group, now));
         }
-        backed_off.forget(&queue, &group);
-        assert_eq!(backed_off.add(&queue, &group, BTreeMap::new(), now), Some(FIRST));
+        backed_off.forget(&group);
+        assert_eq!(backed_off.add(&group, BTreeMap::new(), now), Some(FIRST));
     }
 
     #[test]
     fn a_type_is_stranded_when_one_task_of_it_was_there_at_every_look_for_twenty_minutes() {
-        let (queue, group) = (QueueName::from_wire("q"), GroupName::from_wire("g"));
+        let group = (QueueName::from_wire("q"), GroupName::from_wire("g"));
         let begun = Instant::now();
         // Another server takes the tasks of the type `served`, and the task 1 of the type `left` stays. Each look has its second, the
         // tasks that it finds, and the types of them that are stranded.
@@ -219,11 +206,11 @@ mod tests {
                 let now = begun + Duration::from_secs(*second);
                 let unknown: BTreeMap<_, _> =
                     found.iter().map(|(r#type, id)| ((*r#type).to_owned(), TaskId::from_wire(id))).collect();
-                let stranded = backed_off.stranded(&queue, &group, now);
+                let stranded = backed_off.stranded(&group, now);
                 let stranded: Vec<_> = unknown.iter().filter(|(r#type, id)| stranded.has(r#type, id)).collect();
                 let types: Vec<_> = stranded.iter().map(|(r#type, _)| r#type.as_str()).collect();
                 assert_eq!(types, *expected, "{second} s: {found:?}");
-                backed_off.add(&queue, &group, unknown, now);
+                backed_off.add(&group, unknown, now);
             }
         }
     }
@@ -231,28 +218,28 @@ mod tests {
     #[test]
     fn the_tasks_behind_those_that_have_left_follow_for_a_while_and_are_watched_anew_then() {
         let mut backed_off = BackedOff::default();
-        let (queue, group) = (QueueName::from_wire("q"), GroupName::from_wire("g"));
+        let group = (QueueName::from_wire("q"), GroupName::from_wire("g"));
         let begun = Instant::now();
         let at = |seconds| begun + Duration::from_secs(seconds);
         let unknown =
             |id: &str| BTreeMap::from(["left", "other"].map(|r#type| (r#type.to_owned(), TaskId::from_wire(id))));
         let is_stranded = |backed_off: &BackedOff, r#type: &str, id: &str, seconds| {
-            backed_off.stranded(&queue, &group, at(seconds)).has(r#type, &TaskId::from_wire(id))
+            backed_off.stranded(&group, at(seconds)).has(r#type, &TaskId::from_wire(id))
         };
-        backed_off.add(&queue, &group, unknown("1"), at(0));
-        backed_off.add(&queue, &group, unknown("1"), at(1_200));
+        backed_off.add(&group, unknown("1"), at(0));
+        backed_off.add(&group, unknown("1"), at(1_200));
         let left = BTreeSet::from(["left".to_owned()]);
-        assert!(backed_off.go_on(&queue, &group, &left, at(1_200)));
-        assert!(!backed_off.contains(&queue, &group, at(1_200)));
+        assert!(backed_off.go_on(&group, &left, at(1_200)));
+        assert!(!backed_off.contains(&group, at(1_200)));
         assert!(is_stranded(&backed_off, "left", "2", 1_200) && !is_stranded(&backed_off, "other", "2", 1_200));
         // Neither a failure nor a further set makes the while longer.
-        backed_off.add(&queue, &group, unknown("3"), at(1_500));
-        assert!(!backed_off.go_on(&queue, &group, &left, at(1_600)));
+        backed_off.add(&group, unknown("3"), at(1_500));
+        assert!(!backed_off.go_on(&group, &left, at(1_600)));
         assert!(is_stranded(&backed_off, "left", "4", 1_799) && !is_stranded(&backed_off, "left", "4", 1_800));
-        backed_off.add(&queue, &group, unknown("4"), at(3_600));
+        backed_off.add(&group, unknown("4"), at(3_600));
         assert!(!is_stranded(&backed_off, "left", "4", 4_799) && is_stranded(&backed_off, "left", "4", 4_800));
-        backed_off.forget(&queue, &group);
-        assert!(!is_stranded(&backed_off, "left", "4", 4_800) && !backed_off.has(&queue, &group));
+        backed_off.forget(&group);
+        assert!(!is_stranded(&backed_off, "left", "4", 4_800) && !backed_off.has(&group));
     }
 
     #[test]
@@ -273,23 +260,20 @@ mod tests {
     #[test]
     fn it_remembers_a_bounded_number_of_groups() {
         let mut backed_off = BackedOff::default();
-        let (queue, now) = (QueueName::from_wire("q"), Instant::now());
-        let group = |n: usize| GroupName::from_wire(&n.to_string());
+        let now = Instant::now();
+        let group = |n: usize| (QueueName::from_wire("q"), GroupName::from_wire(&n.to_string()));
         for n in 0..=MOST {
-            backed_off.add(&queue, &group(n), BTreeMap::new(), now);
+            backed_off.add(&group(n), BTreeMap::new(), now);
         }
         assert_eq!(backed_off.groups.len(), MOST);
-        assert!(backed_off.contains(&queue, &group(0), now));
-        assert!(
-            backed_off.contains(&queue, &group(MOST), now),
-            "a set of it is not claimed again and again in this pass"
-        );
+        assert!(backed_off.contains(&group(0), now));
+        assert!(backed_off.contains(&group(MOST), now), "a set of it is not claimed again and again in this pass");
         let later = now + FIRST + LONGEST;
         backed_off.begin_pass(now);
-        assert!(!backed_off.contains(&queue, &group(MOST), now), "the next pass looks at it");
+        assert!(!backed_off.contains(&group(MOST), now), "the next pass looks at it");
         backed_off.begin_pass(later);
-        backed_off.add(&queue, &group(MOST), BTreeMap::new(), later);
-        assert!(backed_off.groups.len() == 1 && backed_off.contains(&queue, &group(MOST), later));
+        backed_off.add(&group(MOST), BTreeMap::new(), later);
+        assert!(backed_off.groups.len() == 1 && backed_off.contains(&group(MOST), later));
     }
 
     #[test]
@@ -297,7 +281,8 @@ mod tests {
         let mut backed_off = BackedOff::default();
         let (queue, begun) = (QueueName::from_wire("q"), Instant::now());
         let (left, task) = (BTreeSet::from(["left".to_owned()]), TaskId::from_wire("1"));
-        let mut waiting: Vec<_> = (0..MOST + 50).map(|n| GroupName::from_wire(&n.to_string())).collect();
+        let mut waiting: Vec<_> =
+            (0..MOST + 50).map(|n| (queue.clone(), GroupName::from_wire(&n.to_string()))).collect();
         // The looks of a pass follow one another, in another order than those of the pass a minute before.
         for minute in 0..70 {
             let mut now = begun + Duration::from_secs(60 * minute);
@@ -306,14 +291,14 @@ mod tests {
             backed_off.begin_pass(now);
             waiting.retain(|group| {
                 now += Duration::from_micros(1);
-                if backed_off.contains(&queue, group, now) {
+                if backed_off.contains(group, now) {
                     return true;
                 }
-                if backed_off.stranded(&queue, group, now).has("left", &task) {
-                    backed_off.go_on(&queue, group, &left, now);
+                if backed_off.stranded(group, now).has("left", &task) {
+                    backed_off.go_on(group, &left, now);
                     return false;
                 }
-                backed_off.add(&queue, group, BTreeMap::from([("left".to_owned(), task.clone())]), now);
+                backed_off.add(group, BTreeMap::from([("left".to_owned(), task.clone())]), now);
                 true
             });
         }

@@ -100,11 +100,11 @@ async fn broker() -> Arc<dyn Broker> {
 
 /// Returns these types as stranded, each in a set whose only task of it has the type as its id.
 fn stranded(types: &[&str]) -> Stranded {
-    let (queue, group, now) = (QueueName::from_wire("q"), GroupName::from_wire("g"), Instant::now());
+    let (group, now) = ((QueueName::from_wire("q"), GroupName::from_wire("g")), Instant::now());
     let mut backed_off = BackedOff::default();
     let unknown = types.iter().map(|r#type| ((*r#type).to_owned(), TaskId::from_wire(r#type)));
-    backed_off.add(&queue, &group, unknown.collect(), now);
-    backed_off.stranded(&queue, &group, now + Duration::from_secs(1_200))
+    backed_off.add(&group, unknown.collect(), now);
+    backed_off.stranded(&group, now + Duration::from_secs(1_200))
 }
 
 #[tokio::test]
