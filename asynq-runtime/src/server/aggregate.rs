@@ -18,9 +18,9 @@ use super::{
     attempt_deadline::AttemptDeadline,
     backed_off::Stranded,
     dispatcher::{Dispatcher, NotRun},
-    handlers::wildcard_refusal,
+    error::ServerError,
     into_aggregated::IntoAggregated,
-    mux,
+    mux::Patterns,
 };
 use crate::{
     broker::{Broker, GroupRules, NewTask, SetMember, SetOutcome, TaskSet, shortened},
@@ -43,21 +43,17 @@ const SHAPES: usize = 100;
 type Function =
     Arc<dyn Fn(GroupName, Vec<TaskInfo>) -> BoxFuture<'static, Result<PreparedTask, BoxError>> + Send + Sync>;
 
-/// The aggregations of a server, and its rules for groups. Cheap to clone.
-#[derive(Clone)]
+/// The aggregations of a server, and its rules for groups.
 pub(crate) struct Aggregations {
-    functions: Vec<(String, Function)>,
+    functions: Patterns<Function>,
     typed: BTreeMap<&'static str, Aggregation>,
     pub(crate) rules: GroupRules,
 }
 
-/// An option's name, and why its value is not valid.
-pub(crate) type WrongRule = (&'static str, String);
-
-fn seconds(name: &'static str, span: impl IntoSpan) -> Result<Duration, WrongRule> {
-    match span.into_span().map_err(|error| (name, error.to_string()))? {
-        span if span < Duration::from_secs(1) => Err((name, "it must be at least 1s".to_owned())),
-        span if span > asynq_grammar::duration::MAX => Err((name, "it must be at most 292 years".to_owned())),
+fn seconds(option: &'static str, span: impl IntoSpan) -> Result<Duration, ServerError> {
+    match span.into_span().map_err(|error| ServerError::option(option, error))? {
+        span if span < Duration::from_secs(1) => Err(ServerError::option(option, "it must be at least 1s")),
+        span if span > asynq_grammar::duration::MAX => Err(ServerError::option(option, "it must be at most 292 years")),
         span => Ok(Duration::from_secs(span.as_secs() + u64::from(span.subsec_nanos() > 0))),
     }
 }
@@ -86,7 +82,7 @@ pub(super) fn types<'t>(names: impl ExactSizeIterator<Item = &'t String>) -> Str
 impl Default for Aggregations {
     fn default() -> Self {
         let rules = GroupRules { max_size: Some(TaskSet::MOST), ..GroupRules::default() };
-        Self { functions: Vec::new(), typed: BTreeMap::new(), rules }
+        Self { functions: Patterns::default(), typed: BTreeMap::new(), rules }
     }
 }
 
@@ -95,43 +91,36 @@ impl Aggregations {
     ///
     /// # Errors
     ///
-    /// The name of the option, and why its value is not valid.
-    pub(crate) fn add_function<F, R, How>(&mut self, pattern: String, function: F) -> Result<(), WrongRule>
+    /// The pattern is there already, or ends in a `*`.
+    pub(crate) fn add_function<F, R, How>(&mut self, pattern: String, function: F) -> Result<(), ServerError>
     where
         F: Fn(GroupName, Vec<TaskInfo>) -> R + Send + Sync + 'static,
         R: IntoAggregated<How>,
     {
-        if let Some(reason) = wildcard_refusal(&pattern) {
-            return Err(("aggregate", reason));
-        }
-        if self.functions.iter().any(|(known, _)| *known == pattern) {
-            return Err(("aggregate", format!("the pattern `{pattern}` is there twice")));
-        }
         let function: Function = Arc::new(move |group, tasks| function(group, tasks).into_aggregated());
-        self.functions.push((pattern, function));
-        Ok(())
+        self.functions.add("aggregate", pattern, function)
     }
 
     /// Sets when the tasks of a group become a set, in whole seconds, rounded up.
     ///
     /// # Errors
     ///
-    /// The name of the option, and why its value is not valid.
-    pub(crate) fn set_grace(&mut self, grace: impl IntoSpan) -> Result<(), WrongRule> {
+    /// The time is not valid.
+    pub(crate) fn set_grace(&mut self, grace: impl IntoSpan) -> Result<(), ServerError> {
         self.rules.grace = seconds("group_grace", grace)?;
         Ok(())
     }
 
     /// Sets the longest wait of the first task of a group, in whole seconds, rounded up; see [`set_grace`](Self::set_grace).
-    pub(crate) fn set_max_delay(&mut self, delay: impl IntoSpan) -> Result<(), WrongRule> {
+    pub(crate) fn set_max_delay(&mut self, delay: impl IntoSpan) -> Result<(), ServerError> {
         self.rules.max_delay = Some(seconds("group_max_delay", delay)?);
         Ok(())
     }
 
     /// Sets the largest number of tasks in a set; see [`set_grace`](Self::set_grace).
-    pub(crate) fn set_max_size(&mut self, size: usize) -> Result<(), WrongRule> {
+    pub(crate) fn set_max_size(&mut self, size: usize) -> Result<(), ServerError> {
         if size == 0 {
-            return Err(("group_max_size", "a set has at least 1 task".to_owned()));
+            return Err(ServerError::option("group_max_size", "a set has at least 1 task"));
         }
         self.rules.max_size = Some(size);
         Ok(())
@@ -184,7 +173,7 @@ impl Aggregations {
 
     /// Returns whether tasks of this type are aggregated in this group.
     pub(crate) fn takes(&self, group: &str, r#type: &str) -> bool {
-        self.function(group).is_some() || self.typed(r#type).is_some()
+        self.functions.find(group).is_some() || self.typed(r#type).is_some()
     }
 
     /// Returns the types whose tasks are aggregated, with the aliases of their jobs, as the server shows them to others.
@@ -195,12 +184,7 @@ impl Aggregations {
 
     /// Returns the beginnings of the names of groups for which there is a function, as the server shows them to others.
     pub(crate) fn patterns(&self) -> Vec<String> {
-        self.functions.iter().map(|(pattern, _)| pattern.clone()).collect()
-    }
-
-    /// Returns the function that decides for the groups of this name.
-    fn function(&self, group: &str) -> Option<&Function> {
-        mux::find(self.functions.iter().map(|(pattern, function)| (pattern, function)), group)
+        self.functions.patterns().map(str::to_owned).collect()
     }
 
     /// Returns the aggregation of the tasks of this type, which may be an alias of their job.
@@ -227,7 +211,7 @@ impl Aggregations {
         if sound.is_empty() {
             return Ok(outcome);
         }
-        if let Some(function) = self.function(set.group.as_str()) {
+        if let Some((_, function)) = self.functions.find(set.group.as_str()) {
             if kills_workers(set, None) {
                 outcome.alone.extend(sound.into_iter().map(|(id, _)| id));
                 return Ok(outcome);
@@ -285,7 +269,7 @@ async fn others_aggregate(
     }))
 }
 
-partial_debug!(Aggregations { functions as Vec::len, typed, rules, .. });
+partial_debug!(Aggregations { functions, typed, rules, .. });
 
 /// The tasks of a set: those that a worker archives with the reason as soon as they run alone, and the others as user code sees them.
 struct Sorted {

@@ -7,13 +7,13 @@ mod checks;
 use std::{sync::Arc, time::Duration};
 
 use super::{
-    aggregate::{Aggregations, WrongRule},
+    aggregate::Aggregations,
     archives::{ArchiveLimits, Archives},
     choice::Choice,
     config::{BLOCKING_LIMIT, HealthCheck, OnUnknown, SHUTDOWN_TIMEOUT},
     error::ServerError,
     flags::Flags,
-    handlers::Handler,
+    handlers::Handlers,
     hooks::{Hooks, LifecycleHooks},
     into_aggregated::IntoAggregated,
     layer_stack::Layers,
@@ -36,26 +36,26 @@ pub struct ServerBuilder {
     retries: RetryOrder,
     concurrency: Option<usize>,
     blocking_limit: usize,
-    shutdown_timeout: Result<Duration, ServerError>,
+    shutdown_timeout: Duration,
     states: StateMap,
     registry: Option<Registry>,
     registered: Vec<JobDescriptor>,
     aggregations: Aggregations,
     aggregated: Vec<Aggregation>,
-    /// The first rule of groups that is not valid.
-    wrong_rule: Option<WrongRule>,
     on_unknown: OnUnknown,
     backoff: Option<ServerBackoff>,
     choice: Choice,
-    handlers: Vec<(String, Handler)>,
+    handlers: Handlers,
     layers: Layers,
     lifecycle_hooks: LifecycleHooks,
     hooks: Hooks,
-    health_check: Result<Option<HealthCheck>, ServerError>,
-    archives: Result<Archives, ServerError>,
+    health_check: Option<HealthCheck>,
+    archives: Archives,
     services: Vec<Box<dyn Service>>,
     linked_services: bool,
     flags: Flags,
+    /// The first mistake in the options.
+    mistake: Option<ServerError>,
 }
 
 enum BrokerSource {
@@ -73,26 +73,34 @@ impl ServerBuilder {
             retries: RetryOrder::default(),
             concurrency: None,
             blocking_limit: BLOCKING_LIMIT,
-            shutdown_timeout: Ok(SHUTDOWN_TIMEOUT),
+            shutdown_timeout: SHUTDOWN_TIMEOUT,
             states: StateMap::default(),
             registry: None,
             registered: Vec::new(),
             aggregations: Aggregations::default(),
             aggregated: Vec::new(),
-            wrong_rule: None,
             on_unknown: OnUnknown::default(),
             backoff: None,
             choice: Choice::default(),
-            handlers: Vec::new(),
+            handlers: Handlers::default(),
             layers: Layers::default(),
             lifecycle_hooks: LifecycleHooks::default(),
             hooks: Hooks::default(),
-            health_check: Ok(None),
-            archives: Ok(Archives::default()),
+            health_check: None,
+            archives: Archives::default(),
             services: Vec::new(),
             linked_services: true,
             flags: Flags::default(),
+            mistake: None,
         }
+    }
+
+    /// Sets an option, and keeps the first mistake.
+    fn set(mut self, option: impl FnOnce(&mut Self) -> Result<(), ServerError>) -> Self {
+        if let Err(mistake) = option(&mut self) {
+            self.mistake.get_or_insert(mistake);
+        }
+        self
     }
 
     /// Serves a queue with this weight, at least 1; a queue that is named again gets the later weight. Without any queue, the
@@ -169,18 +177,13 @@ impl ServerBuilder {
     /// Keep to asynq's limits where Go workers archive tasks of the queue: they delete all beyond those, and their
     /// script fails half way where there are thousands. A server warns of that at its start. Keep to them also where people archive
     /// with asynqmon or another tool of Go's, which takes the ids of the others out of the archive and leaves the tasks behind.
-    pub fn archive(mut self, queue: impl AsRef<str>, max_size: usize, max_age: impl IntoSpan) -> Self {
-        let read = || -> Result<_, ServerError> {
-            let age = max_age.into_span().map_err(|error| ServerError::option("archive", error))?;
-            Ok((checks::queue_pattern("archive", queue.as_ref())?, ArchiveLimits { size: max_size, age }))
-        };
-        match (read(), &mut self.archives) {
-            (Ok((pattern, limits)), Ok(archives)) => archives.set(pattern, limits),
-            (Err(error), Ok(_)) => self.archives = Err(error),
-            // The first mistake is kept.
-            (_, Err(_)) => {}
-        }
-        self
+    pub fn archive(self, queue: impl AsRef<str>, max_size: usize, max_age: impl IntoSpan) -> Self {
+        self.set(|server| {
+            let age = checks::span("archive", max_age)?;
+            let pattern = checks::queue_pattern("archive", queue.as_ref())?;
+            server.archives.set(pattern, ArchiveLimits { size: max_size, age });
+            Ok(())
+        })
     }
 
     /// Sets how many tasks run at a time at most; 0, as the default, is the number of processors. `--concurrency` and
@@ -199,9 +202,11 @@ impl ServerBuilder {
     }
 
     /// Sets how long a stopping server lets running jobs go on before it requeues them; default 8 s.
-    pub fn shutdown_timeout(mut self, timeout: impl IntoSpan) -> Self {
-        self.shutdown_timeout = timeout.into_span().map_err(|error| ServerError::option("shutdown_timeout", error));
-        self
+    pub fn shutdown_timeout(self, timeout: impl IntoSpan) -> Self {
+        self.set(|server| {
+            server.shutdown_timeout = checks::span("shutdown_timeout", timeout)?;
+            Ok(())
+        })
     }
 
     /// Gives the jobs a shared state; a second state of the same type replaces the first. Jobs have a
@@ -256,7 +261,7 @@ impl ServerBuilder {
         F: Fn(GroupName, Vec<TaskInfo>) -> R + Send + Sync + 'static,
         R: IntoAggregated<How>,
     {
-        self.rule(|groups| groups.add_function(pattern.into(), function))
+        self.set(|server| server.aggregations.add_function(pattern.into(), function))
     }
 
     /// Aggregates a group when no task has joined it for this long; at least 1 s, default 1 minute, rounded up to whole
@@ -264,26 +269,19 @@ impl ServerBuilder {
     /// shorter. Where a walk over very many groups takes long, looks come as seldom as keeps it at a tenth of the broker's time, at most
     /// one and a half times the shorter of both, or 23 s.
     pub fn group_grace(self, grace: impl IntoSpan) -> Self {
-        self.rule(|groups| groups.set_grace(grace))
+        self.set(|server| server.aggregations.set_grace(grace))
     }
 
     /// Aggregates a group when its first task has waited for this long; at least 1 s, default never, rounded up to whole seconds. A
     /// look finds it up to 5 s later, as [`group_grace`](Self::group_grace) says.
     pub fn group_max_delay(self, delay: impl IntoSpan) -> Self {
-        self.rule(|groups| groups.set_max_delay(delay))
+        self.set(|server| server.aggregations.set_max_delay(delay))
     }
 
     /// Aggregates a group when it has so many tasks, at least 1, and never more into one; default 1000, and more than that counts as
     /// 1000.
     pub fn group_max_size(self, size: usize) -> Self {
-        self.rule(|groups| groups.set_max_size(size))
-    }
-
-    fn rule(mut self, set: impl FnOnce(&mut Aggregations) -> Result<(), WrongRule>) -> Self {
-        if let Err(wrong) = set(&mut self.aggregations) {
-            self.wrong_rule.get_or_insert(wrong);
-        }
-        self
+        self.set(|server| server.aggregations.set_max_size(size))
     }
 
     /// Sets the policy for a task whose type or shape no job here knows; default [`OnUnknown::Requeue`].

@@ -59,7 +59,7 @@ impl Dispatcher {
 
     /// Returns the metrics of the job or handler that answers to this type.
     pub(crate) fn metrics(&self, r#type: &str) -> &Arc<JobMetrics> {
-        let by_pattern = || self.metrics.get(self.handlers.pattern_of(r#type)?);
+        let by_pattern = || self.metrics.get(self.handlers.find(r#type)?.0);
         let known = self.registry.get(r#type).and_then(|job| self.metrics.get(job.name));
         known.or_else(by_pattern).unwrap_or(self.metrics.unknown())
     }
@@ -78,7 +78,7 @@ impl Dispatcher {
                 Err(error) => Err(NotRun::Hopeless(error.to_string())),
             };
         }
-        if let Some(handler) = self.handlers.find(ctx.name()) {
+        if let Some((_, handler)) = self.handlers.find(ctx.name()) {
             return Ok(handler(RawTask::delivered(ctx)));
         }
         Err(NotRun::Unknown(format!("handler not found for task {:?}", ctx.name())))

@@ -112,7 +112,8 @@ async fn a_server_lets_tasks_run_alone_beside_those_that_it_aggregates_and_where
     let registry = Registry::only::<(Digest,)>().unwrap();
     let mut aggregations = Aggregations::default();
     aggregations.serve(&registry, [Aggregation::of::<Digest>("here", 1)]).unwrap();
-    let handlers = Handlers::new(vec![("known".to_owned(), handler(|_| std::future::ready(())))]).unwrap();
+    let mut handlers = Handlers::default();
+    handlers.add("handle", "known".to_owned(), handler(|_| std::future::ready(()))).unwrap();
     let dispatcher = Dispatcher::new(registry, handlers, OnUnknown::default());
     let broker = broker().await;
     let note = encode_arguments(&Note { text: "a".into() }).unwrap();

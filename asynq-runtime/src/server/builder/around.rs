@@ -1,6 +1,6 @@
 //! Options around the jobs of a server: layers, handlers, hooks, a health check.
 
-use std::{future::Future, sync::Arc, time::Duration};
+use std::{future::Future, sync::Arc};
 
 use tower_layer::Layer;
 use tower_service::Service;
@@ -9,11 +9,11 @@ use super::{
     super::{
         config::HealthCheck,
         error::ServerError,
-        handlers::handler,
+        handlers,
         hooks::{self, FailedTask},
         layer_stack::{JobRequest, JobResponse, JobService},
     },
-    ServerBuilder,
+    ServerBuilder, checks,
 };
 use crate::{
     broker::BrokerError,
@@ -70,14 +70,13 @@ impl ServerBuilder {
     ///     JobResult::Ok(())
     /// });
     /// ```
-    pub fn handle<F, R>(mut self, pattern: impl Into<String>, run: F) -> Self
+    pub fn handle<F, R>(self, pattern: impl Into<String>, run: F) -> Self
     where
         F: Fn(RawTask) -> R + Send + Sync + 'static,
         R: Future + Send + 'static,
         R::Output: IntoJobResult<Value = ()>,
     {
-        self.handlers.push((pattern.into(), handler(run)));
-        self
+        self.set(|server| handlers::add(&mut server.handlers, pattern.into(), handlers::handler(run)))
     }
 
     /// Calls `hook` before the server starts, in the order given. If the hook fails, the server does not start. It has no time
@@ -145,15 +144,17 @@ impl ServerBuilder {
     /// Pings the broker every `interval` and calls `callback` with the answer; asynq's interval is
     /// [`Server::HEALTH_CHECK`](crate::Server::HEALTH_CHECK). The function is called on a thread that may block.
     pub fn health_check(
-        mut self,
+        self,
         interval: impl IntoSpan,
         callback: impl Fn(Result<(), BrokerError>) + Send + Sync + 'static,
     ) -> Self {
-        self.health_check = match interval.into_span() {
-            Ok(Duration::ZERO) => Err(ServerError::option("health_check", "its interval must be longer than zero")),
-            Ok(every) => Ok(Some(HealthCheck { every, callback: Arc::new(callback) })),
-            Err(error) => Err(ServerError::option("health_check", error)),
-        };
-        self
+        self.set(|server| {
+            let every = checks::span("health_check", interval)?;
+            if every.is_zero() {
+                return Err(ServerError::option("health_check", "its interval must be longer than zero"));
+            }
+            server.health_check = Some(HealthCheck { every, callback: Arc::new(callback) });
+            Ok(())
+        })
     }
 }

@@ -9,7 +9,6 @@ use super::{
         dispatcher::Dispatcher,
         error::ServerError,
         executor::{Executor, ExecutorParts},
-        handlers::Handlers,
         heartbeat_runtime::HeartbeatRuntime,
         stuck::GivenUp,
     },
@@ -69,13 +68,12 @@ impl ServerBuilder {
     }
 
     fn check(self, may_idle: bool, needs_states: bool) -> Result<(BrokerSource, OnBroker), ServerError> {
-        if let Some((option, reason)) = self.wrong_rule {
-            return Err(ServerError::option(option, reason));
+        if let Some(mistake) = self.mistake {
+            return Err(mistake);
         }
-        let handlers = Handlers::new(self.handlers)?;
-        let registry = checks::registry(self.registry, self.registered, &handlers, may_idle)?;
+        let registry = checks::registry(self.registry, self.registered, &self.handlers, may_idle)?;
         let program = registry.clone();
-        let (registry, handlers) = checks::chosen(&self.choice, registry, handlers)?;
+        let (registry, handlers) = checks::chosen(&self.choice, registry, self.handlers)?;
         registry.check_codecs()?;
         if let Err(error) = registry.check_upgrades() {
             log!(warn, "{error}");
@@ -90,10 +88,10 @@ impl ServerBuilder {
             strict: self.strict,
             retries: self.retries,
             concurrency: self.concurrency.unwrap_or_else(default_concurrency),
-            shutdown_timeout: self.shutdown_timeout?,
+            shutdown_timeout: self.shutdown_timeout,
             on_unknown: self.on_unknown,
-            archives: self.archives?,
-            health_check: self.health_check?,
+            archives: self.archives,
+            health_check: self.health_check,
         };
         if needs_states {
             registry.check_states(&self.states, StateKey::of::<Client>())?;

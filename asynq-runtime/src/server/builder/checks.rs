@@ -1,9 +1,11 @@
 //! Checks the options of a server, and fills in the missing ones.
 
+use std::time::Duration;
+
 use asynq_grammar::{Pattern, names::check_queue};
 
 use super::super::{choice::Choice, error::ServerError, handlers::Handlers, queues::Entry};
-use crate::job::{JobDescriptor, JobOptions, Registry, RegistryError};
+use crate::job::{IntoSpan, JobDescriptor, JobOptions, Registry, RegistryError};
 
 /// Returns the jobs of a server. No job and no handler at all is an error, unless the server `may_idle`.
 pub(super) fn registry(
@@ -88,6 +90,11 @@ pub(super) fn entries(
         entry.limit = Some(limit);
     }
     Ok(entries)
+}
+
+/// Reads a time.
+pub(super) fn span(option: &'static str, span: impl IntoSpan) -> Result<Duration, ServerError> {
+    span.into_span().map_err(|error| ServerError::option(option, error))
 }
 
 /// Reads the name of a queue, or a pattern of queues.

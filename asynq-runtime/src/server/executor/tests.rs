@@ -109,7 +109,8 @@ async fn a_run_that_was_lost_has_no_outcome_and_calls_no_hook_whatever_its_job_r
                 Poll::Pending
             })
         });
-        let handlers = Handlers::new(vec![("nobody:knows".to_owned(), gives_up)]).expect("one handler");
+        let mut handlers = Handlers::default();
+        handlers.add("handle", "nobody:knows".to_owned(), gives_up).expect("one handler");
         let called = Arc::clone(&calls);
         let on_archive = task_hook(move |_| {
             called.fetch_add(1, Ordering::SeqCst);
@@ -132,7 +133,8 @@ async fn an_attempt_knows_the_time_that_it_has_left() {
         *noted.lock() = task.context().remaining();
         ready(Ok::<(), JobError>(()))
     });
-    let handlers = Handlers::new(vec![("nobody:knows".to_owned(), notes)]).expect("one handler");
+    let mut handlers = Handlers::default();
+    handlers.add("handle", "nobody:knows".to_owned(), notes).expect("one handler");
     attempted_by(handlers, Hooks::default(), OnUnknown::default(), &Stop::new(), drop).await;
     let (left, timeout) = (*left.lock(), JobOptions::DEFAULT_TIMEOUT);
     assert!(left <= timeout && left > timeout - Duration::from_secs(60), "{left:?}");
