@@ -1,6 +1,6 @@
 //! Runs one task to its settlement: timeout, deadline, panic and cancellation, and tasks that must not start.
 
-use std::{fmt, slice, sync::Arc, time::Instant};
+use std::{slice, sync::Arc, time::Instant};
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use tokio_util::sync::CancellationToken;
@@ -45,11 +45,8 @@ pub(crate) struct ExecutorParts {
     pub(crate) given_up: Arc<GivenUp>,
 }
 
-/// Runs dequeued tasks, one attempt each. Clones are the same executor.
-#[derive(Clone)]
-pub(crate) struct Executor(Arc<Inner>);
-
-struct Inner {
+/// Runs dequeued tasks, one attempt each.
+pub(crate) struct Executor {
     parts: ExecutorParts,
     dispatcher: Arc<Dispatcher>,
     closing: CancellationToken,
@@ -63,32 +60,28 @@ impl Executor {
     pub(crate) fn new(dispatcher: Dispatcher, parts: ExecutorParts) -> Self {
         panics::note_places();
         let closing = CancellationToken::new();
-        Self(Arc::new(Inner {
-            parts,
-            dispatcher: Arc::new(dispatcher),
-            stopping: Arc::new(closing.clone().into()),
-            closing,
-        }))
+        let stopping = Arc::new(closing.clone().into());
+        Self { parts, dispatcher: Arc::new(dispatcher), closing, stopping }
     }
 
     /// Returns the jobs.
     pub(crate) fn registry(&self) -> &Registry {
-        &self.0.dispatcher.registry
+        &self.dispatcher.registry
     }
 
     /// Returns the dispatcher, which the layers wrap.
     pub(crate) fn dispatcher(&self) -> &Arc<Dispatcher> {
-        &self.0.dispatcher
+        &self.dispatcher
     }
 
     /// Returns the token that is cancelled when the server begins to leave: jobs that ask for it see that.
     pub(super) fn closing(&self) -> &CancellationToken {
-        &self.0.closing
+        &self.closing
     }
 
     /// Returns the threads that were given up.
     pub(super) fn given_up(&self) -> &Arc<GivenUp> {
-        &self.0.parts.given_up
+        &self.parts.given_up
     }
 
     /// Runs one attempt on the current runtime, inside the layers if there is a permit, and calls `decided` with its settlement
@@ -120,18 +113,18 @@ impl Executor {
             tracing::Span::none()
         };
         propagation::adopt(&span, message);
-        let attempt_metrics = self.0.dispatcher.metrics(&message.r#type).begin(attempt.waited);
+        let attempt_metrics = self.dispatcher.metrics(&message.r#type).begin(attempt.waited);
         let run = async {
             let attempted = self.run(attempt, stop, permit, &attempt_metrics).await;
             let retry_delay = |error: &JobError| {
-                let job = self.0.dispatcher.registry.get(&message.r#type);
-                retry_delay(job.and_then(|job| job.backoff), self.0.parts.backoff.as_ref(), message, error)
+                let job = self.dispatcher.registry.get(&message.r#type);
+                retry_delay(job.and_then(|job| job.backoff), self.parts.backoff.as_ref(), message, error)
             };
-            let Attempted { ended, error } = judged(attempted, self.0.parts.hooks.is_failure.as_ref(), &retry_delay);
+            let Attempted { ended, error } = judged(attempted, self.parts.hooks.is_failure.as_ref(), &retry_delay);
             let is_revoked = matches!(ended, Ended::Failed { policy: Policy::Revoke, .. });
             let is_unknown = matches!(ended, Ended::Unknown(_));
             if let Ended::Unknown(why) = &ended {
-                self.0.dispatcher.warn_of(&message.r#type, why);
+                self.dispatcher.warn_of(&message.r#type, why);
             }
             let never_ran = matches!(ended, Ended::Unknown(_) | Ended::NeverBegan(_));
             let ran = !never_ran && !matches!(ended, Ended::Deferred(..));
@@ -140,8 +133,8 @@ impl Executor {
                 Facts {
                     message,
                     extra,
-                    on_unknown: self.0.dispatcher.on_unknown,
-                    now_ms: self.0.parts.broker.now().timestamp_millis(),
+                    on_unknown: self.dispatcher.on_unknown,
+                    now_ms: self.parts.broker.now().timestamp_millis(),
                     jitter_step: fastrand::u32(..30),
                 },
             );
@@ -178,7 +171,7 @@ impl Executor {
             drop(action);
             if let Some((failed, own)) = hooks {
                 // Boxed: each attempt would have the room for it otherwise.
-                Box::pin(self.0.parts.hooks.call(failed, own, stop)).await;
+                Box::pin(self.parts.hooks.call(failed, own, stop)).await;
             }
             is_revoked
         };
@@ -192,14 +185,14 @@ impl Executor {
         permit: Option<Permit>,
         attempt_metrics: &AttemptMetrics,
     ) -> Attempted {
-        let dispatcher = &self.0.dispatcher;
+        let dispatcher = &self.dispatcher;
         let message = &attempt.message;
         let deadline = match self.prepare(attempt, stop).await {
             Ok(deadline) => deadline,
             Err(ended) => return ended.into(),
         };
         let job = dispatcher.registry.get(&message.r#type);
-        let blocking = self.0.parts.blocking.for_attempt();
+        let blocking = self.parts.blocking.for_attempt();
         let began = attempt_metrics.start();
         // Beyond the range of the clock no time counts as left: a token then ends at the deadline alone.
         let ends = began.checked_add(deadline.remaining()).unwrap_or(began);
@@ -215,7 +208,7 @@ impl Executor {
             Err(panic) => return panicked(&panic).into(),
         };
         let kill_after = job.and_then(|job| job.options.kill_after);
-        let watch = |cause| stuck::watch(cause, &blocking, attempt_metrics, kill_after, &self.0.parts.given_up);
+        let watch = |cause| stuck::watch(cause, &blocking, attempt_metrics, kill_after, &self.parts.given_up);
         let attempted = drive(&mut future, began, &deadline, stop, &blocking, watch).await;
         // The caller asks the program about the end, and the program must not meet what the job still holds.
         drop(future);
@@ -230,7 +223,7 @@ impl Executor {
         if attempt.extra.replaced {
             return Err(Ended::Interrupted);
         }
-        let deadline = begin(attempt, self.0.parts.broker.now())?;
+        let deadline = begin(attempt, self.parts.broker.now())?;
         if attempt.message.timeout <= 0 && attempt.message.deadline == 0 {
             log!(warn, "the task has neither timeout nor deadline; it gets 30 minutes");
         }
@@ -248,7 +241,7 @@ impl Executor {
         if stop.is_requested() {
             return Err(stopped(stop));
         }
-        begin(attempt, self.0.parts.broker.now())
+        begin(attempt, self.parts.broker.now())
     }
 
     /// Returns the context of an attempt, for the program's code.
@@ -268,20 +261,20 @@ impl Executor {
             codec: job.map_or(Codec::Json, |job| job.codec),
             deadline,
             cancel,
-            stopping: Arc::clone(&self.0.stopping),
-            states: Arc::clone(&self.0.parts.states),
+            stopping: Arc::clone(&self.stopping),
+            states: Arc::clone(&self.parts.states),
             blocking,
-            broker: Some(Arc::clone(&self.0.parts.broker)),
+            broker: Some(Arc::clone(&self.parts.broker)),
         })
     }
 
     /// Returns the call of the job's own `on_archive`, if the task is archived and its job has one.
     fn call_on_archive(&self, attempt: &Attempt, action: &Action, mut error: OwnError) -> Option<Caught<'static, ()>> {
         let Action::Archive { error: text, .. } = action else { return None };
-        let dispatcher = &self.0.dispatcher;
+        let dispatcher = &self.dispatcher;
         let job = dispatcher.registry.get(&attempt.message.r#type).filter(|job| job.on_archive().is_some())?;
         let error = error.0.take().unwrap_or_else(|| JobError::fail(text.as_str()));
-        let ctx = self.context(attempt, Some(job), None, Arc::default(), self.0.parts.blocking.for_attempt());
+        let ctx = self.context(attempt, Some(job), None, Arc::default(), self.parts.blocking.for_attempt());
         Some(Caught::new(Arc::clone(dispatcher).call_on_archive(*job, ctx, error)))
     }
 
@@ -289,14 +282,14 @@ impl Executor {
     fn frees_lock(&self, attempt: &Attempt) -> bool {
         let message = &attempt.message;
         let is_due = attempt.extra.unique_until() == UniqueUntil::Start && !message.unique_key.is_empty();
-        is_due && self.0.dispatcher.knows(&message.r#type)
+        is_due && self.dispatcher.knows(&message.r#type)
     }
 
     /// Frees the unique lock of a task that is about to start. Fails with the end of the attempt if the task must not start: one
     /// that cannot be read here keeps its lock.
     async fn free_lock(&self, attempt: &Attempt) -> Result<(), Ended> {
-        self.0.dispatcher.reads(&self.0.parts.broker, &attempt.message).await?;
-        let broker = &self.0.parts.broker;
+        self.dispatcher.reads(&self.parts.broker, &attempt.message).await?;
+        let broker = &self.parts.broker;
         let freed = broker.free_lock(&attempt.key, &attempt.message.unique_key);
         match answer_within(longest_call(&**broker), freed).await.flatten() {
             Ok(Settled::Ok) => Ok(()),
@@ -317,7 +310,7 @@ impl Executor {
     /// runtime, which extends all held locks. Without an answer the task starts all the same, and that tick extends the lock.
     async fn extend_lock(&self, attempt: &Attempt) {
         let lock = HeldLock { run: attempt.key.clone(), key: attempt.message.unique_key.clone() };
-        let broker = &self.0.parts.broker;
+        let broker = &self.parts.broker;
         let extended = broker.extend_locks(slice::from_ref(&lock));
         if let Err(error) = answer_within(longest_call(&**broker), extended).await.flatten() {
             log!(warn, "the unique lock of the task was not extended at its start: {error}");
@@ -325,11 +318,7 @@ impl Executor {
     }
 }
 
-impl fmt::Debug for Executor {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Executor").field(&self.0.dispatcher).finish()
-    }
-}
+partial_debug!(Executor { dispatcher, .. });
 
 /// Returns when an attempt must end that begins now, or why the task must not be started, now or ever.
 fn begin(attempt: &Attempt, now: DateTime<Utc>) -> Result<AttemptDeadline, Ended> {

@@ -6,7 +6,6 @@
 //! not take at once are requeued. All code of a layer runs on the runtime that runs the jobs.
 
 use std::{
-    fmt,
     future::poll_fn,
     sync::Arc,
     task::{Context, Poll},
@@ -114,7 +113,9 @@ impl Erased<JobRequest, JobResponse> for Innermost {
 
 /// The layers of a server, the outermost first, not built yet.
 #[derive(Default)]
-pub(crate) struct Layers(pub(super) Vec<Wrap>);
+pub(crate) struct Layers {
+    pub(super) wraps: Vec<Wrap>,
+}
 
 type Wrap = Box<dyn FnOnce(JobService) -> JobService + Send>;
 
@@ -122,20 +123,16 @@ impl Layers {
     /// Builds the layers around `dispatcher`, on the runtime that runs the jobs: layers have timers. Returns `None` if there
     /// are none.
     pub(crate) fn build(self, dispatcher: &Arc<Dispatcher>) -> Option<Arc<LayerStack>> {
-        if self.0.is_empty() {
+        if self.wraps.is_empty() {
             return None;
         }
         let innermost = JobService(Box::new(Innermost(Arc::clone(dispatcher))));
-        let service = self.0.into_iter().rev().fold(innermost, |inner, wrap| wrap(inner));
+        let service = self.wraps.into_iter().rev().fold(innermost, |inner, wrap| wrap(inner));
         Some(Arc::new(LayerStack::new(service)))
     }
 }
 
-impl fmt::Debug for Layers {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Layers").field(&self.0.len()).finish()
-    }
-}
+partial_debug!(Layers { wraps as Vec::len, .. });
 
 /// The one service of a server, and the permit to call it next.
 #[derive(Debug)]

@@ -73,7 +73,6 @@ mod subscriber;
 mod warnings;
 
 use std::{
-    fmt,
     future::pending,
     sync::{Arc, atomic::AtomicBool},
     time::Duration,
@@ -347,11 +346,5 @@ impl Server {
     }
 }
 
-impl fmt::Debug for Server {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Server")
-            .field("config", &self.parts.config)
-            .field("broker", &self.parts.broker)
-            .finish_non_exhaustive()
-    }
-}
+partial_debug!(Server { parts, .. });
+partial_debug!(Parts { config, broker, .. });

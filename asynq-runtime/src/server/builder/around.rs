@@ -54,7 +54,7 @@ impl ServerBuilder {
         <L::Service as Service<JobRequest>>::Error: Into<BoxError>,
         <L::Service as Service<JobRequest>>::Future: Send + 'static,
     {
-        self.layers.0.push(Box::new(move |inner| JobService(Box::new(Typed(layer.layer(inner))))));
+        self.layers.wraps.push(Box::new(move |inner| JobService(Box::new(Typed(layer.layer(inner))))));
         self
     }
 
