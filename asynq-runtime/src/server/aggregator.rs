@@ -82,7 +82,6 @@ pub(crate) async fn run(context: Arc<ServerContext>) {
                 retry_backoff.on_success();
                 None
             }
-            Err(error) if context.has_closed(&error) => break,
             Err(error) => Some(retry_backoff.on_error(&error)),
         };
         context.signals.aggregated.notify();

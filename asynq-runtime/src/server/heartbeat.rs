@@ -21,16 +21,11 @@ pub(crate) async fn run(context: Arc<ServerContext>) {
         let now = context.broker.now();
         let (info, workers) = (context.server_info(), context.runs.worker_infos(&context.member.name, now));
         log_stuck(&workers, now, &mut stuck);
-        let beat = context.broker.beat(&context.member, &info, &workers);
-        let pause = match context.answer(beat).await {
-            Ok(()) => {
-                retry_backoff.on_success();
-                context.signals.beat.notify();
-                BEAT
-            }
-            Err(error) if context.has_closed(&error) => return,
-            Err(error) => retry_backoff.on_error(&error),
-        };
+        let beat = context.answer(context.broker.beat(&context.member, &info, &workers)).await;
+        if beat.is_ok() {
+            context.signals.beat.notify();
+        }
+        let pause = retry_backoff.after(beat.map(|()| BEAT));
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
             () = context.quiet.cancelled(), if !was_quiet => {}

@@ -26,15 +26,11 @@ const SWEEP_EVERY: u64 = 8;
 pub(crate) async fn run(context: Arc<ServerContext>) {
     let mut retry_backoff = RetryBackoff::new("janitor", JANITOR);
     for pass in 0u64.. {
-        let pause = match clean(&context, pass % SWEEP_EVERY == 0).await {
-            Ok(()) => {
-                retry_backoff.on_success();
-                context.signals.cleaned.notify();
-                JANITOR
-            }
-            Err(error) => retry_backoff.on_error(&error),
-        };
-        tokio::time::sleep(pause).await;
+        let cleaned = clean(&context, pass % SWEEP_EVERY == 0).await;
+        if cleaned.is_ok() {
+            context.signals.cleaned.notify();
+        }
+        tokio::time::sleep(retry_backoff.after(cleaned.map(|()| JANITOR))).await;
     }
 }
 
@@ -68,9 +64,9 @@ async fn clean(context: &ServerContext, sweeps: bool) -> Result<(), BrokerError>
 
 /// Cleans one queue. A task that cannot be deleted, because its page of the file is damaged, keeps no set from its group.
 async fn clean_queue(context: &ServerContext, queue: &QueueName) -> Result<(), BrokerError> {
-    let mut cleaned = in_slices(context, || context.broker.reclaim_sets(queue)).await;
+    let mut cleaned = in_slices(context, &mut 0, || context.broker.reclaim_sets(queue)).await;
     if !is_away(&cleaned) {
-        cleaned = cleaned.and(in_slices(context, || context.broker.delete_expired(queue, SLICE)).await);
+        cleaned = cleaned.and(in_slices(context, &mut 0, || context.broker.delete_expired(queue, SLICE)).await);
     }
     if !is_away(&cleaned) {
         cleaned = cleaned.and(trim(context, queue).await);
@@ -82,15 +78,20 @@ fn is_away(cleaned: &Result<(), BrokerError>) -> bool {
     cleaned.as_ref().is_err_and(BrokerError::is_unavailable)
 }
 
-/// Repeats a call of the broker, with breaks, until it has treated less than a slice.
+/// Repeats a call of the broker, with breaks, until it has treated less than a slice; adds up how many it has `treated`.
 async fn in_slices<C: Future<Output = Result<usize, BrokerError>>>(
     context: &ServerContext,
+    treated: &mut usize,
     call: impl Fn() -> C,
 ) -> Result<(), BrokerError> {
-    while context.answer(call()).await? >= SLICE {
+    loop {
+        let slice = context.answer(call()).await?;
+        *treated += slice;
+        if slice < SLICE {
+            return Ok(());
+        }
         tokio::time::sleep(BREAK).await;
     }
-    Ok(())
 }
 
 /// Keeps the shapes of the jobs that run here. Clients of this version keep those of the tasks that they enqueue, but a task
@@ -108,12 +109,12 @@ async fn keep_shapes(context: &ServerContext) -> Result<(), BrokerError> {
 /// cannot be deleted, because its page of the file is damaged, does not keep the archive above its size.
 async fn trim(context: &ServerContext, queue: &QueueName) -> Result<(), BrokerError> {
     let ArchiveLimits { size, age } = context.config.archives.limits(queue.as_str());
-    let aged = trim_to(context, queue, age, usize::MAX, &mut 0).await;
+    let aged = in_slices(context, &mut 0, || context.broker.trim_archive(queue, age, usize::MAX, SLICE)).await;
     if is_away(&aged) {
         return aged;
     }
     let mut dropped = 0;
-    let trimmed = trim_to(context, queue, age, size, &mut dropped).await;
+    let trimmed = in_slices(context, &mut dropped, || context.broker.trim_archive(queue, age, size, SLICE)).await;
     if dropped > 0 {
         let tasks = u64::try_from(dropped).unwrap_or(u64::MAX);
         crate::metrics::archive_dropped(queue.as_str(), tasks);
@@ -125,23 +126,6 @@ async fn trim(context: &ServerContext, queue: &QueueName) -> Result<(), BrokerEr
         );
     }
     aged.and(trimmed)
-}
-
-async fn trim_to(
-    context: &ServerContext,
-    queue: &QueueName,
-    age: Duration,
-    size: usize,
-    deleted: &mut usize,
-) -> Result<(), BrokerError> {
-    loop {
-        let slice = context.answer(context.broker.trim_archive(queue, age, size, SLICE)).await?;
-        *deleted += slice;
-        if slice < SLICE {
-            return Ok(());
-        }
-        tokio::time::sleep(BREAK).await;
-    }
 }
 
 async fn sweep(context: &ServerContext, queue: &QueueName) -> Result<(), BrokerError> {

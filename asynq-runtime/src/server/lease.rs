@@ -29,14 +29,7 @@ pub(crate) async fn run(context: Arc<ServerContext>) {
         tokio::time::sleep(pause).await;
         let (is_any_extended, ended) = pass(&context).await;
         context.extends.store(is_any_extended || ended.is_ok(), Ordering::Release);
-        pause = match ended {
-            Ok(()) => {
-                retry_backoff.on_success();
-                lease / 3
-            }
-            Err(error) if context.has_closed(&error) => return,
-            Err(error) => retry_backoff.on_error(&error),
-        };
+        pause = retry_backoff.after(ended.map(|()| lease / 3));
     }
 }
 

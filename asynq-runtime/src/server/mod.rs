@@ -278,11 +278,11 @@ impl Server {
         // For components that need not go on while a job blocks its runtime.
         let beside_jobs = on_heartbeat.on(context.jobs.clone());
         tend(on_heartbeat, "heartbeat", &context, &context.leaving, heartbeat::run);
-        tend(on_heartbeat, "lease", &context, &never, lease::run);
+        tend(on_heartbeat, "lease", &context, &context.leaving, lease::run);
         tend(on_heartbeat, "settler", &context, &never, settler::run);
         tend(on_heartbeat, "queue patterns", &context, &closing, queue_patterns::run);
         tend(on_heartbeat, "health check", &context, &closing, health::run);
-        tend(on_heartbeat, "subscriber", &context, &never, subscriber::run);
+        tend(on_heartbeat, "subscriber", &context, &context.leaving, subscriber::run);
         tend(on_heartbeat, "recoverer", &context, &closing, recoverer::run);
         tend(on_heartbeat, "forwarder", &context, &closing, forwarder::run);
         // `tend` keeps the closure, and with it the guard, when the fetcher panics.
@@ -298,7 +298,7 @@ impl Server {
         if context.aggregations.is_empty() {
             context.aggregated_last.cancel();
         } else {
-            tend(on_heartbeat, "aggregator", &context, &never, aggregator::run);
+            tend(on_heartbeat, "aggregator", &context, &context.leaving, aggregator::run);
         }
 
         let runtime_ended = CancellationToken::new();

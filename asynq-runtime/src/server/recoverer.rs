@@ -27,16 +27,10 @@ pub(crate) async fn run(context: Arc<ServerContext>) {
     let between = (lease / 20).clamp(SOONEST, LATEST);
     let longest = (lease / QUIET).max(between);
     loop {
-        let pause = match pass(&context).await {
-            Ok(quiet) => {
-                retry_backoff.on_success();
-                // A random part spreads many servers out.
-                let spread = between.mul_f64(0.2 * fastrand::f64());
-                quiet.min(longest).max(between.mul_f64(0.8)) + spread
-            }
-            Err(error) => retry_backoff.on_error(&error),
-        };
-        tokio::time::sleep(pause).await;
+        // A random part spreads many servers out.
+        let spread = between.mul_f64(0.2 * fastrand::f64());
+        let pause = pass(&context).await.map(|quiet| quiet.min(longest).max(between.mul_f64(0.8)) + spread);
+        tokio::time::sleep(retry_backoff.after(pause)).await;
     }
 }
 

@@ -53,6 +53,12 @@ impl RetryBackoff {
             log!(info, component = self.component, "the broker answers again");
         }
     }
+
+    /// Notes how a pass of the component ended. Returns how long to wait before the next one: as long as the pass says, or ever longer
+    /// while the broker fails.
+    pub(crate) fn after(&mut self, pass: Result<Duration, BrokerError>) -> Duration {
+        pass.inspect(|_| self.on_success()).unwrap_or_else(|error| self.on_error(&error))
+    }
 }
 
 /// Keeps a wait that ends without work again and again from becoming a busy loop.

@@ -27,7 +27,7 @@ use super::{
     signals::Signals,
 };
 use crate::{
-    broker::{Action, Broker, BrokerError, BrokerErrorKind, Member, Settlement},
+    broker::{Action, Broker, BrokerError, Member, Settlement},
     task::ServerInfo,
 };
 
@@ -60,7 +60,8 @@ pub(crate) struct ServerContext {
     pub(crate) fetched_last: CancellationToken,
     /// Cancelled when the aggregator has ended, or if there is none.
     pub(crate) aggregated_last: CancellationToken,
-    /// Cancelled when the server takes itself off the list of servers: a later beat would put it on the list again.
+    /// Cancelled when the server takes itself off the list of servers and closes its broker: a later beat would put it on the list
+    /// again, and a later call would fail.
     pub(crate) leaving: CancellationToken,
     /// Cancelled when all services have ended.
     pub(crate) services_ended: CancellationToken,
@@ -138,11 +139,6 @@ impl ServerContext {
             self.quiet.cancel();
             log!(error, "the runtime that called `start` has ended, so no more jobs can run: the server is quiet now");
         }
-    }
-
-    /// Returns whether `error` only says that this server has left and closed its broker.
-    pub(crate) fn has_closed(&self, error: &BrokerError) -> bool {
-        self.closing.is_cancelled() && error.kind() == BrokerErrorKind::Closed
     }
 
     /// Waits for an answer of the broker, but not for ever.

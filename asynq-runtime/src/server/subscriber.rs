@@ -13,15 +13,12 @@ const AFTER_REFUSAL: Duration = Duration::from_secs(60);
 /// Longest pause between two looks for kept requests, some of which the broker cannot tell.
 const LONGEST_PAUSE_OF_LOOKS: Duration = Duration::from_secs(5);
 
-/// Listens until it is dropped or the server has left; a connection that is lost is opened again.
+/// Listens until it is dropped; a connection that is lost is opened again.
 pub(crate) async fn run(context: Arc<ServerContext>) {
     let mut retry_backoff = RetryBackoff::new("subscriber", LONGEST_PAUSE);
     let mut is_told = false;
     loop {
         let Err(error) = listen(&context, &mut retry_backoff).await;
-        if context.has_closed(&error) {
-            return;
-        }
         let pause = pause_after(&error, &mut is_told, &mut retry_backoff);
         if pause == AFTER_REFUSAL {
             // No other request comes to this server. The next look meets the error again, if it lasts.
