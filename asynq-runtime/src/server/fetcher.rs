@@ -128,7 +128,7 @@ impl Fetcher {
             return self.wait_for_notification().await;
         }
         self.look(room, next).await?;
-        let taken = if self.queues.is_strict() {
+        let taken = if self.context.config.strict {
             self.fetch_by_rank(room).await?
         } else {
             self.fetch_by_weight(room, next).await?

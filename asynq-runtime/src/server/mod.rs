@@ -238,7 +238,7 @@ impl Server {
             ServiceContext { client, registry: program, stopping: executor.closing().clone(), jobs: jobs.clone() };
         service::before_start(&mut services, &service_context).await?;
 
-        let queues = ServedQueues::new(config.queues.clone(), config.strict);
+        let queues = ServedQueues::new(config.queues.clone());
         let started = broker.now();
         let (joined, introduced, aggregates) = (Arc::clone(&broker), config.clone(), Arc::clone(&aggregations));
         let join = async move {

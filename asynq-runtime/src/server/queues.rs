@@ -5,7 +5,7 @@
 
 use std::{
     cmp::Reverse,
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{BTreeMap, HashMap},
 };
 
 use asynq_grammar::Pattern;
@@ -39,7 +39,6 @@ pub(crate) struct Queues {
     weights: Vec<u64>,
     /// The queues of each weight, the greatest weight first.
     ranked: Vec<Vec<usize>>,
-    strict: bool,
 }
 
 /// A queue that may be asked for tasks, and for how many at most.
@@ -52,19 +51,18 @@ pub(crate) struct Open {
 impl Queues {
     /// Returns the queues of `entries`, where `known` are the queues that exist. A queue that is named is served by its own
     /// entry and need not exist; of several patterns that match, the first one counts.
-    pub(crate) fn new<'a>(entries: &[Entry], known: impl IntoIterator<Item = &'a QueueName>, strict: bool) -> Self {
+    pub(crate) fn new<'a>(entries: &[Entry], known: impl IntoIterator<Item = &'a QueueName>) -> Self {
         let named = entries.iter().enumerate().filter(|(_, entry)| entry.pattern.is_exact());
-        let mut found: Vec<(usize, QueueName)> =
-            named.map(|(i, entry)| (i, QueueName::from_wire(entry.pattern.as_str()))).collect();
-        let exact: HashSet<&str> =
-            entries.iter().filter(|entry| entry.pattern.is_exact()).map(|entry| entry.pattern.as_str()).collect();
+        let mut found: HashMap<QueueName, usize> =
+            named.map(|(i, entry)| (QueueName::from_wire(entry.pattern.as_str()), i)).collect();
         for name in known {
-            if exact.contains(name.as_str()) {
-                continue;
+            if !found.contains_key(name)
+                && let Some(by) = entries.iter().position(|entry| entry.pattern.matches(name.as_str()))
+            {
+                found.insert(name.clone(), by);
             }
-            let by = entries.iter().position(|entry| entry.pattern.matches(name.as_str()));
-            found.extend(by.map(|by| (by, name.clone())));
         }
+        let mut found: Vec<(usize, QueueName)> = found.into_iter().map(|(name, by)| (by, name)).collect();
         found.sort();
         let (entry_of, names): (Vec<usize>, Vec<QueueName>) = found.into_iter().unzip();
         let positions = names.iter().enumerate().map(|(queue, name)| (name.clone(), queue)).collect();
@@ -75,7 +73,7 @@ impl Queues {
             ranks.entry(Reverse(entries[entry].weight)).or_default().push(queue);
         }
         let ranked = ranks.into_values().collect();
-        Self { ranked, names, positions, entry_of, entries: entries.to_vec(), weights, strict }
+        Self { ranked, names, positions, entry_of, entries: entries.to_vec(), weights }
     }
 
     pub(crate) fn names(&self) -> &[QueueName] {
@@ -91,10 +89,6 @@ impl Queues {
         self.names.len()
     }
 
-    pub(crate) fn is_strict(&self) -> bool {
-        self.strict
-    }
-
     /// Returns how many tasks of this queue run at a time at most; `None` = as many as there are slots.
     pub(crate) fn limit(&self, queue: usize) -> Option<usize> {
         self.entries[self.entry_of[queue]].limit
@@ -108,17 +102,10 @@ impl Queues {
     /// Returns the open queues in an order drawn by weight, without replacement: the chance of a queue to come first is its share
     /// of the weights, and so on among the rest.
     pub(crate) fn order(&self, open: &[Open], random: &mut Rng) -> Vec<Open> {
-        let open_of = self.count_by_entry(open);
-        let mut keyed: Vec<(f64, Open)> = open
-            .iter()
-            .map(|&open| {
-                let entry = self.entry_of[open.queue];
-                let weight = self.weights[entry] as f64 / open_of[&entry] as f64;
-                // The queue with the shortest wait by a clock that ticks with its weight comes first (Efraimidis and
-                // Spirakis).
-                (-(1.0 - random.f64()).ln() / weight, open)
-            })
-            .collect();
+        let weights = self.weights_of(open.iter().map(|open| open.queue));
+        // The queue with the shortest wait by a clock that ticks with its weight comes first (Efraimidis and Spirakis).
+        let keyed = weights.zip(open).map(|(weight, &open)| (-(1.0 - random.f64()).ln() / weight, open));
+        let mut keyed: Vec<(f64, Open)> = keyed.collect();
         keyed.sort_by(|(a, _), (b, _)| a.total_cmp(b));
         keyed.into_iter().map(|(_, open)| open).collect()
     }
@@ -140,7 +127,8 @@ impl Queues {
             if places.is_empty() {
                 break;
             }
-            for (place, n) in self.split(left, open, &places, random) {
+            let weights: Vec<f64> = self.weights_of(places.iter().map(|&place| open[place].queue)).collect();
+            for (&place, n) in places.iter().zip(portions(left, &weights, random)) {
                 let n = n.min(open[place].room - counts[place]);
                 counts[place] += n;
                 left -= n;
@@ -213,25 +201,12 @@ impl Queues {
         counts
     }
 
-    /// Shares `slots` by weight among the open queues at `places`. The queues of an entry share its weight equally.
-    fn split(&self, slots: usize, open: &[Open], places: &[usize], random: &mut Rng) -> Vec<(usize, usize)> {
+    /// Returns the weight of each of `queues`: those of an entry share its weight equally.
+    fn weights_of(&self, queues: impl Iterator<Item = usize> + Clone) -> impl Iterator<Item = f64> {
         let mut queues_of = vec![0_u64; self.entries.len()];
-        places.iter().for_each(|&place| queues_of[self.entry_of[open[place].queue]] += 1);
-        let weight = |place: usize| {
-            let entry = self.entry_of[open[place].queue];
-            self.weights[entry] as f64 / queues_of[entry] as f64
-        };
-        let weights: Vec<f64> = places.iter().map(|&place| weight(place)).collect();
-        let shares = portions(slots, &weights, random);
-        places.iter().copied().zip(shares).filter(|&(_, n)| n > 0).collect()
-    }
-
-    fn count_by_entry(&self, open: &[Open]) -> HashMap<usize, usize> {
-        let mut counts = HashMap::new();
-        for open in open {
-            *counts.entry(self.entry_of[open.queue]).or_default() += 1;
-        }
-        counts
+        let entries = queues.map(|queue| self.entry_of[queue]);
+        entries.clone().for_each(|entry| queues_of[entry] += 1);
+        entries.map(move |entry| self.weights[entry] as f64 / queues_of[entry] as f64)
     }
 }
 

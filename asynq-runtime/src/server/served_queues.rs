@@ -11,15 +11,14 @@ use crate::task::QueueName;
 #[derive(Debug)]
 pub(crate) struct ServedQueues {
     entries: Vec<Entry>,
-    strict: bool,
     now: watch::Sender<Arc<Queues>>,
 }
 
 impl ServedQueues {
     /// Starts with the queues that are named. Queues of patterns come with the first [`learn`](Self::learn).
-    pub(crate) fn new(entries: Vec<Entry>, strict: bool) -> Self {
-        let now = watch::Sender::new(Arc::new(Queues::new(&entries, [], strict)));
-        Self { entries, strict, now }
+    pub(crate) fn new(entries: Vec<Entry>) -> Self {
+        let now = watch::Sender::new(Arc::new(Queues::new(&entries, [])));
+        Self { entries, now }
     }
 
     pub(crate) fn now(&self) -> Arc<Queues> {
@@ -42,7 +41,7 @@ impl ServedQueues {
     pub(crate) fn learn(&self, known: &[QueueName]) -> Option<(usize, usize)> {
         // Other programs have other rules for names.
         let known = known.iter().filter(|name| QueueName::new(name.as_str()).is_ok());
-        let (next, before) = (Queues::new(&self.entries, known, self.strict), self.now());
+        let (next, before) = (Queues::new(&self.entries, known), self.now());
         if next.names() == before.names() {
             return None;
         }
@@ -65,7 +64,7 @@ mod tests {
 
     fn served(entries: &[&str]) -> ServedQueues {
         let entry = |name: &&str| Entry { pattern: Pattern::new(name, check_queue).unwrap(), weight: 1, limit: None };
-        ServedQueues::new(entries.iter().map(entry).collect(), false)
+        ServedQueues::new(entries.iter().map(entry).collect())
     }
 
     #[tokio::test]

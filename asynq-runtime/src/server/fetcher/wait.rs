@@ -29,7 +29,8 @@ impl Fetcher {
         let most =
             self.context.layer_stack.as_ref().map_or(usize::MAX, |layer_stack| layer_stack.batch_controller().most());
         let room = self.room().min(most);
-        let reaches_all = !self.queues.is_strict() && !open.is_empty() && open.len() <= room.min(MOST_QUEUES_PER_CALL);
+        let reaches_all =
+            !self.context.config.strict && !open.is_empty() && open.len() <= room.min(MOST_QUEUES_PER_CALL);
         reaches_all.then(|| self.queues.probe(room, open, &mut self.random))
     }
 

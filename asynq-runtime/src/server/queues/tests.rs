@@ -6,9 +6,9 @@ fn entry(name: &str, weight: u32, limit: Option<usize>) -> Entry {
     Entry { pattern: Pattern::new(name, check_queue).unwrap(), weight, limit }
 }
 
-fn queues(weights: &[u32], strict: bool) -> Queues {
+fn queues(weights: &[u32]) -> Queues {
     let entries: Vec<Entry> = weights.iter().enumerate().map(|(i, &w)| entry(&format!("q{i}"), w, None)).collect();
-    Queues::new(&entries, [], strict)
+    Queues::new(&entries, [])
 }
 
 fn tenants(n: usize) -> Vec<QueueName> {
@@ -27,11 +27,11 @@ fn sum(shares: &[(usize, usize)]) -> usize {
 fn a_queue_is_served_by_its_own_entry_or_else_by_the_first_pattern_that_fits() {
     let entries = [entry("tenant:*", 3, Some(1)), entry("tenant:vip", 9, Some(5)), entry("*", 1, None)];
     let known = ["tenant:a", "tenant:vip", "mails", "default"].map(|name| QueueName::new(name).unwrap());
-    let queues = Queues::new(&entries, &known, false);
+    let queues = Queues::new(&entries, &known);
     let served: Vec<_> = queues.names().iter().enumerate().map(|(i, name)| (name.as_str(), queues.limit(i))).collect();
     assert_eq!(served, [("tenant:a", Some(1)), ("tenant:vip", Some(5)), ("default", None), ("mails", None)]);
     // A queue that is named need not exist. No queue of a pattern is known then.
-    let queues = Queues::new(&entries, [], false);
+    let queues = Queues::new(&entries, []);
     assert_eq!(queues.names(), [QueueName::new("tenant:vip").unwrap()]);
     let listed: Vec<_> = to_wire(&queues.entries).into_iter().map(|q| (q.queue.unwrap(), q.weight.unwrap())).collect();
     assert_eq!(listed, [("tenant:*".into(), 3), ("tenant:vip".into(), 9), ("*".into(), 1)]);
@@ -39,7 +39,7 @@ fn a_queue_is_served_by_its_own_entry_or_else_by_the_first_pattern_that_fits() {
 
 #[test]
 fn each_order_has_every_queue_once() {
-    let queues = queues(&[6, 3, 1, 1_000_000], false);
+    let queues = queues(&[6, 3, 1, 1_000_000]);
     let (open, mut random) = (open(&queues), Rng::with_seed(7));
     for _ in 0..1_000 {
         let mut order: Vec<usize> = queues.order(&open, &mut random).iter().map(|open| open.queue).collect();
@@ -50,7 +50,7 @@ fn each_order_has_every_queue_once() {
 
 #[test]
 fn a_queue_comes_first_as_often_as_its_weight_says() {
-    let queues = queues(&[60, 30, 10], false);
+    let queues = queues(&[60, 30, 10]);
     let (open, mut random) = (open(&queues), Rng::with_seed(42));
     let (mut first, mut second_after_0) = ([0u32; 3], [0u32; 3]);
     let rounds = 100_000;
@@ -70,19 +70,19 @@ fn a_queue_comes_first_as_often_as_its_weight_says() {
 
 #[test]
 fn weights_are_divided_by_their_greatest_common_divisor_but_shown_as_declared() {
-    let queues = queues(&[60, 30, 10], false);
+    let queues = queues(&[60, 30, 10]);
     assert_eq!(queues.weights, [6, 3, 1]);
     let listed: Vec<_> = to_wire(&queues.entries).into_iter().map(|q| q.weight).collect();
     assert_eq!(listed, [Some(60), Some(30), Some(10)]);
     // The same random numbers give the same order, divided or not.
-    let (open, other) = (open(&queues), self::queues(&[6, 3, 1], false));
+    let (open, other) = (open(&queues), self::queues(&[6, 3, 1]));
     let (mut a, mut b) = (Rng::with_seed(3), Rng::with_seed(3));
     assert!((0..100).all(|_| queues.order(&open, &mut a) == other.order(&open, &mut b)));
 }
 
 #[test]
 fn shares_never_exceed_the_free_slots_and_follow_the_weights() {
-    let queues = queues(&[6, 3, 1], false);
+    let queues = queues(&[6, 3, 1]);
     let (open, mut random) = (open(&queues), Rng::with_seed(9));
     let mut sums = [0usize; 3];
     for free in (0..200).chain(std::iter::repeat_n(1, 30_000)) {
@@ -107,7 +107,7 @@ fn shares_never_exceed_the_free_slots_and_follow_the_weights() {
 
 #[test]
 fn a_queue_at_its_limit_leaves_its_slots_to_the_others() {
-    let queues = queues(&[8, 1, 1], false);
+    let queues = queues(&[8, 1, 1]);
     let mut random = Rng::with_seed(11);
     let table = [
         // free, room of each        how many tasks each is asked for
@@ -131,7 +131,7 @@ fn a_queue_at_its_limit_leaves_its_slots_to_the_others() {
 #[test]
 fn the_weight_of_a_pattern_is_shared_by_its_queues() {
     let entries = [entry("default", 3, None), entry("tenant:*", 1, None)];
-    let queues = Queues::new(&entries, &tenants(1000), false);
+    let queues = Queues::new(&entries, &tenants(1000));
     let (open, mut random) = (open(&queues), Rng::with_seed(17));
     let (mut default, mut by_tenant) = (0, vec![0; 1000]);
     for _ in 0..500 {
@@ -162,7 +162,7 @@ fn the_weight_of_a_pattern_is_shared_by_its_queues() {
 #[test]
 fn chunks_go_to_few_queues_and_each_gets_its_share_in_the_long_run() {
     let entries = [entry("default", 30, None), entry("tenant:*", 70, None)];
-    let queues = Queues::new(&entries, &tenants(99), false);
+    let queues = Queues::new(&entries, &tenants(99));
     let (open, mut random) = (open(&queues), Rng::with_seed(23));
     let mut by_queue = vec![0; 100];
     for _ in 0..20_000 {
@@ -176,7 +176,7 @@ fn chunks_go_to_few_queues_and_each_gets_its_share_in_the_long_run() {
     assert!(by_queue[1..].iter().all(|n| (13_000..15_400).contains(n)), "{by_queue:?}");
 
     // Slots that a limit leaves go to others, and a chunk is of no use where all get as much without.
-    let limited = Queues::new(&[entry("tenant:*", 1, Some(2))], &tenants(99), false);
+    let limited = Queues::new(&[entry("tenant:*", 1, Some(2))], &tenants(99));
     let shares = limited.share_in_chunks(100, &self::open(&limited), 16, &mut random);
     assert!(sum(&shares) == 100 && shares.iter().all(|&(_, n)| n <= 2), "{shares:?}");
     assert_eq!(queues.share_in_chunks(5000, &open[..3], 16, &mut random).len(), 3);
@@ -186,7 +186,7 @@ fn chunks_go_to_few_queues_and_each_gets_its_share_in_the_long_run() {
 
 #[test]
 fn each_queue_comes_first_at_times() {
-    let queues = queues(&[1, 9], false);
+    let queues = queues(&[1, 9]);
     let (open, mut random) = (open(&queues), Rng::with_seed(7));
     let mut first = || queues.share_in_chunks(10, &open, 1, &mut random)[0].0;
     let firsts: std::collections::BTreeSet<usize> = (0..100).map(|_| first()).collect();
@@ -195,7 +195,7 @@ fn each_queue_comes_first_at_times() {
 
 #[test]
 fn a_probe_asks_as_many_queues_as_it_can_for_exactly_the_free_slots() {
-    let queues = queues(&[6, 3, 1], false);
+    let queues = queues(&[6, 3, 1]);
     let (open_queues, mut random) = (open(&queues), Rng::with_seed(5));
     for free in 0..20 {
         let shares = queues.probe(free, &open_queues, &mut random);
@@ -218,16 +218,15 @@ fn a_probe_asks_as_many_queues_as_it_can_for_exactly_the_free_slots() {
         }
     }
     // A probe of a thousand queues asks no more than fit into one call.
-    let many = Queues::new(&[entry("tenant:*", 1, Some(2))], &tenants(1000), false);
+    let many = Queues::new(&[entry("tenant:*", 1, Some(2))], &tenants(1000));
     let shares = many.probe(5_000, &open(&many), &mut random);
     assert_eq!((shares.len(), sum(&shares)), (MOST_QUEUES_PER_CALL, 2 * MOST_QUEUES_PER_CALL));
 }
 
 #[test]
 fn strict_rank_is_by_weight_and_equal_weights_have_one_rank() {
-    let queues = queues(&[1, 9, 5, 9], true);
-    assert!(queues.is_strict());
+    let queues = queues(&[1, 9, 5, 9]);
     assert_eq!(queues.ranked(), [vec![1, 3], vec![2], vec![0]]);
     let entries = [entry("low", 1, None), entry("tenant:*", 5, None), entry("mails", 5, None)];
-    assert_eq!(Queues::new(&entries, &tenants(3), true).ranked(), [vec![1, 2, 3, 4], vec![0]]);
+    assert_eq!(Queues::new(&entries, &tenants(3)).ranked(), [vec![1, 2, 3, 4], vec![0]]);
 }
