@@ -93,7 +93,7 @@ pub(crate) const CALL_BYTES: usize = 4 << 20;
 const FAR: Duration = Duration::from_secs(365 * 86_400);
 
 /// Returns the end of a wait that began at `begun`, and which lasts no longer than [`FAR`].
-fn far<I: Add<Duration, Output = I>>(begun: I, limit: Duration) -> I {
+pub(crate) fn far<I: Add<Duration, Output = I>>(begun: I, limit: Duration) -> I {
     begun + limit.min(FAR)
 }
 

@@ -92,10 +92,7 @@ impl Fetcher {
                 Err(error) => retry_backoff.on_error(&error),
             };
             next = Next::Probe;
-            tokio::select! {
-                () = quiet.cancelled() => break,
-                () = tokio::time::sleep(pause) => {}
-            }
+            quiet.run_until_cancelled(tokio::time::sleep(pause)).await;
         }
     }
 
@@ -112,10 +109,7 @@ impl Fetcher {
             room = self.room();
         }
         if room == 0 {
-            tokio::select! {
-                () = self.context.runs.freed() => {}
-                () = self.context.quiet.cancelled() => {}
-            }
+            self.context.quiet.run_until_cancelled(self.context.runs.freed()).await;
             return Ok(next);
         }
         if let Some(layer_stack) = self.context.layer_stack.clone() {
@@ -152,12 +146,11 @@ impl Fetcher {
     /// pause is over.
     async fn is_permitted(&mut self, layer_stack: &Arc<LayerStack>) -> bool {
         if self.permit.is_none() {
-            tokio::select! {
-                permit = layer_stack.permit(&self.context.jobs) => match permit {
-                    Ok(permit) => self.permit = permit,
-                    Err(RuntimeEnded) => self.context.runtime_has_ended(),
-                },
-                () = self.context.quiet.cancelled() => {}
+            let permit = layer_stack.permit(&self.context.jobs);
+            match self.context.quiet.run_until_cancelled(permit).await {
+                Some(Ok(permit)) => self.permit = permit,
+                Some(Err(RuntimeEnded)) => self.context.runtime_has_ended(),
+                None => {}
             }
         }
         self.permit.is_some()

@@ -65,8 +65,8 @@ pub(crate) struct LifecycleHooks {
     pub(crate) on_drain: Vec<Once<()>>,
 }
 
-/// The hooks about tasks. Clones are the same hooks.
-#[derive(Clone, Default)]
+/// The hooks about tasks.
+#[derive(Default)]
 pub(crate) struct Hooks {
     pub(crate) on_error: Vec<TaskHook>,
     pub(crate) on_archive: Vec<TaskHook>,
@@ -114,7 +114,9 @@ impl LifecycleHooks {
 impl Hooks {
     /// Calls the hooks about a failed attempt, and then `own`, the job's own hook. Ends early when the server is leaving.
     pub(crate) async fn call(&self, failed: FailedTask, own: Option<Caught<'static, ()>>, stop: &Stop) {
-        let hooks = self.hooks_for(failed.is_archived);
+        let on_archive: &[TaskHook] = if failed.is_archived { &self.on_archive } else { &[] };
+        let hooks = self.on_error.iter().map(|hook| ("on_error", hook));
+        let hooks = hooks.chain(on_archive.iter().map(|hook| ("on_archive", hook)));
         let hooks = hooks.map(|(name, hook)| (name, Caught::from(hook(failed.clone()))));
         for (name, hook) in hooks.chain(own.map(|own| ("on_archive of the job", own))) {
             tokio::select! {
@@ -131,11 +133,6 @@ impl Hooks {
                 }
             }
         }
-    }
-
-    fn hooks_for(&self, is_archived: bool) -> impl Iterator<Item = (&'static str, &TaskHook)> {
-        let archive = self.on_archive.iter().filter(move |_| is_archived).map(|hook| ("on_archive", hook));
-        self.on_error.iter().map(|hook| ("on_error", hook)).chain(archive)
     }
 }
 

@@ -175,7 +175,7 @@ impl Outbox {
             }
             tokio::select! {
                 () = self.added.notified() => {}
-                () = tokio::time::sleep_until(next_due.unwrap_or_else(far_off).into()) => {}
+                () = tokio::time::sleep_until(next_due.unwrap_or_else(Instant::now).into()), if next_due.is_some() => {}
             }
         }
     }
@@ -313,11 +313,6 @@ impl Items {
 /// Returns whether a call failed because of its contents, and not because of the broker as a whole.
 fn is_about_items(error: &BrokerError) -> bool {
     matches!(error.kind(), BrokerErrorKind::Corrupt | BrokerErrorKind::Unexpected)
-}
-
-/// Returns an instant that stands for never: in an hour, because an `Instant` far in the future may not be representable.
-fn far_off() -> Instant {
-    Instant::now() + Duration::from_secs(3600)
 }
 
 #[cfg(test)]

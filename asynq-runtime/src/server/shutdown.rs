@@ -8,10 +8,8 @@ use tokio::time::{Instant, timeout_at};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use super::{hooks::LifecycleHooks, os_signals::OsRequests, server_context::ServerContext, stop::Why};
-use crate::client::Client;
+use crate::{broker::far, client::Client};
 
-/// A shutdown timeout beyond any process's life; a longer one would overflow the clock.
-const ENDLESS: Duration = Duration::from_secs(365 * 86_400);
 /// How long jobs that were asked to stop may take to notice, from the end of the timeout on.
 const NOTICE: Duration = Duration::from_millis(250);
 /// When the broker must have taken the outcomes, from the end of the timeout on.
@@ -21,7 +19,7 @@ const LEAVE: Duration = Duration::from_millis(850);
 
 /// Ends the server's work. Runs on the heartbeat runtime.
 pub(crate) async fn drain(context: Arc<ServerContext>, lifecycle_hooks: LifecycleHooks, closes_broker: bool) {
-    let end = Instant::now() + context.config.shutdown_timeout.min(ENDLESS);
+    let end = far(Instant::now(), context.config.shutdown_timeout);
     let running = context.runs.running();
     log!(info, running, timeout = ?context.config.shutdown_timeout, "leaving: takes no more tasks");
     context.quiet.cancel();
@@ -104,10 +102,7 @@ pub(crate) async fn handle_requests(
         }
         requests.obey().await;
     };
-    tokio::select! {
-        () = leave.cancelled() => {}
-        () = asked => {}
-    }
+    leave.run_until_cancelled(asked).await;
     drain.await;
 }
 

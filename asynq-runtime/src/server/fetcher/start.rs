@@ -23,10 +23,8 @@ impl Fetcher {
             }
             if let Some(layer_stack) = &context.layer_stack {
                 if self.permit.is_none() {
-                    tokio::select! {
-                        permit = layer_stack.permit_at_once(&context.jobs) => self.permit = permit,
-                        () = context.quiet.cancelled() => {}
-                    }
+                    let permit = layer_stack.permit_at_once(&context.jobs);
+                    self.permit = context.quiet.run_until_cancelled(permit).await.flatten();
                 }
                 if self.permit.is_none() {
                     stalled = true;
