@@ -164,14 +164,6 @@ pub struct GroupPage {
     pub next: Option<GroupStep>,
 }
 
-#[cfg(any(feature = "redis", feature = "sqlite"))]
-impl GroupPage {
-    /// Makes a page of these groups; `next` is the argument for the next page.
-    pub(crate) fn new(groups: Vec<GroupStats>, next: Option<String>) -> Self {
-        Self { groups, next: next.map(GroupStep) }
-    }
-}
-
 /// The ripe groups of one step of a walk.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -180,14 +172,6 @@ pub struct RipeGroups {
     pub groups: Vec<GroupName>,
     /// Where the walk goes on; `None` at its end.
     pub next: Option<GroupStep>,
-}
-
-#[cfg(any(feature = "redis", feature = "sqlite"))]
-impl RipeGroups {
-    /// Makes a step of these groups; `next` is the argument for the next step.
-    pub(crate) fn new(groups: Vec<GroupName>, next: Option<String>) -> Self {
-        Self { groups, next: next.map(GroupStep) }
-    }
 }
 
 /// A position in a walk over groups: a text of the broker that gave it, for the same kind of walk. It can be stored; with a text

@@ -129,8 +129,7 @@ pub struct EntryId(String);
 impl EntryId {
     /// Returns the id of the entry of this job with this key; the only entry of a job needs no key (`""`).
     pub fn of(job: &str, key: &str) -> Self {
-        let key = (!key.is_empty()).then_some([b"key", key.as_bytes()]);
-        Self::of_parts(std::iter::once(job.as_bytes()).chain(key.into_iter().flatten()))
+        Self::of_parts(job, b"key", key.as_bytes())
     }
 
     /// Returns the id of an entry without a key, made of its job and its encoded arguments, so that entries of one job for several
@@ -138,11 +137,11 @@ impl EntryId {
     /// which its payload begins. Another codec or another shape of the arguments makes another id, so an entry with arguments that
     /// a person edits or a deploy changes needs a key.
     pub fn of_arguments(job: &str, arguments: &[u8]) -> Self {
-        let arguments = (!arguments.is_empty()).then_some([&b"arguments"[..], arguments]);
-        Self::of_parts(std::iter::once(job.as_bytes()).chain(arguments.into_iter().flatten()))
+        Self::of_parts(job, b"arguments", arguments)
     }
 
-    fn of_parts<'a>(parts: impl Iterator<Item = &'a [u8]>) -> Self {
+    fn of_parts(job: &str, kind: &[u8], value: &[u8]) -> Self {
+        let parts: &[&[u8]] = if value.is_empty() { &[job.as_bytes()] } else { &[job.as_bytes(), kind, value] };
         // The lengths stand before the texts, so that two different lists of parts never make one name.
         let mut name = Vec::new();
         for part in parts {

@@ -63,10 +63,10 @@ impl Groups for RedisBroker {
             match (is_whole, next) {
                 (false, _) => at.last = names.pop().unwrap_or_default(),
                 (true, Some(cursor)) => at = ListStep { cursor, last: String::new() },
-                (true, None) => return Ok(GroupPage::new(found, None)),
+                (true, None) => return Ok(GroupPage { groups: found, next: None }),
             }
         }
-        Ok(GroupPage::new(found, Some(at.write())))
+        Ok(GroupPage { groups: found, next: Some(GroupStep::from_text(at.write())) })
     }
 
     async fn group(&self, queue: &QueueName, group: &GroupName) -> Result<Option<GroupStats>, BrokerError> {
@@ -98,9 +98,9 @@ impl Groups for RedisBroker {
         let call = RIPE.on(&[keys.groups()]).arg(self.clock.argument()).arg(keys.prefix());
         let call = with_rules(call.arg(from.map_or(BEGIN, GroupStep::as_str)), rules);
         let mut answer = reply::array(self.router.send_one(call).await?)?.into_iter();
-        let next = answer.next().and_then(next_step);
+        let next = answer.next().and_then(next_step).map(GroupStep::from_text);
         let names = answer.filter_map(read_name).map(|name| GroupName::from_wire(&name));
-        Ok(RipeGroups::new(names.collect(), next))
+        Ok(RipeGroups { groups: names.collect(), next })
     }
 
     async fn claim_set(

@@ -74,7 +74,7 @@ impl Groups for SqliteBroker {
                     looks += 1;
                     Ok(looks < PER_STEP)
                 })?;
-                Ok(RipeGroups::new(ripe, next))
+                Ok(RipeGroups { groups: ripe, next })
             })
             .await
     }

@@ -29,7 +29,7 @@ pub(super) fn page(
         groups.push(group);
         Ok(groups.len() < limit && counted < most)
     })?;
-    Ok(GroupPage::new(groups, next))
+    Ok(GroupPage { groups, next })
 }
 
 /// Calls `look` with the name of each group that has waiting tasks, in the order of their bytes, from behind the position `from` and as
@@ -39,12 +39,12 @@ pub(super) fn walk(
     q: i64,
     from: Option<&GroupStep>,
     mut look: impl FnMut(&[u8]) -> rusqlite::Result<bool>,
-) -> rusqlite::Result<Option<String>> {
+) -> rusqlite::Result<Option<GroupStep>> {
     let mut name = from.and_then(|step| position::read(step.as_str())).unwrap_or_default();
     let next = |name| view.find(&sql::groups::NEXT, params![q, name], |row| Ok(row.get_ref(0)?.as_bytes()?.to_vec()));
     while let Some(found) = next(name)? {
         if !look(&found)? {
-            return Ok(Some(position::write(&found)));
+            return Ok(Some(GroupStep::from_text(position::write(&found))));
         }
         name = found;
     }
