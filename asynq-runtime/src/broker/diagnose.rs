@@ -35,8 +35,7 @@ pub trait Diagnose {
     /// # Errors
     ///
     /// The broker failed, or the login may not read the slots.
-    async fn slots(&self, queues: &[QueueName]) -> Result<Vec<QueueSlot>, BrokerError> {
-        let _ = queues;
+    async fn slots(&self, _queues: &[QueueName]) -> Result<Vec<QueueSlot>, BrokerError> {
         Ok(Vec::new())
     }
 
@@ -46,8 +45,7 @@ pub trait Diagnose {
     /// # Errors
     ///
     /// The broker failed.
-    async fn keys_of(&self, queue: &QueueName, limit: usize) -> Result<QueueKeys, BrokerError> {
-        let _ = (queue, limit);
+    async fn keys_of(&self, _queue: &QueueName, _limit: usize) -> Result<QueueKeys, BrokerError> {
         Ok(QueueKeys { names: Vec::new(), complete: true })
     }
 

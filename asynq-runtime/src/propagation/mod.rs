@@ -72,17 +72,14 @@ fn current() -> Option<TraceHeaders> {
 )]
 pub(crate) fn adopt(span: &tracing::Span, message: &TaskMessage) {
     #[cfg(feature = "otel")]
-    if !message.headers.is_empty()
-        && let Some(headers) = TraceHeaders::of(message)
-    {
+    if let Some(headers) = TraceHeaders::of(message) {
         otel::adopt(span, &headers);
     }
 }
 
 /// Runs `run` so that tasks which it enqueues can have the trace context of `message`.
 pub(crate) fn carrying<F: Future>(message: &TaskMessage, run: F) -> impl Future<Output = F::Output> {
-    let headers = if message.headers.is_empty() { None } else { TraceHeaders::of(message).map(Arc::new) };
-    CARRIED.scope(headers, run)
+    CARRIED.scope(TraceHeaders::of(message).map(Arc::new), run)
 }
 
 /// Returns the trace context of the task that runs here, for use on another thread.

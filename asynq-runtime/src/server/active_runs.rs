@@ -32,7 +32,7 @@ use crate::{
 const PAYLOAD_EXCERPT: usize = 1024;
 
 /// The tasks that a server holds, and the slots that the running ones take.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct ActiveRuns {
     live: Mutex<HashMap<RunKey, Arc<ActiveRun>>>,
     slots: usize,
@@ -134,16 +134,7 @@ impl ActiveRun {
 impl ActiveRuns {
     /// Creates the state of a server with so many slots, without a task. Slots are counted per queue if some queue has a limit.
     pub(crate) fn new(slots: usize, has_limits: bool) -> Self {
-        Self {
-            live: Mutex::default(),
-            slots,
-            used: AtomicUsize::new(0),
-            used_by: has_limits.then(Mutex::default),
-            dequeued: AtomicU64::new(0),
-            quarantined: Mutex::default(),
-            freed: Notify::new(),
-            emptied: Notify::new(),
-        }
+        Self { slots, used_by: has_limits.then(Mutex::default), ..Self::default() }
     }
 
     /// Returns how many more tasks could start.
@@ -189,7 +180,7 @@ impl ActiveRuns {
     ) -> Vec<Arc<ActiveRun>> {
         let hold = |attempt| ActiveRun {
             attempt,
-            stop: Stop::new(),
+            stop: Stop::default(),
             since,
             place: self.dequeued.fetch_add(1, Ordering::AcqRel),
             phase: AtomicU8::new(Phase::Dequeued as u8),

@@ -77,18 +77,13 @@ pub(crate) async fn run(context: Arc<ServerContext>) {
     let between = (ripens / 10).clamp(SOONEST, LATEST);
     while !context.closing.is_cancelled() {
         let mut passed = Passed::default();
-        let failed = match aggregator.pass(Instant::now() + between, &mut passed).await {
-            Ok(()) => {
-                retry_backoff.on_success();
-                None
-            }
-            Err(error) => Some(retry_backoff.on_error(&error)),
-        };
+        let ended = aggregator.pass(Instant::now() + between, &mut passed).await;
+        let pause = retry_backoff.after(ended.map(|()| between));
         context.signals.aggregated.notify();
         let after_walk = pause_after_walk(passed.walked, context.broker.servers_alive(), ripens);
         // The random part spreads the walks of servers that started together.
         let after_walk = after_walk.mul_f64(0.5 + fastrand::f64());
-        aggregator.rest(pause_after_pass(passed.has_more, between, after_walk, failed)).await;
+        aggregator.rest(pause_after_pass(!passed.full.is_empty(), pause, after_walk)).await;
     }
     while aggregator.ended().await {}
     context.aggregated_last.cancel();
@@ -100,11 +95,11 @@ fn pause_after_walk(walked: Duration, servers: usize, ripens: Duration) -> Durat
     walked.saturating_mul(WALKS).saturating_mul(servers).min(ripens.max(LONGEST_WALK_PAUSE))
 }
 
-/// Returns the pause after a pass, where that after its walks is `after_walk`, and that after the failure of a queue is `failed`: the
-/// other queues were walked all the same.
-fn pause_after_pass(has_more: bool, between: Duration, after_walk: Duration, failed: Option<Duration>) -> Duration {
-    // A pass that leaves full groups has taken as long as `between`.
-    if has_more { Duration::ZERO } else { failed.unwrap_or(between).max(after_walk) }
+/// Returns the pause after a pass, which is `pause` or that after its walks: where a queue has failed, the others were walked all the
+/// same.
+fn pause_after_pass(has_more: bool, pause: Duration, after_walk: Duration) -> Duration {
+    // A pass that leaves full groups has taken as long as the pause between two.
+    if has_more { Duration::ZERO } else { pause.max(after_walk) }
 }
 
 /// Returns the rounds in which so many full groups have further sets claimed. Where fewer groups are full than sets can be made, each
@@ -116,8 +111,8 @@ fn rounds_of(full: usize) -> Range<usize> {
 /// One pass over all groups.
 #[derive(Debug, Default)]
 struct Passed {
-    /// Whether there may be more full sets.
-    has_more: bool,
+    /// The groups that may have more full sets.
+    full: Vec<GroupKey>,
     /// Time that the broker took to return the ripe groups.
     walked: Duration,
 }
@@ -143,41 +138,35 @@ impl Aggregator {
     /// that fails, such as one on a part of a cluster that is away, keeps no other from it.
     async fn pass(&mut self, again: Instant, passed: &mut Passed) -> Result<(), BrokerError> {
         let context = Arc::clone(&self.context);
-        let (mut full, mut failed) = (Vec::new(), Ok(()));
+        let mut failed = Ok(());
         self.backed_off.begin_pass(Instant::now());
         let queues = context.queues.now();
         for queue in &context.answer(context.broker.worth_aggregating(queues.names())).await? {
-            failed = failed.and(self.walk(queue, &mut full, &mut passed.walked).await);
+            failed = failed.and(self.walk(queue, passed).await);
             if context.closing.is_cancelled() {
                 return Ok(());
             }
         }
-        while !full.is_empty() && Instant::now() < again && !context.closing.is_cancelled() {
+        while !passed.full.is_empty() && Instant::now() < again && !context.closing.is_cancelled() {
+            let full = mem::take(&mut passed.full);
             let rounds = rounds_of(full.len());
-            let groups = mem::take(&mut full);
-            failed = failed.and(self.claim_sets(groups, rounds, &mut full).await);
+            failed = failed.and(self.claim_sets(full, rounds, passed).await);
         }
-        passed.has_more = !full.is_empty();
         failed
     }
 
     /// Looks once at every group of one queue, notes those that may have more full sets, and how long the broker took to return
     /// the ripe ones.
-    async fn walk(
-        &mut self,
-        queue: &QueueName,
-        full: &mut Vec<GroupKey>,
-        walked: &mut Duration,
-    ) -> Result<(), BrokerError> {
+    async fn walk(&mut self, queue: &QueueName, passed: &mut Passed) -> Result<(), BrokerError> {
         let context = Arc::clone(&self.context);
         let mut step = None;
         loop {
             let call = context.broker.ripe_groups(queue, &context.aggregations.rules, step.as_ref());
             let began = Instant::now();
             let ripe = context.answer(call).await?;
-            *walked += began.elapsed();
+            passed.walked += began.elapsed();
             let groups = ripe.groups.into_iter().map(|group| (queue.clone(), group)).collect();
-            self.claim_sets(groups, 0..1, full).await?;
+            self.claim_sets(groups, 0..1, passed).await?;
             step = ripe.next;
             if step.is_none() || context.closing.is_cancelled() {
                 return Ok(());
@@ -186,13 +175,13 @@ impl Aggregator {
     }
 
     /// Claims a set of each of these groups that is ripe, once per round, and starts to make them. As many sets are claimed at a
-    /// time as can be made, so that the broker can store several claims together. The walk is round 0 of a pass. Adds the groups
-    /// that may have more full sets to `full`.
+    /// time as can be made, so that the broker can store several claims together. The walk is round 0 of a pass. Notes the groups
+    /// that may have more full sets.
     async fn claim_sets(
         &mut self,
         groups: Vec<GroupKey>,
         rounds: Range<usize>,
-        full: &mut Vec<GroupKey>,
+        passed: &mut Passed,
     ) -> Result<(), BrokerError> {
         let context = Arc::clone(&self.context);
         let (mut may_have_more, mut failed) = (vec![true; groups.len()], Ok(()));
@@ -232,7 +221,7 @@ impl Aggregator {
             }
         }
         let more = iter::zip(groups, may_have_more).filter_map(|(group, may_have_more)| may_have_more.then_some(group));
-        full.extend(more);
+        passed.full.extend(more);
         failed
     }
 
@@ -419,7 +408,7 @@ mod tests {
             (true, 1_000, 8_100, None, 0),
             (true, 1_000, 8_100, Some(100), 0),
         ] {
-            let found = pause_after_pass(has_more, ms(between), ms(after_walk), failed.map(ms));
+            let found = pause_after_pass(has_more, ms(failed.unwrap_or(between)), ms(after_walk));
             assert_eq!(found, ms(pause), "{has_more}, {after_walk} ms, {failed:?}");
         }
     }

@@ -321,7 +321,7 @@ mod tests {
 
     /// Returns how an attempt ends that was cancelled before its first poll, which does not see the cancellation yet.
     async fn cancelled(second_poll: fn() -> Poll<RunResult>) -> Ended {
-        let stop = Stop::new();
+        let stop = Stop::default();
         stop.stop(Why::Cancelled);
         let mut polls = 0;
         let job = poll_fn(move |_| {
@@ -404,7 +404,7 @@ mod tests {
     /// A layer that runs a job again and then goes on without waiting: tokio's budget ends each of its polls.
     #[tokio::test]
     async fn an_attempt_that_is_stopped_ends_with_its_thread_whatever_its_layer_does_then() {
-        let (ctx, stop) = (JobContext::detached(), Stop::new());
+        let (ctx, stop) = (JobContext::detached(), Stop::default());
         let blocking = ctx.blocking_pool().clone();
         let (open, receiver) = mpsc::channel::<()>();
         let (begins, began) = oneshot::channel();
@@ -439,7 +439,7 @@ mod tests {
     #[tokio::test]
     async fn an_attempt_lasts_until_its_thread_returns_though_its_layer_ends_before() {
         for last_poll in [1, 2] {
-            let (ctx, stop) = (JobContext::detached(), Stop::new());
+            let (ctx, stop) = (JobContext::detached(), Stop::default());
             if last_poll == 2 {
                 stop.stop(Why::Cancelled);
             }

@@ -1,6 +1,6 @@
 //! The checked options of a server, with every default and its reason.
 
-use std::{fmt, num::NonZero, sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use asynq_grammar::duration;
 
@@ -59,19 +59,12 @@ pub(crate) struct Config {
     pub(crate) strict: bool,
     /// Where in their queues retry tasks go that are due.
     pub(crate) retries: RetryOrder,
-    /// How many tasks run at a time at most.
+    /// How many tasks run at a time at most; by default as many as there are processors, as in asynq.
     pub(crate) concurrency: usize,
     pub(crate) shutdown_timeout: Duration,
     pub(crate) on_unknown: OnUnknown,
     pub(crate) archives: Archives,
     pub(crate) health_check: Option<HealthCheck>,
-}
-
-impl Config {
-    /// Returns how many outcomes may wait for the broker before fetching stops.
-    pub(crate) fn outbox_capacity(&self) -> usize {
-        self.concurrency.max(OUTBOX_CAPACITY)
-    }
 }
 
 /// The interval of the health check and its callback.
@@ -82,11 +75,6 @@ pub(crate) struct HealthCheck {
 }
 
 partial_debug!(HealthCheck { every, .. });
-
-/// Returns the default number of tasks at a time: the number of processors, as in asynq.
-pub(crate) fn default_concurrency() -> usize {
-    std::thread::available_parallelism().map_or(1, NonZero::get)
-}
 
 #[cfg(test)]
 mod tests {

@@ -182,7 +182,7 @@ mod tests {
             })
         };
         let on_error = (0..50).map(|_| counts(true)).chain([counts(false), counts(true)]).collect();
-        let (hooks, stop) = (Hooks { on_error, ..Hooks::default() }, Stop::new());
+        let (hooks, stop) = (Hooks { on_error, ..Hooks::default() }, Stop::default());
         stop.stop(Why::Leaving);
         let failed = FailedTask {
             id: TaskId::from_wire("a"),

@@ -87,7 +87,7 @@ pub(crate) use self::choice::NO_JOB;
 use self::{
     active_runs::ActiveRuns,
     answer::{answer_within, longest_call},
-    config::Config,
+    config::{Config, OUTBOX_CAPACITY},
     fetcher::{EndGuard, Fetcher},
     heartbeat_runtime::{HeartbeatRuntime, tend},
     hooks::LifecycleHooks,
@@ -252,7 +252,7 @@ impl Server {
         let context = Arc::new(ServerContext {
             broker,
             member,
-            outbox: Outbox::new(config.outbox_capacity()),
+            outbox: Outbox::new(config.concurrency.max(OUTBOX_CAPACITY)),
             runs: ActiveRuns::new(config.concurrency, config.queues.iter().any(|entry| entry.limit.is_some())),
             config,
             queues,

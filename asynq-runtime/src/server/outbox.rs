@@ -74,6 +74,7 @@ struct Items {
     deferred: Vec<(Instant, Item)>,
     /// The lines about refused outcomes: they may be refused for ever.
     refusal_lines: SeldomLines,
+    /// Shows in the metrics how many outcomes there are.
     gauge: Option<Share>,
     /// Payloads and results of all outcomes.
     bytes: usize,
@@ -92,6 +93,13 @@ struct SendHistory {
     refused: u32,
     /// Whether the outcome is sent alone: it was in a call that was refused for its contents, and may be the cause.
     is_sent_alone: bool,
+}
+
+impl Item {
+    /// Returns the item of an outcome that was sent before.
+    fn again(settlement: &Settlement, history: SendHistory) -> Self {
+        Self { settlement: Settlement { resend: true, ..settlement.clone() }, history }
+    }
 }
 
 impl Outbox {
@@ -195,7 +203,7 @@ impl Outbox {
             if answer.is_ok() {
                 items.bytes = items.bytes.saturating_sub(settlement.held());
             }
-            let again = |history| Item { settlement: Settlement { resend: true, ..settlement.clone() }, history };
+            let again = |history| Item::again(settlement, history);
             match answer {
                 Ok(Settled::Ok) => done += 1,
                 Ok(settled) => late.push((key, settled)),
@@ -219,9 +227,10 @@ impl Outbox {
         items.defer(from_behind.into_iter().rev(), Instant::now());
         let is_line_due = first_refusal.is_some() && items.refusal_lines.is_due();
         let refused = items.deferred.len();
-        let is_empty = items.len() == 0;
-        items.update_gauge();
+        let left = items.len();
+        items.gauge.get_or_insert_with(|| metrics::OUTBOX.share()).set(left);
         drop(items);
+        let is_empty = left == 0;
         if is_empty {
             self.emptied.notify_waiters();
         }
@@ -274,25 +283,16 @@ impl Items {
         self.deferred.extend(refused.map(|item| (now + pause(item.history.refused), item)));
     }
 
-    /// Shows in the metrics how many outcomes there are.
-    fn update_gauge(&mut self) {
-        let n = self.len();
-        self.gauge.get_or_insert_with(|| metrics::OUTBOX.share()).set(n);
-    }
-
     /// Returns the oldest outcomes, which stay here until they are answered, and when the next deferred one is due.
     fn next(&mut self, now: Instant) -> (Arc<Vec<Settlement>>, Option<Instant>) {
         if let Some((sent, history)) = self.sent.take() {
             // The call that sent these has panicked, and they are sent again.
-            let again = |settlement: &Settlement| Settlement { resend: true, ..settlement.clone() };
-            let again = sent.iter().map(again).zip(history);
-            let again = again.map(|(settlement, history)| Item { settlement, history }).rev();
-            again.for_each(|item| self.waiting.push_front(item));
+            for (settlement, history) in sent.iter().zip(history).rev() {
+                self.waiting.push_front(Item::again(settlement, history));
+            }
         }
-        if !self.deferred.is_empty() {
-            let due = self.deferred.extract_if(.., |(due, _)| *due <= now).map(|(_, item)| item);
-            self.waiting.extend(due);
-        }
+        let due = self.deferred.extract_if(.., |(due, _)| *due <= now).map(|(_, item)| item);
+        self.waiting.extend(due);
         let mut bytes = 0;
         let goes_along = |item: &&Item| {
             bytes += item.settlement.bytes();

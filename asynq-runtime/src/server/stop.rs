@@ -19,7 +19,7 @@ pub(crate) enum Why {
 }
 
 /// Asks one attempt to stop. Jobs see the request, the executor also the reason.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Stop {
     requested: Cancel,
     /// Made when waiting for a blocking job to notice the request has no point any more.
@@ -29,11 +29,6 @@ pub(crate) struct Stop {
 }
 
 impl Stop {
-    pub(crate) fn new() -> Self {
-        let why = AtomicU8::new(Why::Cancelled as u8);
-        Self { requested: Cancel::default(), leave: Cancel::default(), cancel: Arc::default(), why }
-    }
-
     pub(crate) fn stop(&self, why: Why) {
         self.why.fetch_max(why as u8, Ordering::AcqRel);
         if why == Why::Leaving {
@@ -81,7 +76,7 @@ mod tests {
             (Why::Lost, Why::Leaving, Why::Lost),
             (Why::Leaving, Why::Cancelled, Why::Leaving),
         ] {
-            let stop = Stop::new();
+            let stop = Stop::default();
             stop.stop(first);
             stop.stop(second);
             assert_eq!(stop.why(), expected);

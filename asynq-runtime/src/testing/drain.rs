@@ -167,7 +167,7 @@ impl Worker {
         };
         let mut settlement = None;
         let decided = |decided| settlement = Some(decided);
-        let (attempt, stop) = (Attempt::from(run), Stop::new());
+        let (attempt, stop) = (Attempt::from(run), Stop::default());
         let cancel = async {
             loop {
                 if unwrap_answer(cancellations.next().await) == attempt.key.id {

@@ -47,7 +47,7 @@ async fn driven(
 
 #[tokio::test]
 async fn a_job_for_which_no_thread_can_be_started_has_not_failed_and_does_not_run_later() {
-    let (pool, stop) = (BlockingPool::new(1), Stop::new());
+    let (pool, stop) = (BlockingPool::new(1), Stop::default());
     for _ in 0..2 {
         let spawn = |work, sent: &Mutex<Vec<Work>>| {
             sent.lock().push(work);
@@ -69,7 +69,7 @@ async fn a_job_that_another_thread_begins_although_none_could_be_started_runs() 
         work();
         panic!("OS can't spawn worker thread");
     };
-    let (ended, runs) = driven(&BlockingPool::new(1), &Stop::new(), 3600, spawn).await;
+    let (ended, runs) = driven(&BlockingPool::new(1), &Stop::default(), 3600, spawn).await;
     assert_eq!((ended, runs), (Ended::Succeeded(None), 1));
 }
 
@@ -77,10 +77,10 @@ async fn a_job_that_another_thread_begins_although_none_could_be_started_runs() 
 async fn a_job_that_no_thread_has_begun_in_its_time_or_before_it_was_cancelled_does_not_run_later() {
     let pool = BlockingPool::new(1);
     let queue = |work, sent: &Mutex<Vec<Work>>| sent.lock().push(work);
-    let (ended, runs) = driven(&pool, &Stop::new(), 1, queue).await;
+    let (ended, runs) = driven(&pool, &Stop::default(), 1, queue).await;
     assert_eq!((ended, runs), (Ended::NeverBegan(NO_THREAD.to_owned()), 0));
     for (why, expected) in [(Why::Cancelled, Ended::failed(CANCELLED)), (Why::Leaving, Ended::Interrupted)] {
-        let stop = Stop::new();
+        let stop = Stop::default();
         stop.stop(why);
         assert_eq!(driven(&pool, &stop, 3600, queue).await, (expected, 0));
     }
@@ -97,7 +97,7 @@ async fn a_job_that_waits_for_a_thread_when_its_attempt_ends_does_not_run_later(
     assert!((&mut left).now_or_never().is_none() && handle.waits_for_a_thread());
     let mut attempt = AttemptFuture(Caught::new(async { Err(JobError::fail("too slow for the layer")) }));
     let deadline = AttemptDeadline::of(&TaskMessage::default(), chrono::Utc::now());
-    drive(&mut attempt, Instant::now(), &deadline, &Stop::new(), &handle, async |_| pending().await).await;
+    drive(&mut attempt, Instant::now(), &deadline, &Stop::default(), &handle, async |_| pending().await).await;
     drop(holder);
     assert!(soon(left).await.is_err());
     assert_eq!(sent.lock().len(), 1, "only the holder's body was sent to a thread");

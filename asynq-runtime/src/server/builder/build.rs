@@ -1,11 +1,11 @@
 //! Makes a server of the options of its builder: everything is checked, then it connects.
 
-use std::sync::Arc;
+use std::{num::NonZero, sync::Arc, thread::available_parallelism};
 
 use super::{
     super::{
         Parts, Server,
-        config::{Config, default_concurrency},
+        config::Config,
         dispatcher::Dispatcher,
         error::ServerError,
         executor::{Executor, ExecutorParts},
@@ -87,7 +87,7 @@ impl ServerBuilder {
             queues: checks::entries(self.queues, self.limits, &defaults)?,
             strict: self.strict,
             retries: self.retries,
-            concurrency: self.concurrency.unwrap_or_else(default_concurrency),
+            concurrency: self.concurrency.unwrap_or_else(|| available_parallelism().map_or(1, NonZero::get)),
             shutdown_timeout: self.shutdown_timeout,
             on_unknown: self.on_unknown,
             archives: self.archives,

@@ -76,7 +76,7 @@ fn has(text: &str, line: &str) -> bool {
 
 #[tokio::test]
 async fn an_attempt_whose_job_did_not_run_has_an_outcome_and_no_time() {
-    let text = counted(&Stop::new()).await;
+    let text = counted(&Stop::default()).await;
     assert!(has(&text, "asynq_job_outcomes_total{type=\"unknown\",outcome=\"deferred\"} 1"), "{text}");
     assert!(!has(&text, "asynq_job_run_seconds_count{type=\"unknown\"} 1"), "{text}");
 }
@@ -84,7 +84,7 @@ async fn an_attempt_whose_job_did_not_run_has_an_outcome_and_no_time() {
 #[tokio::test]
 async fn a_run_that_was_lost_is_not_counted_as_requeued() {
     for (why, n) in [(Why::Leaving, 1), (Why::Lost, 0)] {
-        let stop = Stop::new();
+        let stop = Stop::default();
         stop.stop(why);
         let text = counted(&stop).await;
         let line = format!("asynq_job_outcomes_total{{type=\"unknown\",outcome=\"requeued\"}} {n}");
@@ -97,7 +97,7 @@ async fn a_run_that_was_lost_has_no_outcome_and_calls_no_hook_whatever_its_job_r
     for (why, n) in [(Why::Cancelled, 1), (Why::Lost, 0)] {
         let recorder = Box::leak(Box::new(PrometheusBuilder::new().build_recorder()));
         let _recording = metrics::set_default_local_recorder(recorder);
-        let (stop, calls) = (Arc::new(Stop::new()), Arc::new(AtomicUsize::new(0)));
+        let (stop, calls) = (Arc::new(Stop::default()), Arc::new(AtomicUsize::new(0)));
         let stopped = Arc::clone(&stop);
         let gives_up = handler(move |_| {
             let stop = Arc::clone(&stopped);
@@ -135,7 +135,7 @@ async fn an_attempt_knows_the_time_that_it_has_left() {
     });
     let mut handlers = Handlers::default();
     handlers.add("handle", "nobody:knows".to_owned(), notes).expect("one handler");
-    attempted_by(handlers, Hooks::default(), OnUnknown::default(), &Stop::new(), drop).await;
+    attempted_by(handlers, Hooks::default(), OnUnknown::default(), &Stop::default(), drop).await;
     let (left, timeout) = (*left.lock(), JobOptions::DEFAULT_TIMEOUT);
     assert!(left <= timeout && left > timeout - Duration::from_secs(60), "{left:?}");
 }
@@ -148,7 +148,7 @@ async fn an_outcome_is_decided_before_its_line_is_logged() {
         lines.lock().push("a line");
         panic!("the line cannot be written");
     });
-    attempted(OnUnknown::Archive, &Stop::new(), |_| steps.lock().push("decided")).await;
+    attempted(OnUnknown::Archive, &Stop::default(), |_| steps.lock().push("decided")).await;
     let steps = steps.lock();
     assert!(steps.ends_with(&["decided", "a line"]), "{steps:?}");
 }
@@ -156,6 +156,6 @@ async fn an_outcome_is_decided_before_its_line_is_logged() {
 #[tokio::test]
 async fn a_task_that_is_unknown_here_has_no_line_beside_that_of_its_type() {
     let log = Log::keep();
-    attempted(OnUnknown::default(), &Stop::new(), drop).await;
+    attempted(OnUnknown::default(), &Stop::default(), drop).await;
     assert_eq!([log.with("logged once per type").len(), log.with("deferred: ").len()], [1, 0], "{log:?}");
 }
