@@ -5,8 +5,7 @@
 
 use std::{future::Future, io, sync::Arc, time::Duration};
 
-use tokio::sync::oneshot;
-use tokio_util::sync::CancellationToken;
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use super::{error::ServerError, server_context::ServerContext};
 use crate::{
@@ -50,16 +49,8 @@ impl HeartbeatRuntime {
         &self,
         future: impl Future<Output = T> + Send + 'static,
     ) -> Result<T, ServerError> {
-        let (mut sender, receiver) = oneshot::channel();
-        self.tasks.spawn(async move {
-            let outcome = tokio::select! {
-                outcome = future => outcome,
-                () = sender.closed() => return,
-            };
-            // The caller has dropped its future: there is no receiver for the outcome.
-            let _ = sender.send(outcome);
-        });
-        receiver.await.map_err(|_| ServerError::Gone)
+        let running = AbortOnDropHandle::new(self.tasks.runtime().spawn(future));
+        running.await.map_err(|_| ServerError::Gone)
     }
 }
 
@@ -99,6 +90,7 @@ impl Drop for HeartbeatRuntime {
 #[cfg(test)]
 mod tests {
     use asynq_test_support::{PATIENCE, soon};
+    use tokio::sync::oneshot;
 
     use super::*;
 
