@@ -3,7 +3,7 @@
 use std::{ffi::OsString, path::PathBuf, sync::Arc};
 
 use crate::{
-    broker::{Broker, BrokerError, BrokerErrorKind},
+    broker::{Broker, BrokerError, config},
     thread::Thread,
 };
 
@@ -29,8 +29,8 @@ const REDIS_SCHEMES: [&str; 8] = [
 ///
 /// The variable is not text: another broker must not take its place.
 pub(crate) fn url_from_env() -> Result<String, BrokerError> {
-    let not_text = |reason: &str| BrokerError::new(BrokerErrorKind::Config, format!("{URL_VARIABLE}: {reason}"));
-    let url = text_of_variable(std::env::var_os(URL_VARIABLE)).map_err(not_text)?;
+    let url = text_of_variable(std::env::var_os(URL_VARIABLE));
+    let url = url.map_err(|reason| config(format!("{URL_VARIABLE}: {reason}")))?;
     Ok(url.unwrap_or_else(|| DEFAULT_URL.to_owned()))
 }
 
@@ -79,13 +79,10 @@ pub(crate) async fn connect_existing(url: &str) -> Result<Arc<dyn Broker>, Broke
     if let Some(file) = missing_file(url) {
         // The mistake behind a relative path is the folder.
         let file = std::path::absolute(&file).unwrap_or(file);
-        return Err(BrokerError::new(
-            BrokerErrorKind::Config,
-            format!(
-                "there is no SQLite file {file:?}: name the broker by {URL_VARIABLE} (or --url of a command), such as \
-                 redis://127.0.0.1:6379 or sqlite:///var/lib/app/asynq.db"
-            ),
-        ));
+        return Err(config(format!(
+            "there is no SQLite file {file:?}: name the broker by {URL_VARIABLE} (or --url of a command), such as \
+             redis://127.0.0.1:6379 or sqlite:///var/lib/app/asynq.db"
+        )));
     }
     connect(url).await
 }
@@ -99,8 +96,7 @@ pub(crate) async fn connect_on(thread: Option<Thread>, url: &str) -> Result<Arc<
     #[cfg(not(feature = "redis"))]
     let _ = thread;
     if tokio::runtime::Handle::try_current().is_err() {
-        return Err(BrokerError::new(
-            BrokerErrorKind::Config,
+        return Err(config(
             "clients and servers need a tokio runtime: connect inside one, such as that of `#[tokio::main]`; a program without \
              async keeps one `tokio::runtime::Runtime` and calls its `block_on` for each call of them",
         ));
@@ -119,8 +115,7 @@ pub(crate) async fn connect_on(thread: Option<Thread>, url: &str) -> Result<Arc<
         }
         // The URL itself is not shown: there may be a password in it.
         _ if scheme == "sqlite" || REDIS_SCHEMES.contains(&scheme) => Err(not_built(url)),
-        _ => Err(BrokerError::new(
-            BrokerErrorKind::Config,
+        _ => Err(config(
             "the broker's URL starts with no known scheme: write for example sqlite://asynq.db or redis://127.0.0.1:6379; \
              docs/brokers.md lists all",
         )),
@@ -139,7 +134,7 @@ fn not_built(url: &str) -> BrokerError {
     } else {
         format!("this program was built without the broker of its URL: {remedy}")
     };
-    BrokerError::new(BrokerErrorKind::Config, reason)
+    config(reason)
 }
 
 #[cfg(test)]

@@ -53,6 +53,11 @@ pub enum BrokerErrorKind {
     Unexpected,
 }
 
+/// Makes the error of a URL or an option that cannot be used.
+pub(crate) fn config(message: impl Into<String>) -> BrokerError {
+    BrokerError::new(BrokerErrorKind::Config, message)
+}
+
 impl BrokerError {
     /// Makes an error of `kind`; `message` says what to do.
     pub fn new(kind: BrokerErrorKind, message: impl Into<String>) -> Self {

@@ -49,7 +49,7 @@ use std::{fmt, ops::Add, time::Duration};
 
 use chrono::{DateTime, Utc};
 
-pub(crate) use self::{produce::due_ms, semaphore::SAME_CLOCK, settle::shortened, task_end::Retries};
+pub(crate) use self::{error::config, produce::due_ms, semaphore::SAME_CLOCK, settle::shortened, task_end::Retries};
 // Types that programs use: errors, and the results of the inspector.
 pub use self::{
     diagnose::{Examination, Fact, Node, Oddity, OddityKind, QueueSlot, SlowCall, WriteRefusal},

@@ -15,7 +15,7 @@ use rustls::{
     pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject as _},
 };
 
-use super::super::{BrokerError, BrokerErrorKind};
+use super::super::{BrokerError, BrokerErrorKind, config};
 
 /// Why `rediss://` is an error where TLS is not built in.
 const WITHOUT: &str = "this program was built without TLS: turn on the feature `tls` of asynq-runtime";
@@ -133,10 +133,6 @@ fn read(path: &std::path::Path, parameter: &str) -> Result<Vec<u8>, BrokerError>
     std::fs::read(path).map_err(|error| {
         unusable(&format!("cannot read the file that `{parameter}` in the Redis URL names: {}", path.display()), error)
     })
-}
-
-fn config(message: &str) -> BrokerError {
-    BrokerError::new(BrokerErrorKind::Config, message)
 }
 
 /// Explains `error` if its cause is a certificate or the TLS of either side. Such an error does not pass by itself, so

@@ -64,11 +64,6 @@ fn has_extended_code(error: &rusqlite::Error, code: i32) -> bool {
     matches!(error, rusqlite::Error::SqliteFailure(found, _) if found.extended_code == code)
 }
 
-/// Returns an error about a setting, or about the place of the file.
-pub(super) fn config(message: impl Into<String>) -> BrokerError {
-    BrokerError::new(BrokerErrorKind::Config, message)
-}
-
 /// Translates an error of the file system while `path` was being opened.
 pub(super) fn translate_io(error: io::Error, path: &Path) -> BrokerError {
     let place = path.display();

@@ -7,12 +7,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::broker::BrokerError;
+use crate::broker::{BrokerError, config};
 
-use super::{
-    error::{config, translate_io},
-    url::Location,
-};
+use super::{error::translate_io, url::Location};
 
 /// Checks `file` without changing it and returns its absolute path, links resolved: every program must find the same lock files
 /// beside it.

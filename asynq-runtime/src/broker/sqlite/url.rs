@@ -5,8 +5,7 @@ use std::{
     time::Duration,
 };
 
-use super::error::config;
-use crate::broker::{BrokerError, percent, timeouts};
+use crate::broker::{BrokerError, config, percent, timeouts};
 
 /// Where the tasks are and how they are kept.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -158,7 +158,3 @@ impl fmt::Display for Address {
 }
 
 partial_debug!(Login { user, .. });
-
-fn config(message: impl Into<String>) -> BrokerError {
-    BrokerError::new(BrokerErrorKind::Config, message)
-}

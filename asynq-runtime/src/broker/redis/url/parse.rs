@@ -4,12 +4,12 @@ use std::{path::PathBuf, time::Duration};
 
 use super::{
     super::{
-        super::{percent, timeouts},
+        super::{config, percent, timeouts},
         RedisOptions,
         durability::Durability,
         tls::Tls,
     },
-    Address, BrokerError, Endpoints, Login, Sentinels, Target, config,
+    Address, BrokerError, Endpoints, Login, Sentinels, Target,
 };
 
 /// The parameters of a URL.
