@@ -17,7 +17,6 @@ use super::{
     hooks::{Hooks, LifecycleHooks},
     into_aggregated::IntoAggregated,
     layer_stack::Layers,
-    retry_delay::ServerBackoff,
     service::{Service, ServiceEntry},
 };
 use crate::{
@@ -43,7 +42,6 @@ pub struct ServerBuilder {
     aggregations: Aggregations,
     aggregated: Vec<Aggregation>,
     on_unknown: OnUnknown,
-    backoff: Option<ServerBackoff>,
     choice: Choice,
     handlers: Handlers,
     layers: Layers,
@@ -80,7 +78,6 @@ impl ServerBuilder {
             aggregations: Aggregations::default(),
             aggregated: Vec::new(),
             on_unknown: OnUnknown::default(),
-            backoff: None,
             choice: Choice::default(),
             handlers: Handlers::default(),
             layers: Layers::default(),
@@ -304,7 +301,7 @@ impl ServerBuilder {
     /// });
     /// ```
     pub fn backoff(mut self, decide: impl Fn(u32, &JobError, &TaskInfo) -> Duration + Send + Sync + 'static) -> Self {
-        self.backoff = Some(Arc::new(decide));
+        self.hooks.backoff = Some(Arc::new(decide));
         self
     }
 

@@ -16,7 +16,7 @@ use super::{
     hooks::{self, Hooks},
     layer_stack::Permit,
     outcome::{Ended, Facts, decide},
-    retry_delay::{ServerBackoff, retry_delay},
+    retry_delay::retry_delay,
     stop::{Stop, Why},
     stuck::{self, GivenUp},
 };
@@ -37,8 +37,6 @@ pub(crate) struct ExecutorParts {
     pub(crate) blocking: BlockingPool,
     /// The broker, whose clock counts and which keeps progress.
     pub(crate) broker: Arc<dyn Broker>,
-    /// The retry delay of jobs that have none of their own; `None` is asynq's formula.
-    pub(crate) backoff: Option<ServerBackoff>,
     /// Hooks that failed attempts call.
     pub(crate) hooks: Hooks,
     /// The threads that are given up.
@@ -118,7 +116,7 @@ impl Executor {
             let attempted = self.run(attempt, stop, permit, &attempt_metrics).await;
             let retry_delay = |error: &JobError| {
                 let job = self.dispatcher.registry.get(&message.r#type);
-                retry_delay(job.and_then(|job| job.backoff), self.parts.backoff.as_ref(), message, error)
+                retry_delay(job.and_then(|job| job.backoff), self.parts.hooks.backoff.as_ref(), message, error)
             };
             let Attempted { ended, error } = judged(attempted, self.parts.hooks.is_failure.as_ref(), &retry_delay);
             let is_revoked = matches!(ended, Ended::Failed { policy: Policy::Revoke, .. });

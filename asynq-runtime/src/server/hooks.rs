@@ -8,7 +8,7 @@ use std::{future::Future, sync::Arc, time::Duration};
 use bytes::Bytes;
 use tokio::time::timeout;
 
-use super::{attempt::Attempt, error::ServerError, stop::Stop};
+use super::{attempt::Attempt, error::ServerError, retry_delay::ServerBackoff, stop::Stop};
 use crate::{
     broker::Action,
     client::Client,
@@ -71,6 +71,8 @@ pub(crate) struct Hooks {
     pub(crate) on_error: Vec<TaskHook>,
     pub(crate) on_archive: Vec<TaskHook>,
     pub(crate) is_failure: Option<IsFailure>,
+    /// The retry delay of jobs that have none of their own; `None` is asynq's formula.
+    pub(crate) backoff: Option<ServerBackoff>,
 }
 
 /// Boxes a hook to call with every failed task.
@@ -162,7 +164,7 @@ partial_debug!(FailedTask {
     id, queue, name, payload as length, headers, retried, max_retry, error, is_archived, ..
 });
 partial_debug!(LifecycleHooks { before_start as Vec::len, on_drain as Vec::len, .. });
-partial_debug!(Hooks { on_error as Vec::len, on_archive as Vec::len, is_failure as Option::is_some, .. });
+partial_debug!(Hooks { on_error as Vec::len, on_archive as Vec::len, is_failure as Option::is_some, backoff as Option::is_some, .. });
 
 #[cfg(test)]
 mod tests {

@@ -106,7 +106,6 @@ impl ServerBuilder {
                 states: Arc::new(states),
                 blocking: BlockingPool::new(self.blocking_limit),
                 broker: Arc::clone(&broker),
-                backoff: self.backoff,
                 hooks: self.hooks,
                 given_up: GivenUp::new(config.concurrency.min(self.blocking_limit)),
             };

@@ -43,7 +43,6 @@ async fn attempted_by(
         states: Arc::default(),
         blocking: BlockingPool::default(),
         broker: Arc::new(broker),
-        backoff: None,
         hooks,
         given_up: GivenUp::new(1),
     };

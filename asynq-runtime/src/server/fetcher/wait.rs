@@ -18,7 +18,7 @@ use super::{
     wanted,
 };
 use crate::{
-    broker::{BrokerError, Quarantined, Run},
+    broker::{BrokerError, Quarantined},
     task::QueueName,
 };
 
@@ -52,19 +52,21 @@ impl Fetcher {
         let notification = async {
             if let Some(wanted) = &wanted {
                 let runs = context.broker.wait_and_dequeue(&context.member, wanted, quarantined, SAFETY_NET, &stop);
-                return context.notification(runs).await.map(Found::Runs);
+                return context.notification(runs).await.map(|runs| (runs, Vec::new()));
             }
             if names.is_empty() {
                 // Only a free slot or a change of the queues can end this wait.
                 std::future::pending::<()>().await;
             }
-            context.notification(context.broker.wait_for_work(&names, quarantined, SAFETY_NET)).await.map(Found::Queues)
+            let ready = context.broker.wait_for_work(&names, quarantined, SAFETY_NET);
+            context.notification(ready).await.map(|ready| (Vec::new(), ready))
         };
         let mut notification = pin!(notification);
         let room = async {
             loop {
                 context.runs.freed().await;
-                if self.with_room(self.all()).count() > open.len() {
+                // The next quarantined task may come, or a queue is below its limit again.
+                if is_held || self.with_room(self.all()).count() > open.len() {
                     return;
                 }
             }
@@ -72,36 +74,31 @@ impl Fetcher {
         let found = tokio::select! {
             () = context.quiet.cancelled() => None,
             () = context.queues.changed(&self.queues) => None,
-            // The next quarantined task may come.
-            () = context.runs.freed(), if is_held => None,
-            // A queue is below its limit again.
-            () = room, if is_full && !is_held => None,
+            () = room, if is_held || is_full => None,
             found = &mut notification => Some(found?),
         };
         let is_over = found.is_none();
-        let found = match found {
+        let (runs, ready) = match found {
             Some(found) => found,
             // Tasks that are being taken at this moment belong to this server.
             None if shares.is_some() => {
                 stop.cancel();
                 notification.await?
             }
-            None => Found::Queues(Vec::new()),
+            None => Default::default(),
         };
-        let is_anywhere = match (found, &shares) {
-            (Found::Runs(runs), Some(shares)) if !runs.is_empty() => {
-                context.found_nothing.store(false, Ordering::Release);
-                self.wakeups.on_work();
-                self.took(shares, runs).await;
-                return Ok(Next::Fetch);
-            }
-            (Found::Queues(open), _) if !open.is_empty() => {
-                self.looked = Some(Look::now());
-                self.note_ready(self.all(), &open);
-                true
-            }
-            _ => false,
-        };
+        if let Some(shares) = &shares
+            && !runs.is_empty()
+        {
+            context.found_nothing.store(false, Ordering::Release);
+            self.wakeups.on_work();
+            self.took(shares, runs).await;
+            return Ok(Next::Fetch);
+        }
+        if !ready.is_empty() {
+            self.looked = Some(Look::now());
+            self.note_ready(self.all(), &ready);
+        }
         // A wait begins with a look.
         if is_over {
             return Ok(Next::Wait);
@@ -114,13 +111,6 @@ impl Fetcher {
                 () = tokio::time::sleep(pause) => {}
             }
         }
-        Ok(if is_anywhere { Next::Fetch } else { Next::Wait })
+        Ok(if ready.is_empty() { Next::Wait } else { Next::Fetch })
     }
-}
-
-/// The result of a wait.
-enum Found {
-    Runs(Vec<Run>),
-    /// The queues that may have work.
-    Queues(Vec<QueueName>),
 }
