@@ -8,7 +8,6 @@ use std::{
     any::Any,
     backtrace::{Backtrace, BacktraceStatus},
     cell::RefCell,
-    future::Future,
     panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook},
     pin::Pin,
     sync::Once,

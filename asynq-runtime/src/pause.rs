@@ -1,10 +1,7 @@
 //! Pauses before something that failed is tried again, and between its lines in the log; a sleep that code of the program cannot keep
 //! from ending.
 
-use std::{
-    future::Future,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 

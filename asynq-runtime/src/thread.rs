@@ -4,7 +4,6 @@
 //! waiting task without waking another thread.
 
 use std::{
-    future::Future,
     io,
     sync::{Arc, mpsc},
     thread,

@@ -305,13 +305,8 @@ impl App {
 async fn run_built(build: impl Future<Output = Result<Server, AppError>>) -> Result<(), AppError> {
     // The first process of a container does not get a signal that it has no handler for, and a supervisor sends TERM once.
     let (_listening, mut requests) = OsRequests::listen();
-    let server = tokio::select! {
-        // An error of `build` is returned even if a request to leave came meanwhile.
-        biased;
-        server = build => server?,
-        () = requests.obey_before_start() => return Ok(()),
-    };
-    Ok(server.run().await?)
+    let Some(server) = requests.unless_leaving(build).await else { return Ok(()) };
+    Ok(server?.run().await?)
 }
 
 // Not the URL: it may hold a password.

@@ -1,6 +1,6 @@
 //! Time-outs of calls: the URL parameters of every broker, and the wait that applies them.
 
-use std::{future::Future, ops::RangeInclusive, pin::Pin, time::Duration};
+use std::{ops::RangeInclusive, pin::Pin, time::Duration};
 
 use tokio::time::{Instant, timeout, timeout_at};
 

@@ -15,7 +15,7 @@
 mod otel;
 mod traceparent;
 
-use std::{future::Future, sync::Arc};
+use std::sync::Arc;
 
 use self::traceparent::is_tracestate;
 use crate::task::TaskMessage;

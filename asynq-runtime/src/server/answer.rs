@@ -1,7 +1,7 @@
 //! Waits for an answer of the broker, but not for ever: brokers have shorter limits of their own, and this one holds even where a broker
 //! has none.
 
-use std::{future::Future, time::Duration};
+use std::time::Duration;
 
 use tokio::time::timeout;
 

@@ -1,7 +1,7 @@
 //! Polls one attempt to its end: its time, a panic, a cancellation, and the error that its job returned.
 
 use std::{
-    future::{Future, poll_fn},
+    future::poll_fn,
     pin::Pin,
     task::{Context, Poll, ready},
     time::{Duration, Instant},

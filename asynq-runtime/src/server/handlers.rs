@@ -1,6 +1,6 @@
 //! Handlers of task types that no Rust type stands for, found by the rule of Go's mux.
 
-use std::{future::Future, sync::Arc};
+use std::sync::Arc;
 
 use super::{error::ServerError, mux::Patterns};
 use crate::job::{BoxFuture, IntoJobResult, RawTask, RunResult};

@@ -3,7 +3,7 @@
 //! A job that burns the processor or blocks every thread of its runtime cannot cost a lease: no component that keeps leases
 //! runs where jobs run (docs/design/recovery.md#the-heartbeat-runtime).
 
-use std::{future::Future, io, sync::Arc, time::Duration};
+use std::{io, sync::Arc, time::Duration};
 
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 

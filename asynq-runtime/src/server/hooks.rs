@@ -3,7 +3,7 @@
 //! Hooks run on the runtime that runs the jobs. A panic of a hook is logged, and a slow hook is dropped after its time, which is
 //! logged as well: neither changes the outcome of a task.
 
-use std::{future::Future, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use tokio::time::timeout;

@@ -1,7 +1,5 @@
 //! The forms in which a program's own function returns the task that it makes of a group.
 
-use std::future::Future;
-
 use crate::job::{BoxError, BoxFuture, PreparedTask};
 
 /// The result of a function given to [`ServerBuilder::aggregate`](super::ServerBuilder::aggregate): a `Result` of a task and

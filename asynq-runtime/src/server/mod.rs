@@ -336,13 +336,8 @@ impl Server {
     /// ([`ServerError::Unsettled`]): the supervisor of the process should know.
     pub async fn run(self) -> Result<(), ServerError> {
         let (_listening, mut requests) = OsRequests::listen();
-        let running = tokio::select! {
-            // An error of the start is returned even if a request to leave came meanwhile.
-            biased;
-            running = self.start() => running?,
-            () = requests.obey_before_start() => return Ok(()),
-        };
-        running.handle_requests(requests).await
+        let Some(running) = requests.unless_leaving(self.start()).await else { return Ok(()) };
+        running?.handle_requests(requests).await
     }
 }
 

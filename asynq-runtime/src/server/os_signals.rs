@@ -119,10 +119,17 @@ impl OsRequests {
         });
     }
 
-    /// [Obeys](Self::obey) a request that comes before the server takes its first task.
-    pub(crate) async fn obey_before_start(&mut self) {
-        self.obey().await;
-        log!(info, "asked to leave before the start: takes no task");
+    /// Waits for a step before the start of a server; returns `None` if a request to leave comes before, which it [obeys](Self::obey).
+    pub(crate) async fn unless_leaving<T>(&mut self, step: impl Future<Output = T>) -> Option<T> {
+        tokio::select! {
+            // An error of the step is returned even if a request to leave came meanwhile.
+            biased;
+            done = step => Some(done),
+            () = self.obey() => {
+                log!(info, "asked to leave before the start: takes no task");
+                None
+            }
+        }
     }
 
     /// Returns whether the process is asked to leave.

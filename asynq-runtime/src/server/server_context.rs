@@ -1,7 +1,6 @@
 //! The state that the components of one server share.
 
 use std::{
-    future::Future,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},

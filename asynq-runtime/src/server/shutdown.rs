@@ -2,7 +2,7 @@
 //!
 //! However the broker behaves, a shutdown takes no longer than its timeout and a second (docs/design/recovery.md#shutdown).
 
-use std::{future::Future, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use tokio::time::{Instant, timeout_at};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};

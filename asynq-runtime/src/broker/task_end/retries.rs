@@ -1,9 +1,6 @@
 //! Asks a broker that is unavailable again until the time of a wait is over, and cuts requests short that last longer.
 
-use std::{
-    future::Future,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use tokio::time::{sleep, timeout};
 

@@ -1,6 +1,6 @@
 //! Waits for the end of a task: the conclusions of a waiter from one look to the next.
 
-use std::{future::Future, time::Duration};
+use std::time::Duration;
 
 use tokio::time::timeout;
 

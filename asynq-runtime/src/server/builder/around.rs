@@ -1,6 +1,6 @@
 //! Options around the jobs of a server: layers, handlers, hooks, a health check.
 
-use std::{future::Future, sync::Arc};
+use std::sync::Arc;
 
 use tower_layer::Layer;
 use tower_service::Service;
