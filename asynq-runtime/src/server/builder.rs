@@ -8,9 +8,9 @@ use std::{sync::Arc, time::Duration};
 
 use super::{
     aggregate::Aggregations,
-    archives::{ArchiveLimits, Archives},
+    archives::ArchiveLimits,
     choice::Choice,
-    config::{BLOCKING_LIMIT, HealthCheck, OnUnknown, SHUTDOWN_TIMEOUT},
+    config::{BLOCKING_LIMIT, Config, OnUnknown, processors},
     error::ServerError,
     flags::Flags,
     handlers::Handlers,
@@ -31,24 +31,19 @@ pub struct ServerBuilder {
     source: BrokerSource,
     queues: Vec<(String, u32)>,
     limits: Vec<(String, usize)>,
-    strict: bool,
-    retries: RetryOrder,
-    concurrency: Option<usize>,
+    /// The options that need no check, or were checked.
+    config: Config,
     blocking_limit: usize,
-    shutdown_timeout: Duration,
     states: StateMap,
     registry: Option<Registry>,
     registered: Vec<JobDescriptor>,
     aggregations: Aggregations,
     aggregated: Vec<Aggregation>,
-    on_unknown: OnUnknown,
     choice: Choice,
     handlers: Handlers,
     layers: Layers,
     lifecycle_hooks: LifecycleHooks,
     hooks: Hooks,
-    health_check: Option<HealthCheck>,
-    archives: Archives,
     services: Vec<Box<dyn Service>>,
     linked_services: bool,
     flags: Flags,
@@ -67,24 +62,18 @@ impl ServerBuilder {
             source: BrokerSource::Url(url),
             queues: Vec::new(),
             limits: Vec::new(),
-            strict: false,
-            retries: RetryOrder::default(),
-            concurrency: None,
+            config: Config::default(),
             blocking_limit: BLOCKING_LIMIT,
-            shutdown_timeout: SHUTDOWN_TIMEOUT,
             states: StateMap::default(),
             registry: None,
             registered: Vec::new(),
             aggregations: Aggregations::default(),
             aggregated: Vec::new(),
-            on_unknown: OnUnknown::default(),
             choice: Choice::default(),
             handlers: Handlers::default(),
             layers: Layers::default(),
             lifecycle_hooks: LifecycleHooks::default(),
             hooks: Hooks::default(),
-            health_check: None,
-            archives: Archives::default(),
             services: Vec::new(),
             linked_services: true,
             flags: Flags::default(),
@@ -129,7 +118,7 @@ impl ServerBuilder {
     /// latest, so that a task may start so long after one of greater weight has come. (With more queues than free slots, and more
     /// than 16, after nine times as long as the broker takes to say which have work, where that is longer; at most 1 s.)
     pub fn strict_priority(mut self) -> Self {
-        self.strict = true;
+        self.config.strict = true;
         self
     }
 
@@ -141,7 +130,7 @@ impl ServerBuilder {
     /// Any server of a queue moves its due tasks: give the option to all of them. Go workers, which have no such option, move
     /// tasks to the end.
     pub fn retries_first(mut self) -> Self {
-        self.retries = RetryOrder::First;
+        self.config.retries = RetryOrder::First;
         self
     }
 
@@ -178,7 +167,7 @@ impl ServerBuilder {
         self.set(|server| {
             let age = checks::span("archive", max_age)?;
             let pattern = checks::queue_pattern("archive", queue.as_ref())?;
-            server.archives.set(pattern, ArchiveLimits { size: max_size, age });
+            server.config.archives.set(pattern, ArchiveLimits { size: max_size, age });
             Ok(())
         })
     }
@@ -187,7 +176,7 @@ impl ServerBuilder {
     /// `ASYNQ_CONCURRENCY` refuse 0, and are left out for that.
     #[doc(alias("workers", "max_workers", "pool_size"))]
     pub fn concurrency(mut self, concurrency: usize) -> Self {
-        self.concurrency = Some(concurrency).filter(|&n| n > 0);
+        self.config.concurrency = if concurrency > 0 { concurrency } else { processors() };
         self
     }
 
@@ -201,7 +190,7 @@ impl ServerBuilder {
     /// Sets how long a stopping server lets running jobs go on before it requeues them; default 8 s.
     pub fn shutdown_timeout(self, timeout: impl IntoSpan) -> Self {
         self.set(|server| {
-            server.shutdown_timeout = checks::span("shutdown_timeout", timeout)?;
+            server.config.shutdown_timeout = checks::span("shutdown_timeout", timeout)?;
             Ok(())
         })
     }
@@ -283,7 +272,7 @@ impl ServerBuilder {
 
     /// Sets the policy for a task whose type or shape no job here knows; default [`OnUnknown::Requeue`].
     pub fn on_unknown(mut self, policy: OnUnknown) -> Self {
-        self.on_unknown = policy;
+        self.config.on_unknown = policy;
         self
     }
 
@@ -364,4 +353,4 @@ impl ServerBuilder {
 }
 
 // Not the URL: it may hold a password.
-partial_debug!(ServerBuilder { queues, concurrency, .. });
+partial_debug!(ServerBuilder { queues, config, .. });

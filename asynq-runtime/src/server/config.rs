@@ -1,15 +1,12 @@
 //! The checked options of a server, with every default and its reason.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{fmt, num::NonZero, sync::Arc, thread::available_parallelism, time::Duration};
 
 use asynq_grammar::duration;
 
 use super::{archives::Archives, queues::Entry};
 use crate::broker::{BrokerError, RetryOrder};
 
-/// How long a stopping server lets running jobs go on before it requeues them: asynq's 8 s, which leaves 2 s of the
-/// 10 s that Docker and most supervisors grant.
-pub(crate) const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(8);
 /// Default number of blocking jobs at a time: tokio's own number of blocking threads.
 pub(crate) const BLOCKING_LIMIT: usize = 512;
 /// How many outcomes may wait for the broker before fetching stops; a higher concurrency allows as many as it has tasks.
@@ -51,20 +48,42 @@ impl fmt::Display for OnUnknown {
     }
 }
 
-/// The checked options of a server.
+/// The options of a server.
 #[derive(Debug, Clone)]
 pub(crate) struct Config {
-    /// Queues and patterns with weight or priority; never empty.
+    /// Queues and patterns with weight or priority; never empty in a server that takes tasks.
     pub(crate) queues: Vec<Entry>,
     pub(crate) strict: bool,
     /// Where in their queues retry tasks go that are due.
     pub(crate) retries: RetryOrder,
-    /// How many tasks run at a time at most; by default as many as there are processors, as in asynq.
+    /// How many tasks run at a time at most.
     pub(crate) concurrency: usize,
+    /// How long a stopping server lets running jobs go on before it requeues them.
     pub(crate) shutdown_timeout: Duration,
     pub(crate) on_unknown: OnUnknown,
     pub(crate) archives: Archives,
     pub(crate) health_check: Option<HealthCheck>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            queues: Vec::new(),
+            strict: false,
+            retries: RetryOrder::default(),
+            concurrency: processors(),
+            // asynq's 8 s, which leaves 2 s of the 10 s that Docker and most supervisors grant.
+            shutdown_timeout: Duration::from_secs(8),
+            on_unknown: OnUnknown::default(),
+            archives: Archives::default(),
+            health_check: None,
+        }
+    }
+}
+
+/// Returns the default number of tasks at a time: the number of processors, as in asynq.
+pub(crate) fn processors() -> usize {
+    available_parallelism().map_or(1, NonZero::get)
 }
 
 /// The interval of the health check and its callback.

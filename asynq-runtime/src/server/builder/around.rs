@@ -153,7 +153,7 @@ impl ServerBuilder {
             if every.is_zero() {
                 return Err(ServerError::option("health_check", "its interval must be longer than zero"));
             }
-            server.health_check = Some(HealthCheck { every, callback: Arc::new(callback) });
+            server.config.health_check = Some(HealthCheck { every, callback: Arc::new(callback) });
             Ok(())
         })
     }

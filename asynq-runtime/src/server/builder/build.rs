@@ -1,6 +1,6 @@
 //! Makes a server of the options of its builder: everything is checked, then it connects.
 
-use std::{num::NonZero, sync::Arc, thread::available_parallelism};
+use std::sync::Arc;
 
 use super::{
     super::{
@@ -83,16 +83,7 @@ impl ServerBuilder {
         let defaults = checks::Defaults { registry: &registry, is_whole };
         let mut aggregations = self.aggregations;
         aggregations.serve(&registry, Aggregation::linked().chain(self.aggregated))?;
-        let config = Config {
-            queues: checks::entries(self.queues, self.limits, &defaults)?,
-            strict: self.strict,
-            retries: self.retries,
-            concurrency: self.concurrency.unwrap_or_else(|| available_parallelism().map_or(1, NonZero::get)),
-            shutdown_timeout: self.shutdown_timeout,
-            on_unknown: self.on_unknown,
-            archives: self.archives,
-            health_check: self.health_check,
-        };
+        let config = Config { queues: checks::entries(self.queues, self.limits, &defaults)?, ..self.config };
         if needs_states {
             registry.check_states(&self.states, StateKey::of::<Client>())?;
         }
