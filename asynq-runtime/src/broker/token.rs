@@ -26,14 +26,10 @@ impl TokenSource {
     /// Draws a token that was never drawn before.
     pub(crate) fn draw(&self, now: DateTime<Utc>) -> RunToken {
         let now = now.timestamp_nanos_opt().unwrap_or(if now.timestamp() < 0 { 0 } else { LATEST }).clamp(0, LATEST);
-        let mut last = self.last.load(Ordering::Relaxed);
-        loop {
-            let next = next_token(last, now, self.nonce);
-            match self.last.compare_exchange_weak(last, next, Ordering::Relaxed, Ordering::Relaxed) {
-                Ok(_) => return RunToken(next),
-                Err(other) => last = other,
-            }
-        }
+        let next = |last| next_token(last, now, self.nonce);
+        let (Ok(last) | Err(last)) =
+            self.last.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |last| Some(next(last)));
+        RunToken(next(last))
     }
 }
 

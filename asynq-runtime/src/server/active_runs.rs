@@ -99,7 +99,7 @@ impl ActiveRun {
         let passed = TimeDelta::from_std(held.elapsed()).unwrap_or_default();
         let moved = now.signed_duration_since(since).checked_sub(&passed).unwrap_or_default();
         let moved = if moved.abs() > SAME_CLOCK { moved } else { TimeDelta::zero() };
-        let ends = AttemptDeadline::of(&self.attempt.message, since).at();
+        let ends = AttemptDeadline::of(&self.attempt.message, since).at;
         [since, ends].map(|at| at.checked_add_signed(moved).unwrap_or(at))
     }
 

@@ -330,7 +330,7 @@ async fn make(context: &Arc<ServerContext>, set: &Arc<TaskSet>, stranded: Strand
     let work = {
         let (context, set) = (Arc::clone(context), Arc::clone(set));
         Caught::new(async move {
-            let dispatcher = context.executor.dispatcher();
+            let dispatcher = &context.executor.dispatcher;
             context.aggregations.aggregate(&set, &context.broker, dispatcher, &stranded).await
         })
     };

@@ -9,9 +9,11 @@ use crate::{job::JobOptions, task::TaskMessage};
 /// When an attempt must end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct AttemptDeadline {
-    at: DateTime<Utc>,
-    remaining: Duration,
-    is_final: bool,
+    pub(crate) at: DateTime<Utc>,
+    /// How long the attempt may take.
+    pub(crate) remaining: Duration,
+    /// Whether this is the task's own deadline, after which no attempt may run at all.
+    pub(crate) is_final: bool,
 }
 
 impl AttemptDeadline {
@@ -29,24 +31,9 @@ impl AttemptDeadline {
         }
     }
 
-    /// Returns when the attempt must end.
-    pub(crate) fn at(&self) -> DateTime<Utc> {
-        self.at
-    }
-
-    /// Returns how long the attempt may take.
-    pub(crate) fn remaining(&self) -> Duration {
-        self.remaining
-    }
-
     /// Returns whether the deadline has passed already.
     pub(crate) fn is_over(&self) -> bool {
         self.remaining.is_zero()
-    }
-
-    /// Returns whether this is the task's own deadline, after which no attempt may run at all.
-    pub(crate) fn is_final(&self) -> bool {
-        self.is_final
     }
 
     fn after(timeout: Duration, now: DateTime<Utc>) -> Self {
@@ -87,7 +74,7 @@ mod tests {
             let message = TaskMessage { timeout, deadline: deadline.map_or(0, |d| NOW + d), ..TaskMessage::default() };
             let ends = AttemptDeadline::of(&message, instant(NOW));
             let case = format!("{timeout} {deadline:?}");
-            assert_eq!((ends.remaining().as_secs(), ends.is_final()), (seconds, is_final), "{case}");
+            assert_eq!((ends.remaining.as_secs(), ends.is_final), (seconds, is_final), "{case}");
             assert_eq!(ends.is_over(), seconds == 0, "{case}");
         }
     }

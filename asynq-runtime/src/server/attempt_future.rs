@@ -45,7 +45,7 @@ pub(super) async fn drive<W: Future<Output = Ended>>(
     blocking: &BlockingPool,
     watch: impl FnOnce(Ended) -> W,
 ) -> Attempted {
-    let is_late = async { pause::beside_jobs(deadline.remaining().saturating_sub(began.elapsed())).await };
+    let is_late = async { pause::beside_jobs(deadline.remaining.saturating_sub(began.elapsed())).await };
     let cause = tokio::select! {
         biased;
         attempted = &mut *attempt => {
@@ -269,7 +269,7 @@ pub(super) fn panicked(panic: &str) -> Ended {
 /// Returns how an attempt ends whose time is over. After the task's own deadline no other attempt may run. A blocking job that never got
 /// a thread has not failed: other workers may have one.
 fn overrun(deadline: &AttemptDeadline, blocking: &BlockingPool) -> Ended {
-    if deadline.is_final() {
+    if deadline.is_final {
         Ended::Hopeless(format!("{TIMED_OUT}: the deadline of the task passed"))
     } else if blocking.waits_for_a_thread() {
         Ended::NeverBegan(NO_THREAD.to_owned())
@@ -329,7 +329,7 @@ mod tests {
             if polls == 1 { Poll::Pending } else { second_poll() }
         });
         let deadline = AttemptDeadline::of(&TaskMessage::default(), chrono::Utc::now());
-        assert_eq!(deadline.remaining(), JobOptions::DEFAULT_TIMEOUT);
+        assert_eq!(deadline.remaining, JobOptions::DEFAULT_TIMEOUT);
         drive(&mut attempt(job), Instant::now(), &deadline, &stop, &BlockingPool::default(), async |_| pending().await)
             .await
             .ended

@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     broker::{Action, Broker, HeldLock, Settled, Settlement},
-    job::{BlockingPool, Cancel, Codec, ContextParts, JobContext, JobDescriptor, JobError, Policy, Registry, StateMap},
+    job::{BlockingPool, Cancel, Codec, ContextParts, JobContext, JobDescriptor, JobError, Policy, StateMap},
     metrics::{AttemptMetrics, Outcome},
     panics::{self, Caught},
     propagation,
@@ -46,8 +46,10 @@ pub(crate) struct ExecutorParts {
 /// Runs dequeued tasks, one attempt each.
 pub(crate) struct Executor {
     parts: ExecutorParts,
-    dispatcher: Arc<Dispatcher>,
-    closing: CancellationToken,
+    /// Starts the jobs; the layers wrap it.
+    pub(crate) dispatcher: Arc<Dispatcher>,
+    /// Cancelled when the server begins to leave.
+    pub(super) closing: CancellationToken,
     /// `closing` in the form that jobs see.
     stopping: Arc<Cancel>,
 }
@@ -60,21 +62,6 @@ impl Executor {
         let closing = CancellationToken::new();
         let stopping = Arc::new(closing.clone().into());
         Self { parts, dispatcher: Arc::new(dispatcher), closing, stopping }
-    }
-
-    /// Returns the jobs.
-    pub(crate) fn registry(&self) -> &Registry {
-        &self.dispatcher.registry
-    }
-
-    /// Returns the dispatcher, which the layers wrap.
-    pub(crate) fn dispatcher(&self) -> &Arc<Dispatcher> {
-        &self.dispatcher
-    }
-
-    /// Returns the token that is cancelled when the server begins to leave: jobs that ask for it see that.
-    pub(super) fn closing(&self) -> &CancellationToken {
-        &self.closing
     }
 
     /// Returns the threads that were given up.
@@ -193,8 +180,8 @@ impl Executor {
         let blocking = self.parts.blocking.for_attempt();
         let began = attempt_metrics.start();
         // Beyond the range of the clock no time counts as left: a token then ends at the deadline alone.
-        let ends = began.checked_add(deadline.remaining()).unwrap_or(began);
-        let ctx = self.context(attempt, job, Some((deadline.at(), ends)), Arc::clone(stop.cancel()), blocking.clone());
+        let ends = began.checked_add(deadline.remaining).unwrap_or(began);
+        let ctx = self.context(attempt, job, Some((deadline.at, ends)), Arc::clone(stop.cancel()), blocking.clone());
         // Layers, and the reading of the arguments, are code of the program too.
         let started = panics::catch(|| match permit {
             Some(permit) => Ok(permit.call(ctx)),

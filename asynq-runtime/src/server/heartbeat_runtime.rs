@@ -19,8 +19,10 @@ const AFTER_PANIC: Duration = Duration::from_secs(1);
 /// The components on the thread; dropping it ends them.
 #[derive(Debug)]
 pub(crate) struct HeartbeatRuntime {
-    thread: Thread,
-    tasks: Tasks,
+    /// The thread, also for the connections of the server's broker.
+    pub(super) thread: Thread,
+    /// The tasks on the thread.
+    pub(super) tasks: Tasks,
 }
 
 impl HeartbeatRuntime {
@@ -28,16 +30,6 @@ impl HeartbeatRuntime {
     pub(crate) fn spawn() -> io::Result<Self> {
         let thread = Thread::start("asynq-heartbeat")?;
         Ok(Self { tasks: thread.tasks(), thread })
-    }
-
-    /// Returns the thread, for the connections of the server's broker.
-    pub(crate) fn thread(&self) -> Thread {
-        self.thread.clone()
-    }
-
-    /// Returns the tasks on the thread. They run until the `HeartbeatRuntime` is dropped.
-    pub(crate) fn tasks(&self) -> &Tasks {
-        &self.tasks
     }
 
     /// Runs `future` on the thread and returns its output. Dropping the returned future drops `future`.
@@ -98,7 +90,7 @@ mod tests {
     async fn the_heartbeat_runtime_works_while_every_thread_of_the_jobs_is_blocked() {
         let heartbeat_runtime = HeartbeatRuntime::spawn().unwrap();
         let (sender, receiver) = std::sync::mpsc::channel();
-        heartbeat_runtime.tasks().spawn(async move {
+        heartbeat_runtime.tasks.spawn(async move {
             for tick in 0..3 {
                 tokio::time::sleep(std::time::Duration::from_millis(1)).await;
                 sender.send(tick).unwrap();
@@ -115,7 +107,7 @@ mod tests {
     async fn dropping_the_owner_ends_its_tasks() {
         let heartbeat_runtime = HeartbeatRuntime::spawn().unwrap();
         let (sender, receiver) = oneshot::channel::<()>();
-        heartbeat_runtime.tasks().spawn(async move {
+        heartbeat_runtime.tasks.spawn(async move {
             std::future::pending::<()>().await;
             drop(sender);
         });

@@ -97,7 +97,7 @@ async fn in_slices<C: Future<Output = Result<usize, BrokerError>>>(
 /// Keeps the shapes of the jobs that run here. Clients of this version keep those of the tasks that they enqueue, but a task
 /// may come from elsewhere, such as a schedule or a transaction.
 async fn keep_shapes(context: &ServerContext) -> Result<(), BrokerError> {
-    let jobs = context.executor.dispatcher().registry.iter();
+    let jobs = context.executor.dispatcher.registry.iter();
     let due = DueShapes::among(&*context.broker, jobs.map(|job| job.shape));
     if !due.is_empty() {
         context.answers(due.keep()).await?;

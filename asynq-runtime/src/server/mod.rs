@@ -188,12 +188,12 @@ impl Server {
     /// Returns the patterns of the server's handlers.
     #[cfg_attr(not(feature = "main"), allow(dead_code, reason = "only `main!` shows them"))]
     pub(crate) fn handlers(&self) -> impl Iterator<Item = &str> {
-        self.parts.executor.dispatcher().handlers.patterns()
+        self.parts.executor.dispatcher.handlers.patterns()
     }
 
     /// Returns the jobs that the server will run.
     pub fn registry(&self) -> &Registry {
-        self.parts.executor.registry()
+        &self.parts.executor.dispatcher.registry
     }
 
     /// Returns the names of the services that the server will run: services that it was given, and linked ones.
@@ -235,7 +235,7 @@ impl Server {
         let client = Client::new(Arc::clone(&broker));
         lifecycle_hooks.start(&client).await?;
         let service_context =
-            ServiceContext { client, registry: program, stopping: executor.closing().clone(), jobs: jobs.clone() };
+            ServiceContext { client, registry: program, stopping: executor.closing.clone(), jobs: jobs.clone() };
         service::before_start(&mut services, &service_context).await?;
 
         let queues = ServedQueues::new(config.queues.clone());
@@ -256,8 +256,8 @@ impl Server {
             runs: ActiveRuns::new(config.concurrency, config.queues.iter().any(|entry| entry.limit.is_some())),
             config,
             queues,
-            layer_stack: layers.build(executor.dispatcher()),
-            closing: executor.closing().clone(),
+            layer_stack: layers.build(&executor.dispatcher),
+            closing: executor.closing.clone(),
             executor,
             aggregations,
             jobs,
@@ -274,7 +274,7 @@ impl Server {
         os_signals::count_tasks_of(&context);
         warnings::gos_archive(&context).await;
         let (never, closing) = (CancellationToken::new(), context.closing.clone());
-        let on_heartbeat = self.heartbeat_runtime.tasks();
+        let on_heartbeat = &self.heartbeat_runtime.tasks;
         // For components that need not go on while a job blocks its runtime.
         let beside_jobs = on_heartbeat.on(context.jobs.clone());
         tend(on_heartbeat, "heartbeat", &context, &context.leaving, heartbeat::run);

@@ -93,7 +93,7 @@ impl Worker {
         });
         let Parts { broker, config, program, executor, aggregations, layers, mut lifecycle_hooks, .. } = parts;
         lifecycle_hooks.start(client).await.unwrap_or_else(|error| panic!("{error}"));
-        let layers = layers.build(executor.dispatcher());
+        let layers = layers.build(&executor.dispatcher);
         let queues = config.queues.into_iter().map(|entry| entry.pattern).collect();
         let running = Mutex::default();
         Self { broker, queues, retries: config.retries, program, executor, aggregations, layers, running }
@@ -216,7 +216,7 @@ impl Worker {
                 }
                 while let Some(set) = unwrap_answer(broker.claim_set(queue, &group, &aggregations.rules).await) {
                     let stranded = Stranded::default();
-                    let work = aggregations.aggregate(&set, broker, executor.dispatcher(), &stranded);
+                    let work = aggregations.aggregate(&set, broker, &executor.dispatcher, &stranded);
                     let ended = match Caught::new(work).await {
                         Ok(Ok(outcome)) => broker.finish_set(&set, &outcome).await.map_err(|error| error.to_string()),
                         Ok(Err(why)) => Err(why.to_string()),

@@ -51,11 +51,8 @@ impl Retries {
         request: impl Future<Output = Result<T, BrokerError>>,
     ) -> Option<Result<T, BrokerError>> {
         let Some(cut_at) = self.cut_at else { return Some(request.await) };
-        match (timeout(cut_at.saturating_duration_since(Instant::now()), request).await, &self.failures) {
-            (Ok(answer), _) => Some(answer),
-            (Err(_), Some((_, error))) => Some(Err(error.clone())),
-            (Err(_), None) => None,
-        }
+        let answer = timeout(cut_at.saturating_duration_since(Instant::now()), request).await.ok();
+        answer.or_else(|| self.failures.as_ref().map(|(_, error)| Err(error.clone())))
     }
 
     /// Returns the error of a wait whose time is over without any answer.

@@ -42,7 +42,7 @@ impl ServerBuilder {
             BrokerSource::Broker(broker) => (broker, false),
             // On the heartbeat runtime an answer wakes no other thread to reach the waiting component.
             BrokerSource::Url(url) => {
-                let thread = heartbeat_runtime.thread();
+                let thread = heartbeat_runtime.thread.clone();
                 (heartbeat_runtime.call(async move { connect::connect_on(Some(thread), &url).await }).await??, true)
             }
         };

@@ -15,7 +15,7 @@ use crate::{
         RunKey, RunToken,
         sqlite::{SqliteBroker, SqliteOptions},
     },
-    job::JobOptions,
+    job::{JobOptions, Registry},
     server::{
         config::OnUnknown,
         handlers::{Handlers, handler},
