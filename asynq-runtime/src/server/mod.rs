@@ -16,8 +16,9 @@
 //!
 //! Start order: [`Service::before_start`] of the services, heartbeat, lease, settler, queue patterns, health check, subscriber, recoverer, forwarder, fetcher, janitor,
 //! warnings, aggregator, services. Stop order: services are asked to stop; fetcher, forwarder, recoverer and janitor end; jobs
-//! drain; the outbox empties; the aggregator releases its sets; the server leaves; and the rest ends with the thread. The fetcher
-//! runs where its broker answers faster ([`Consume::dequeues_beside_jobs`](crate::broker::Consume::dequeues_beside_jobs)).
+//! drain; the outbox empties; the aggregator releases its sets; heartbeat, lease and subscriber end; the server leaves; and the rest
+//! ends with the thread. The fetcher runs where its broker answers faster
+//! ([`Consume::dequeues_beside_jobs`](crate::broker::Consume::dequeues_beside_jobs)).
 //! [`Running`] owns all components: dropping it ends everything at once.
 
 mod active_runs;
