@@ -159,6 +159,7 @@ impl Drop for Running {
     fn drop(&mut self) {
         self.context.quiet.cancel();
         self.context.closing.cancel();
+        self.context.leaving.cancel();
         self.context.runs.abandon();
     }
 }

@@ -59,8 +59,8 @@ pub(crate) struct ServerContext {
     pub(crate) fetched_last: CancellationToken,
     /// Cancelled when the aggregator has ended, or if there is none.
     pub(crate) aggregated_last: CancellationToken,
-    /// Cancelled when the server takes itself off the list of servers and closes its broker: a later beat would put it on the list
-    /// again, and a later call would fail.
+    /// Cancelled when the server takes itself off the list of servers and closes its broker, or is dropped: a later beat would put it on
+    /// the list again, and a later call would fail.
     pub(crate) leaving: CancellationToken,
     /// Cancelled when all services have ended.
     pub(crate) services_ended: CancellationToken,
