@@ -99,10 +99,7 @@ async fn in_slices<C: Future<Output = Result<usize, BrokerError>>>(
 async fn keep_shapes(context: &ServerContext) -> Result<(), BrokerError> {
     let jobs = context.executor.dispatcher.registry.iter();
     let due = DueShapes::among(&*context.broker, jobs.map(|job| job.shape));
-    if !due.is_empty() {
-        context.answers(due.keep()).await?;
-    }
-    Ok(())
+    if due.is_empty() { Ok(()) } else { context.answers(due.keep()).await }
 }
 
 /// Trims the archive: deletes tasks past the age limit silently, and warns of those deleted past the size limit. An old task that

@@ -38,10 +38,8 @@ pub(crate) async fn run(context: Arc<ServerContext>) {
 ///
 /// One call takes all runs, and the broker splits it as it needs: where a part of a cluster is unreachable, the rest is extended.
 async fn extend(context: &ServerContext, keys: &[RunKey]) -> (bool, Result<(), BrokerError>) {
-    let extended = match answer_within(limit(context), context.broker.extend(keys)).await {
-        Ok(extended) => extended,
-        Err(error) => return (false, Err(error)),
-    };
+    let extended = answer_within(limit(context), context.broker.extend(keys)).await;
+    let extended = extended.unwrap_or_else(|error| vec![Err(error); keys.len()]);
     let (mut is_any_extended, mut failed) = (false, Ok(()));
     for (key, answer) in keys.iter().zip(extended) {
         match answer {

@@ -43,10 +43,7 @@ pub(super) fn default_retry_delay(retried: u32, jitter_step: u32) -> Duration {
 
 fn decided(source: &str, decide: impl FnOnce() -> Duration) -> Option<Duration> {
     let decided = panics::catch(decide);
-    if let Err(panic) = &decided {
-        log!(warn, "{source} back-off panicked and is passed over: {panic}");
-    }
-    decided.ok()
+    decided.inspect_err(|panic| log!(warn, "{source} back-off panicked and is passed over: {panic}")).ok()
 }
 
 #[cfg(test)]
