@@ -27,11 +27,10 @@ impl ShapeDocument {
             (Some(name), root) => {
                 vec![Field { name: name.clone(), aliases: self.argument_aliases.clone(), node: root.clone() }]
             }
-            (None, &Node::Type(number)) => match self.types.get(number) {
+            (None, root) => match root.form(&self.types) {
                 Some(Form::Struct(fields)) => fields.clone(),
                 _ => Vec::new(),
             },
-            (None, _) => Vec::new(),
         }
     }
 }
@@ -110,12 +109,9 @@ fn is_same(one: &Field, other: &Field) -> bool {
 /// Returns a place without the options, secrets and newtypes around it, through which a field is read alike.
 fn bare<'d>(types: &'d [Form], mut node: &'d Node) -> &'d Node {
     for _ in 0..DEEPEST {
-        node = match node {
-            Node::Option(inner) | Node::Secret(inner) => inner.as_ref(),
-            &Node::Type(number) => match types.get(number) {
-                Some(Form::Newtype(inner)) => inner,
-                _ => return node,
-            },
+        node = match (node, node.form(types)) {
+            (Node::Option(inner) | Node::Secret(inner), _) => inner.as_ref(),
+            (_, Some(Form::Newtype(inner))) => inner,
             _ => return node,
         };
     }

@@ -148,23 +148,16 @@ pub(super) fn opened(mut node: &Node) -> (bool, &Node) {
 
 /// Returns the content of a newtype.
 fn newtype<'d>(types: &'d [Form], node: &Node) -> Option<&'d Node> {
-    match node {
-        Node::Type(index) => match types.get(*index)? {
-            Form::Newtype(content) => Some(content),
-            _ => None,
-        },
+    match node.form(types)? {
+        Form::Newtype(content) => Some(content),
         _ => None,
     }
 }
 
 /// Returns the elements of a tuple or of a tuple struct.
 fn elements<'d>(types: &'d [Form], node: &'d Node) -> Option<&'d [Node]> {
-    match node {
-        Node::Tuple(nodes) => Some(nodes),
-        Node::Type(index) => match types.get(*index)? {
-            Form::Tuple(nodes) => Some(nodes),
-            _ => None,
-        },
+    match (node, node.form(types)) {
+        (Node::Tuple(nodes), _) | (_, Some(Form::Tuple(nodes))) => Some(nodes),
         _ => None,
     }
 }

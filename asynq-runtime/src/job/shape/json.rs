@@ -56,10 +56,8 @@ fn json(value: &Value<'_>, left: &mut usize) -> Option<Json> {
 }
 
 fn map(entries: &[(Value<'_>, Value<'_>)], left: &mut usize) -> Option<Json> {
-    let mut pairs = Vec::with_capacity(entries.len());
-    for (key, value) in entries {
-        pairs.push((json(key, left)?, json(value, left)?));
-    }
+    let pair = |(key, value): &(Value<'_>, Value<'_>)| Some((json(key, left)?, json(value, left)?));
+    let pairs = entries.iter().map(pair).collect::<Option<Vec<_>>>()?;
     let key = |key: &Json| match key {
         Json::String(text) => Some(text.clone()),
         Json::Number(number) => Some(number.to_string()),

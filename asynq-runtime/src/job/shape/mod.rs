@@ -220,10 +220,11 @@ impl ShapeDocument {
     /// Returns the names of the arguments, where they are several, that have the shape of the only argument of `other`: one of them may be
     /// that argument under another name. Empty if one of them has its name.
     pub(super) fn like_only_argument(&self, other: &Self) -> Vec<&str> {
-        let (None, Some(_), Node::Type(number)) = (&self.argument, &other.argument, &self.root) else {
+        let (None, Some(_), Some(Form::Struct(fields))) =
+            (&self.argument, &other.argument, self.root.form(&self.types))
+        else {
             return Vec::new();
         };
-        let Some(Form::Struct(fields)) = self.types.get(*number) else { return Vec::new() };
         let is_there = |name: &str| fields.iter().flat_map(Field::names).any(|known| known == name);
         if other.argument_names().any(is_there) {
             return Vec::new();
@@ -318,6 +319,14 @@ impl Field {
 }
 
 impl Node {
+    /// Returns the form of a named type; `None` for any other place.
+    fn form<'d>(&self, types: &'d [Form]) -> Option<&'d Form> {
+        match self {
+            &Self::Type(number) => types.get(number),
+            _ => None,
+        }
+    }
+
     /// Returns whether an absent value is `None`.
     fn is_optional(&self) -> bool {
         match self {

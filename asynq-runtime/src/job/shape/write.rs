@@ -143,14 +143,10 @@ impl<'s> Writer<'s> {
     /// Returns whether a value of this node may be shown as `null`.
     fn may_be_null(&self, node: &Node, depth: usize) -> bool {
         let inside = |node: &Node| depth <= DEEPEST && self.may_be_null(node, depth + 1);
-        match node {
-            Node::Option(_) => true,
-            Node::Secret(inner) => inside(inner),
-            Node::Type(index) => match self.types.get(*index) {
-                Some(Form::Unit) => true,
-                Some(Form::Newtype(inner)) => inside(inner),
-                _ => false,
-            },
+        match (node, node.form(self.types)) {
+            (Node::Option(_), _) | (_, Some(Form::Unit)) => true,
+            (Node::Secret(inner), _) => inside(inner),
+            (_, Some(Form::Newtype(inner))) => inside(inner),
             _ => false,
         }
     }
@@ -179,10 +175,7 @@ impl<'s> Writer<'s> {
     }
 
     fn fields(&mut self, fields: &[Field], json: &Json) -> Written {
-        let expected = || {
-            let names: Vec<&str> = fields.iter().take(20).map(|field| field.name.as_str()).collect();
-            names.join(", ")
-        };
+        let expected = || first_names(fields.iter().map(|field| &field.name));
         let given = json.as_object().ok_or_else(|| not(&format!("an object with {}", expected()), json))?;
         if let Some(unknown) = given.keys().find(|name| !fields.iter().any(|field| field.name == **name)) {
             return Err(wrong(format!("there is no `{unknown}`; there are {}", expected())));
@@ -234,16 +227,11 @@ impl<'s> Writer<'s> {
     }
 
     fn variant(&mut self, variants: &[Variant], json: &Json) -> Written {
-        let expected = || {
-            let names: Vec<&str> = variants.iter().take(20).map(|variant| variant.name.as_str()).collect();
-            names.join(", ")
-        };
-        let (name, content) = match json {
-            Json::String(name) => (name, &Json::Null),
-            Json::Object(one) if one.len() == 1 => match one.iter().next() {
-                Some(one) => one,
-                None => return Err(not("one variant", json)),
-            },
+        let expected = || first_names(variants.iter().map(|variant| &variant.name));
+        let with_content = json.as_object().filter(|one| one.len() == 1).and_then(|one| one.iter().next());
+        let (name, content) = match (json, with_content) {
+            (Json::String(name), _) => (name, &Json::Null),
+            (_, Some(variant)) => variant,
             _ => return Err(not(&format!("one of {}, or an object with one of them", expected()), json)),
         };
         let found = variants.iter().enumerate().find(|(_, variant)| variant.name == *name);
@@ -303,6 +291,11 @@ impl<'s> Writer<'s> {
             }
         }
     }
+}
+
+/// Returns the names of the first fields or variants.
+fn first_names<'n>(names: impl Iterator<Item = &'n String>) -> String {
+    names.take(20).map(String::as_str).collect::<Vec<_>>().join(", ")
 }
 
 /// Returns the items of an array that has exactly `n`.

@@ -212,7 +212,7 @@ impl Arena {
     }
 
     pub(super) fn begin_variant(&mut self, named: Named, index: usize) {
-        if self.variants(named).get(index).is_some_and(|variant| variant.progress == Progress::Unseen) {
+        if self.variants(named).get(index).is_some_and(Variant::is_unseen) {
             self.set_progress(named, index, Progress::Begun);
         }
     }
@@ -239,17 +239,17 @@ impl Arena {
     /// of the type, so that a recursion finds its way out.
     pub(super) fn choose_variant(&self, named: Named, again: bool) -> Option<usize> {
         let variants = self.variants(named);
-        let unseen = variants.iter().position(|variant| variant.progress == Progress::Unseen);
+        let unseen = variants.iter().position(Variant::is_unseen);
         let has_unseen = |inner: Named| self.variants(inner).iter().any(Variant::is_unseen);
         let unfinished = || {
             let candidate = |variant: &Variant| {
-                variant.progress != Progress::Avoided
+                !variant.is_avoided()
                     && variant.form.as_ref().is_some_and(|form| self.form_leads(form, &mut vec![named], &has_unseen))
             };
             if again { None } else { variants.iter().position(candidate) }
         };
         let in_turn = || {
-            let open: Vec<usize> = (0..variants.len()).filter(|&i| variants[i].progress != Progress::Avoided).collect();
+            let open: Vec<usize> = (0..variants.len()).filter(|&i| !variants[i].is_avoided()).collect();
             open.get(self.types[named.0].depth % open.len().max(1)).copied()
         };
         let first_to_end = || {
@@ -262,17 +262,16 @@ impl Arena {
         unseen.or_else(unfinished).or_else(first_to_end).or_else(in_turn)
     }
 
+    fn all_variants(&self) -> impl Iterator<Item = &Variant> {
+        self.all_named().flat_map(move |named| self.variants(named))
+    }
+
     pub(super) fn variants_seen(&self) -> usize {
-        let variants = self.types.iter().flat_map(|known| match &known.form {
-            Form::Enum(variants) => variants.as_slice(),
-            _ => &[],
-        });
-        variants.filter(|variant| variant.progress != Progress::Unseen).count()
+        self.all_variants().filter(|variant| !variant.is_unseen()).count()
     }
 
     pub(super) fn all_variants_seen(&self) -> bool {
-        let unseen = |variant: &Variant| variant.progress == Progress::Unseen;
-        !self.types.iter().any(|known| matches!(&known.form, Form::Enum(variants) if variants.iter().any(unseen)))
+        !self.all_variants().any(Variant::is_unseen)
     }
 
     fn leads(&self, slot: Slot, seen: &mut Vec<Named>, is_it: &dyn Fn(Named) -> bool) -> bool {

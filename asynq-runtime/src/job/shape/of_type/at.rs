@@ -35,7 +35,7 @@ pub(super) struct At<'r> {
 impl<'r> At<'r> {
     /// Returns the deserializer of the whole type.
     pub(super) fn root(recorder: &'r mut Recorder) -> Self {
-        let slot = recorder.root();
+        let slot = recorder.root;
         Self { recorder, slot }
     }
 
@@ -60,8 +60,8 @@ impl<'r> At<'r> {
     }
 
     fn nothing(&self, inner: Slot) -> bool {
-        let seen = *self.recorder.arena.shape(inner) != Shape::Unseen;
-        self.recorder.arena.is_avoided(self.slot) || (self.recorder.minimal() && seen)
+        let arena = &self.recorder.arena;
+        arena.is_avoided(self.slot) || (self.recorder.minimal() && arena.is_seen(inner))
     }
 
     /// Visits the inside of a named type; a new type is made with `form`.
@@ -273,6 +273,6 @@ impl<'de> de::Deserializer<'de> for At<'_> {
     }
 
     fn is_human_readable(&self) -> bool {
-        self.recorder.is_human_readable()
+        self.recorder.is_human_readable
     }
 }

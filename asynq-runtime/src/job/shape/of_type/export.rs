@@ -56,26 +56,20 @@ impl Arena {
             Form::Newtype(slot) => shape::Form::Newtype(self.document_node(*slot)),
             Form::Tuple(slots) => shape::Form::Tuple(self.document_nodes(slots)),
             Form::Struct(fields) => {
-                let field = |name: &str, aliases, slot| shape::Field {
-                    name: name.to_owned(),
-                    aliases,
-                    node: self.document_node(slot),
-                };
+                let field = |name: &str, aliases, node| shape::Field { name: name.to_owned(), aliases, node };
                 shape::Form::Struct(match names.get(&of) {
                     Some(names) => {
-                        let fields = names.iter().zip(fields);
-                        fields.map(|(read, &(_, slot))| field(read.name, read.aliases(), slot)).collect()
-                    }
-                    // The names do not show which of them are aliases: no payload must be read by them.
-                    None if self.has_more_names_than_fields(form) => {
-                        let unknown = |&(name, _): &(&str, Slot)| shape::Field {
-                            name: name.to_owned(),
-                            aliases: Vec::new(),
-                            node: Node::Unseen,
+                        let named = |(read, &(_, slot)): (&ReadName, &(_, Slot))| {
+                            field(read.name, read.aliases(), self.document_node(slot))
                         };
-                        fields.iter().map(unknown).collect()
+                        names.iter().zip(fields).map(named).collect()
                     }
-                    None => fields.iter().map(|&(name, slot)| field(name, Vec::new(), slot)).collect(),
+                    None => {
+                        // The names do not show which of them are aliases: no payload must be read by them.
+                        let is_unknown = self.has_more_names_than_fields(form);
+                        let node = |slot| if is_unknown { Node::Unseen } else { self.document_node(slot) };
+                        fields.iter().map(|&(name, slot)| field(name, Vec::new(), node(slot))).collect()
+                    }
                 })
             }
             Form::Enum(variants) => {
@@ -95,7 +89,7 @@ impl Arena {
 
     /// Returns whether serde announced more names than it read fields: then some of them are aliases.
     pub(super) fn has_more_names_than_fields(&self, form: &Form) -> bool {
-        matches!(form, Form::Struct(fields) if fields.iter().any(|&(_, slot)| *self.shape(slot) == Shape::Unseen))
+        matches!(form, Form::Struct(fields) if fields.iter().any(|&(_, slot)| !self.is_seen(slot)))
     }
 
     /// Returns the structs, and variants with fields, some of whose names are aliases.

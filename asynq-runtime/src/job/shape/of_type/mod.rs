@@ -95,7 +95,7 @@ fn passes(human_readable: bool, pass_once: Pass<'_>) -> TypeShape {
             }
         } else if !(recorder.rejected() && panics < MOST_PANICS && recorder.try_next_sample()) {
             complete = false;
-            match recorder.failed_at() {
+            match recorder.failed_at {
                 Some(choice) => recorder.arena.avoid(choice),
                 None => break,
             }
@@ -107,15 +107,15 @@ fn passes(human_readable: bool, pass_once: Pass<'_>) -> TypeShape {
     }
     let mut reads = std::mem::take(&mut recorder.reads);
     let names = alias::read_names(&mut recorder, pass_once);
-    let document = recorder.arena.to_document(recorder.root(), &names);
+    let document = recorder.arena.to_document(recorder.root, &names);
     reads.is_whole = complete;
     reads.needs_bounds = !complete || document.is_unbounded();
     TypeShape {
-        shape: recorder.arena.to_text(recorder.root()),
+        shape: recorder.arena.to_text(recorder.root),
         document,
         complete,
-        fields: recorder.arena.fields(recorder.root()),
-        empty: recorder.arena.is_empty(recorder.root()),
+        fields: recorder.arena.fields(recorder.root),
+        empty: recorder.arena.is_empty(recorder.root),
         self_describing: recorder.self_describing,
         reads,
     }

@@ -22,10 +22,7 @@ pub(crate) struct Reads {
 impl Reads {
     /// Notes that a struct or a variant was read to its end with this many fields.
     pub(super) fn see(&mut self, name: &'static str, variant: Option<u32>, fields: usize) {
-        let known = self.fields.entry((name, variant)).or_default();
-        if !known.contains(&fields) {
-            known.push(fields);
-        }
+        note(self.fields.entry((name, variant)).or_default(), fields);
     }
 
     /// Notes the names of the fields of a struct or a variant, in their order; an alias follows the name that it stands for.
@@ -66,8 +63,8 @@ impl Reads {
     }
 }
 
-fn note(known: &mut Vec<&'static [&'static str]>, names: &'static [&'static str]) {
-    if !known.contains(&names) {
-        known.push(names);
+fn note<T: PartialEq>(known: &mut Vec<T>, new: T) {
+    if !known.contains(&new) {
+        known.push(new);
     }
 }

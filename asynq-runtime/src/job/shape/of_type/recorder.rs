@@ -23,28 +23,29 @@ pub(super) struct Recorder {
     /// A type that asked for a self-describing format.
     pub(super) self_describing: Option<String>,
     pub(super) reads: Reads,
-    human_readable: bool,
-    root: Slot,
+    pub(super) is_human_readable: bool,
+    pub(super) root: Slot,
     depth: usize,
     /// How many types on the way from the root are inside themselves.
     again: usize,
     pub(super) requests: usize,
     pub(super) last_leaf: Option<Slot>,
     stopped: bool,
-    failed_at: Option<Choice>,
+    /// The innermost place on the way to the failure where another answer is possible.
+    pub(super) failed_at: Option<Choice>,
     /// The struct that is asked about its names in this pass, and its answer.
     pub(super) probe: Option<(Probe, Option<Answer>)>,
 }
 
 impl Recorder {
-    pub(super) fn new(human_readable: bool) -> Self {
+    pub(super) fn new(is_human_readable: bool) -> Self {
         let mut arena = Arena::default();
         let root = arena.slot();
         Self {
             arena,
             self_describing: None,
             reads: Reads::default(),
-            human_readable,
+            is_human_readable,
             root,
             depth: 0,
             again: 0,
@@ -75,14 +76,6 @@ impl Recorder {
         (self.last_leaf, self.stopped, self.failed_at) = (None, false, None);
     }
 
-    pub(super) fn root(&self) -> Slot {
-        self.root
-    }
-
-    pub(super) fn is_human_readable(&self) -> bool {
-        self.human_readable
-    }
-
     /// Returns whether the failed pass was ended by the type, not by the recorder.
     pub(super) fn rejected(&self) -> bool {
         !self.stopped
@@ -95,11 +88,6 @@ impl Recorder {
         let sample = self.arena.sample(slot);
         *sample = (*sample + 1) % sample::count(leaf);
         *sample != 0
-    }
-
-    /// Returns the innermost place on the way to the failure where another answer is possible.
-    pub(super) fn failed_at(&self) -> Option<Choice> {
-        self.failed_at
     }
 
     pub(super) fn note<T>(&mut self, choice: Choice, result: Result<T, Stop>) -> Result<T, Stop> {

@@ -131,7 +131,7 @@ impl<'de> de::EnumAccess<'de> for OneVariant<'_> {
 
     /// Binary formats name a variant by its number, others by its name.
     fn variant_seed<V: DeserializeSeed<'de>>(self, seed: V) -> Result<(V::Value, Self), Stop> {
-        let by_name = self.recorder.is_human_readable();
+        let by_name = self.recorder.is_human_readable;
         let variant = match self.recorder.arena.variants(self.named).get(self.index) {
             Some(variant) if by_name => {
                 let name: StrDeserializer<'_, Stop> = variant.name.into_deserializer();
