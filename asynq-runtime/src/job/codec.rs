@@ -27,7 +27,7 @@ use super::{
 };
 
 /// First byte of a postcard payload.
-const POSTCARD: u8 = 0x01;
+pub(super) const POSTCARD: u8 = 0x01;
 /// First byte of a postcard result.
 const RESULT: u8 = 0x02;
 /// First bytes of payloads of later versions of this crate. Neither JSON nor protobuf, as Go programs enqueue them, begins with one.
@@ -89,7 +89,7 @@ fn needs_json(kind: &str, place: &str) -> String {
 }
 
 /// Returns the first bytes of a payload or a result.
-fn header(format: u8, number: u32) -> [u8; PREFIX] {
+pub(super) fn header(format: u8, number: u32) -> [u8; PREFIX] {
     let [a, b, c, d] = number.to_le_bytes();
     [format, a, b, c, d]
 }

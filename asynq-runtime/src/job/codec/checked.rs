@@ -281,15 +281,17 @@ impl<'a, 'r> ser::Serializer for &'a mut Checked<'r> {
 }
 
 macro_rules! elements {
-    ($($trait:ident $method:ident;)*) => {$(
+    ($($trait:ident $($method:ident)+;)*) => {$(
         impl ser::$trait for &mut Checked<'_> {
             type Ok = ();
             type Error = Refusal;
 
-            #[inline]
-            fn $method<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Refusal> {
-                value.serialize(&mut **self)
-            }
+            $(
+                #[inline]
+                fn $method<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Refusal> {
+                    value.serialize(&mut **self)
+                }
+            )+
 
             #[inline]
             fn end(self) -> Result<(), Refusal> {
@@ -304,26 +306,7 @@ elements! {
     SerializeTuple serialize_element;
     SerializeTupleStruct serialize_field;
     SerializeTupleVariant serialize_field;
-}
-
-impl ser::SerializeMap for &mut Checked<'_> {
-    type Ok = ();
-    type Error = Refusal;
-
-    #[inline]
-    fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> Result<(), Refusal> {
-        key.serialize(&mut **self)
-    }
-
-    #[inline]
-    fn serialize_value<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Refusal> {
-        value.serialize(&mut **self)
-    }
-
-    #[inline]
-    fn end(self) -> Result<(), Refusal> {
-        Ok(())
-    }
+    SerializeMap serialize_key serialize_value;
 }
 
 macro_rules! fields {

@@ -6,10 +6,11 @@ use super::{
     JobsLock, LockedShape, sample,
     tried::{Answer, Trial},
 };
-use crate::job::{JobDescriptor, PayloadError, Registry, shape::ShapeDocument};
-
-/// The queue that a worker serves even if none of its jobs names a queue.
-const DEFAULT_QUEUE: &str = "default";
+use crate::job::{
+    JobDescriptor, JobOptions, PayloadError, Registry,
+    codec::{POSTCARD, header},
+    shape::ShapeDocument,
+};
 
 /// The effect of a deploy on waiting tasks of one shape.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -82,24 +83,20 @@ impl fmt::Display for LockFinding {
         match &self.verdict {
             Verdict::Safe => Ok(()),
             Verdict::KnownPartUnchanged => f.write_str(": the known part of its shape is unchanged"),
-            Verdict::OtherQueue(queue) => {
-                write!(
-                    f,
-                    ": its queue changed, and waiting tasks are in `{queue}`, which a worker of this job serves unless --only or \
-                     --queues leaves it out"
-                )
-            }
+            Verdict::OtherQueue(queue) => write!(
+                f,
+                ": its queue changed, and waiting tasks are in `{queue}`, which a worker of this job serves unless --only or \
+                 --queues leaves it out"
+            ),
             Verdict::CannotBeTold => {
                 f.write_str(": samples do not tell whether all of them fit; try it with real tasks")
             }
             Verdict::NotLocked => f.write_str(": not in jobs.lock; write it by `jobs --lock` and commit it"),
-            Verdict::UnservedQueue(queue) => {
-                write!(
-                    f,
-                    ": queue changed: tasks wait in `{queue}`, which no job here names; name it beside the others in \
-                     --queues of a worker, or start a further worker for it"
-                )
-            }
+            Verdict::UnservedQueue(queue) => write!(
+                f,
+                ": queue changed: tasks wait in `{queue}`, which no job here names; name it beside the others in \
+                 --queues of a worker, or start a further worker for it"
+            ),
             Verdict::NeedsDefault(field) => {
                 write!(f, ": needs a default: write #[serde(default)] on `{field}`, or make it an Option")
             }
@@ -116,14 +113,12 @@ impl fmt::Display for LockFinding {
                     several.join("` or `")
                 ),
             },
-            Verdict::NeedsUpgrade(reason) => {
-                write!(
-                    f,
-                    ": needs an upgrade ({reason}): write #[job(upgrade = from_v1)] on `{}` with a function from these \
-                     arguments, beside any other upgrade; that of another job does not hold here",
-                    self.job
-                )
-            }
+            Verdict::NeedsUpgrade(reason) => write!(
+                f,
+                ": needs an upgrade ({reason}): write #[job(upgrade = from_v1)] on `{}` with a function from these \
+                 arguments, beside any other upgrade; that of another job does not hold here",
+                self.job
+            ),
             Verdict::LooksRenamed(new) => {
                 let (one_of, there) = if new.len() > 1 { ("one of ", "on that one") } else { ("", "there") };
                 write!(
@@ -134,14 +129,12 @@ impl fmt::Display for LockFinding {
                     self.job
                 )
             }
-            Verdict::Gone => {
-                write!(
-                    f,
-                    ": the job is gone; if another job is it now, write #[job(alias = \"{}\")] there, else keep it until none of its \
-                     tasks waits, then take this line out",
-                    self.job
-                )
-            }
+            Verdict::Gone => write!(
+                f,
+                ": the job is gone; if another job is it now, write #[job(alias = \"{}\")] there, else keep it until none of its \
+                 tasks waits, then take this line out",
+                self.job
+            ),
         }
     }
 }
@@ -181,7 +174,9 @@ fn verdict(shape: &LockedShape, lock: &JobsLock, registry: &Registry) -> Verdict
     if !tried.is_safe() || shape.queue == today.queue {
         return tried;
     }
-    let is_served = shape.queue == DEFAULT_QUEUE || registry.iter().any(|job| job.options.queue == shape.queue);
+    // A worker serves the default queue even if none of its jobs names a queue.
+    let is_default = shape.queue == JobOptions::DEFAULT_QUEUE;
+    let is_served = is_default || registry.iter().any(|job| job.options.queue == shape.queue);
     let queue = shape.queue.clone();
     match tried {
         _ if !is_served => Verdict::UnservedQueue(queue),
@@ -249,8 +244,7 @@ fn advice(reason: String, before: &ShapeDocument, today: &ShapeDocument) -> Verd
 fn has_upgrade(shape: &LockedShape, job: &JobDescriptor) -> bool {
     let Some(number) = shape.number().filter(|number| !job.fingerprint().is(*number)) else { return false };
     // A payload without arguments reaches the upgrade, which cannot read it.
-    let payload = [&[1_u8][..], &number.to_le_bytes()].concat();
-    !matches!(job.reads(&payload, None), Err(PayloadError::UnknownFingerprint { .. }))
+    !matches!(job.reads(&header(POSTCARD, number), None), Err(PayloadError::UnknownFingerprint { .. }))
 }
 
 /// Returns the text in the first pair of back-ticks.

@@ -8,6 +8,7 @@ use super::{
 };
 use crate::job::{
     JobDescriptor, ShapeLookup,
+    codec::{POSTCARD, header},
     shape::{ShapeDocument, encode_sample, of_type::STRINGS},
 };
 
@@ -126,7 +127,7 @@ impl<'t> Trial<'t> {
             return sample.to_json(contents);
         }
         let arguments = encode_sample(self.document, &sample.to_arguments(contents)?).ok()?;
-        Some([&[1][..], &self.shape.number()?.to_le_bytes(), &arguments].concat())
+        Some([&header(POSTCARD, self.shape.number()?)[..], &arguments].concat())
     }
 }
 
