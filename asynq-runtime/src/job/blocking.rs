@@ -40,7 +40,8 @@ pub struct BlockingPool {
 #[derive(Debug)]
 struct Threads {
     limit: usize,
-    runtime: OnceLock<Runtime>,
+    /// The runtime of the threads, made with the first of them.
+    runtime: OnceLock<Option<Runtime>>,
 }
 
 impl Threads {
@@ -49,25 +50,18 @@ impl Threads {
         if jobs.runtime_flavor() == RuntimeFlavor::CurrentThread {
             return jobs;
         }
-        if let Some(runtime) = self.runtime.get() {
-            return runtime.handle();
-        }
         // A runtime without I/O and timers asks for nothing that the operating system could refuse.
-        let Ok(runtime) =
-            Builder::new_current_thread().thread_name("asynq-blocking").max_blocking_threads(self.limit).build()
-        else {
-            return jobs;
+        let build = || {
+            let mut builder = Builder::new_current_thread();
+            builder.thread_name("asynq-blocking").max_blocking_threads(self.limit).build().ok()
         };
-        if let Err(surplus) = self.runtime.set(runtime) {
-            surplus.shutdown_background();
-        }
-        self.runtime.get().map_or(jobs, Runtime::handle)
+        self.runtime.get_or_init(build).as_ref().map_or(jobs, Runtime::handle)
     }
 }
 
 impl Drop for Threads {
     fn drop(&mut self) {
-        if let Some(runtime) = self.runtime.take() {
+        if let Some(runtime) = self.runtime.take().flatten() {
             runtime.shutdown_background();
         }
     }

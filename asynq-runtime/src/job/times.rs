@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use chrono::{DateTime, TimeZone, Utc};
+use chrono::{DateTime, TimeDelta, TimeZone, Utc};
 
 /// A length of time: a [`Duration`], or a text such as `"90s"`, `"3m"`, `"1h30m"`, `"7d"`.
 #[diagnostic::on_unimplemented(
@@ -92,18 +92,12 @@ impl<Tz: TimeZone> IntoInstant for DateTime<Tz> {
 #[diagnostic::do_not_recommend]
 impl IntoInstant for SystemTime {
     fn into_instant(self) -> Result<DateTime<Utc>, InvalidInstant> {
-        let (seconds, nanos) = match self.duration_since(SystemTime::UNIX_EPOCH) {
-            Ok(after) => (i64::try_from(after.as_secs()).ok(), after.subsec_nanos()),
-            Err(before) => {
-                let before = before.duration();
-                let seconds = i64::try_from(before.as_secs()).ok().map(|seconds| -seconds);
-                match before.subsec_nanos() {
-                    0 => (seconds, 0),
-                    nanos => (seconds.and_then(|seconds| seconds.checked_sub(1)), 1_000_000_000 - nanos),
-                }
-            }
+        let delta = |span| TimeDelta::from_std(span).map_err(|_| InvalidInstant);
+        let at = match self.duration_since(SystemTime::UNIX_EPOCH) {
+            Ok(after) => DateTime::UNIX_EPOCH.checked_add_signed(delta(after)?),
+            Err(before) => DateTime::UNIX_EPOCH.checked_sub_signed(delta(before.duration())?),
         };
-        seconds.and_then(|seconds| DateTime::from_timestamp(seconds, nanos)).ok_or(InvalidInstant)
+        at.ok_or(InvalidInstant)
     }
 }
 
