@@ -134,14 +134,14 @@ fn pack<J: Aggregates>(places: Range<usize>, arguments: &[Arguments], limits: Li
         _ => None,
     });
     match (task, unencodable) {
-        (Some(task), reason) if (reason.is_some() || task.payload_len() > limits.together) && places.len() > 1 => {
+        (Some(task), reason) if (reason.is_some() || task.payload().len() > limits.together) && places.len() > 1 => {
             let middle = places.start + places.len() / 2;
             pack::<J>(places.start..middle, arguments, limits, made);
             pack::<J>(middle..places.end, arguments, limits, made);
         }
         (_, Some(reason)) => made.left_out.push((places.start, Some(reason))),
-        (Some(task), None) if task.payload_len() > limits.alone => {
-            let (size, limit) = (task.payload_len(), limits.alone);
+        (Some(task), None) if task.payload().len() > limits.alone => {
+            let (size, limit) = (task.payload().len(), limits.alone);
             let reason = format!("alone it makes a `{}` of {size} bytes, above the limit of {limit}", J::NAME);
             made.left_out.push((places.start, Some(reason)));
         }

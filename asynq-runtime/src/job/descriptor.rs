@@ -91,14 +91,14 @@ impl JobDescriptor {
             type_id: TypeId::of::<J>,
             type_name: type_name::<J>,
             start: start::<J>,
-            reads: reads::<J>,
+            reads: |payload, lookup| resolve::<J>(payload, lookup).map(drop),
             on_archive: if J::ON_ARCHIVE.is_some() { Some(on_archive::<J>) } else { None },
             prepare: prepare::<J>,
             show: show::<J>,
-            unique_bytes: unique_bytes::<J>,
-            changes_in_json: changes_in_json::<J>,
+            unique_bytes: |payload| decode_arguments::<J>(payload).ok()?.unique_by()?.ok(),
+            changes_in_json: |payload| decode_arguments::<J>(payload).is_ok_and(|job| codec::changes_in_json(&job)),
             fingerprint: Fingerprint::of::<J>,
-            has_idle_upgrade: if J::UPGRADES.is_empty() { never } else { has_idle_upgrade::<J> },
+            has_idle_upgrade: if J::UPGRADES.is_empty() { || false } else { has_idle_upgrade::<J> },
             shape: ArgumentShape::of::<J>(),
         }
     }
@@ -109,7 +109,7 @@ impl JobDescriptor {
     ///
     /// The payload is not one of this job.
     #[doc(hidden)]
-    pub fn start(&self, payload: &[u8], ctx: JobContext) -> Result<BoxFuture<'static, RunResult>, PayloadError> {
+    pub fn start(&self, payload: &[u8], ctx: JobContext) -> Started {
         (self.start)(payload, None, ctx)
     }
 
@@ -118,12 +118,7 @@ impl JobDescriptor {
     /// # Errors
     ///
     /// Those arguments cannot become this job's.
-    pub(crate) fn start_earlier(
-        &self,
-        payload: &[u8],
-        lookup: Option<&ShapeLookup>,
-        ctx: JobContext,
-    ) -> Result<BoxFuture<'static, RunResult>, PayloadError> {
+    pub(crate) fn start_earlier(&self, payload: &[u8], lookup: Option<&ShapeLookup>, ctx: JobContext) -> Started {
         (self.start)(payload, lookup, ctx)
     }
 
@@ -206,11 +201,11 @@ impl JobDescriptor {
 partial_debug!(JobDescriptor { name, options, requires, codec, backoff, file, line, .. });
 
 fn start<J: Job>(payload: &[u8], lookup: Option<&ShapeLookup>, ctx: JobContext) -> Started {
-    Ok(attempt(resolve::<J>(payload, lookup)?, ctx))
-}
-
-fn never() -> bool {
-    false
+    let job: J = resolve(payload, lookup)?;
+    Ok(Box::pin(async move {
+        let value = job.run(&ctx).await.into_job_result()?;
+        result_bytes::<J, _>(&ctx, &value)
+    }))
 }
 
 fn has_idle_upgrade<J: Job>() -> bool {
@@ -221,22 +216,11 @@ fn has_idle_upgrade<J: Job>() -> bool {
     is_known && J::UPGRADES.iter().any(|upgrade| upgrade.apply(&earlier).is_some())
 }
 
-fn reads<J: Job>(payload: &[u8], lookup: Option<&ShapeLookup>) -> Result<(), PayloadError> {
-    resolve::<J>(payload, lookup).map(drop)
-}
-
 fn on_archive<J: Job>(ctx: JobContext, lookup: Option<&ShapeLookup>, error: JobError) -> BoxFuture<'static, ()> {
     match J::ON_ARCHIVE {
         Some(function) => function.call(ctx, lookup, error),
         None => Box::pin(std::future::ready(())),
     }
-}
-
-fn attempt<J: Job>(job: J, ctx: JobContext) -> BoxFuture<'static, RunResult> {
-    Box::pin(async move {
-        let value = job.run(&ctx).await.into_job_result()?;
-        result_bytes::<J, _>(&ctx, &value)
-    })
 }
 
 /// Encodes the result of a job. A result that is not kept is dropped: no program reads it, so it need not be encodable.
@@ -264,14 +248,6 @@ fn is_nothing(arguments: &serde_json::Value) -> bool {
         serde_json::Value::Object(fields) => fields.is_empty(),
         _ => false,
     }
-}
-
-fn unique_bytes<J: Job>(payload: &[u8]) -> Option<Bytes> {
-    decode_arguments::<J>(payload).ok()?.unique_by()?.ok()
-}
-
-fn changes_in_json<J: Job>(payload: &[u8]) -> bool {
-    decode_arguments::<J>(payload).is_ok_and(|job| codec::changes_in_json(&job))
 }
 
 fn show<J: Job>(payload: &[u8]) -> Result<serde_json::Value, PayloadError> {

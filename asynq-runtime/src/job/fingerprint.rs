@@ -3,7 +3,7 @@
 use std::{
     any::TypeId,
     collections::HashMap,
-    sync::{Arc, OnceLock},
+    sync::{Arc, LazyLock},
 };
 
 use md5::{Digest, Md5};
@@ -61,13 +61,13 @@ impl Fingerprint {
 
     /// Returns the fingerprint of `J`'s arguments, computed once per job.
     pub fn of<J: Job>() -> Arc<Self> {
-        static CACHE: FingerprintCache = OnceLock::new();
+        static CACHE: FingerprintCache = LazyLock::new(RwLock::default);
         cached_or(&CACHE, TypeId::of::<J>(), &|| of_arguments::<J>(J::CODEC))
     }
 
     /// Returns the fingerprint of a value that is kept in postcard beside a job's arguments, computed once per type.
     pub(crate) fn of_value<T: DeserializeOwned + 'static>() -> Arc<Self> {
-        static CACHE: FingerprintCache = OnceLock::new();
+        static CACHE: FingerprintCache = LazyLock::new(RwLock::default);
         cached_or(&CACHE, TypeId::of::<T>(), &|| {
             fingerprint(of_type::shape_of::<T>(false), None, &[&short_name::<T>()])
         })
@@ -75,7 +75,7 @@ impl Fingerprint {
 
     /// Returns the fingerprint of `J`'s arguments in postcard, whatever its codec is.
     pub(crate) fn in_postcard<J: Job>() -> Arc<Self> {
-        static CACHE: FingerprintCache = OnceLock::new();
+        static CACHE: FingerprintCache = LazyLock::new(RwLock::default);
         match J::CODEC {
             Codec::Postcard => Self::of::<J>(),
             Codec::Json => cached_or(&CACHE, TypeId::of::<J>(), &|| of_arguments::<J>(Codec::Postcard)),
@@ -92,17 +92,16 @@ impl Fingerprint {
 
     /// Returns the fingerprint in postcard of the arguments `T` that an earlier version of the job `J` had.
     pub(crate) fn of_earlier<J: Job, T: DeserializeOwned + 'static>() -> Arc<Self> {
-        static CACHE: FingerprintCache = OnceLock::new();
+        static CACHE: FingerprintCache = LazyLock::new(RwLock::default);
         // The name of the job is part of a fingerprint that is known in part.
         cached_or(&CACHE, TypeId::of::<(J, T)>(), &|| of_job::<J>(of_type::shape_of::<T>(false), None))
     }
 }
 
 /// The fingerprints that this process has made, by type.
-type FingerprintCache = OnceLock<RwLock<HashMap<TypeId, Arc<Fingerprint>>>>;
+type FingerprintCache = LazyLock<RwLock<HashMap<TypeId, Arc<Fingerprint>>>>;
 
 fn cached_or(cache: &FingerprintCache, of: TypeId, make: &dyn Fn() -> Fingerprint) -> Arc<Fingerprint> {
-    let cache = cache.get_or_init(RwLock::default);
     if let Some(cached) = cache.read().get(&of) {
         return Arc::clone(cached);
     }
@@ -118,12 +117,9 @@ fn of_arguments<J: Job>(codec: Codec) -> Fingerprint {
 }
 
 fn of_job<J: Job>(type_shape: of_type::TypeShape, by_hand: Option<&str>) -> Fingerprint {
-    of_names(type_shape, by_hand, &[&short_name::<J>(), J::NAME], J::ALIASES)
-}
-
-/// Returns the fingerprint of a shape under these names and aliases of its job.
-fn of_names(type_shape: of_type::TypeShape, by_hand: Option<&str>, names: &[&str], aliases: &[&str]) -> Fingerprint {
-    fingerprint(type_shape, by_hand, &[names, aliases].concat())
+    let short = short_name::<J>();
+    let names: Vec<&str> = [&*short, J::NAME].into_iter().chain(J::ALIASES.iter().copied()).collect();
+    fingerprint(type_shape, by_hand, &names)
 }
 
 /// Returns the fingerprint of a shape. The first of the `names` is part of the number of a shape that is known in part.

@@ -49,11 +49,6 @@ pub(crate) struct Prepared {
 }
 
 impl PreparedTask {
-    /// Returns the number of bytes of the payload; 0 if there is none.
-    pub(crate) fn payload_len(&self) -> usize {
-        self.0.as_ref().ok().and_then(|task| task.payload.as_ref()).map_or(0, Bytes::len)
-    }
-
     /// Returns a task whose options have been checked.
     pub(crate) fn ready(task: Prepared) -> Self {
         Self(Ok(task))
