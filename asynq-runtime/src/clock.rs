@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use parking_lot::Mutex;
 
 /// A source of the current instant.
@@ -24,6 +24,12 @@ impl Clock for SystemClock {
     }
 }
 
+/// Returns the instant that is `span` after `at`, or chrono's last one if that is beyond it.
+pub(crate) fn later(at: DateTime<Utc>, span: Duration) -> DateTime<Utc> {
+    let span = TimeDelta::from_std(span).unwrap_or(TimeDelta::MAX);
+    at.checked_add_signed(span).unwrap_or(DateTime::<Utc>::MAX_UTC)
+}
+
 /// A clock that stands still until it is moved; clones share one time.
 #[derive(Debug, Clone)]
 pub struct ManualClock(Arc<Mutex<DateTime<Utc>>>);
@@ -41,8 +47,7 @@ impl ManualClock {
     /// Moves the clock forward by `by`; beyond chrono's last instant it stays there.
     pub fn advance(&self, by: Duration) {
         let mut now = self.0.lock();
-        let by = chrono::TimeDelta::from_std(by).unwrap_or(chrono::TimeDelta::MAX);
-        *now = now.checked_add_signed(by).unwrap_or(DateTime::<Utc>::MAX_UTC);
+        *now = later(*now, by);
     }
 
     /// Sets the clock, forward or back.

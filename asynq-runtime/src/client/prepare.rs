@@ -8,6 +8,7 @@ use md5::{Digest, Md5};
 
 use crate::{
     broker::{NewTask, Replaces, UniqueLock, When, due_ms},
+    clock::later,
     job::{EnqueueError, JobOptions, Prepared, PreparedTask, Until},
     propagation,
     task::{Extra, Header, QueueName, TaskIds, TaskMessage, UniqueUntil},
@@ -176,7 +177,7 @@ fn check_ends(
 ) -> Result<(), EnqueueError> {
     let due = match when {
         When::Now => return Ok(()),
-        When::In(delay) => add(now, delay),
+        When::In(delay) => later(now, delay),
         When::At(at) => at,
     };
     match ends.into_iter().find(|(_, end)| due > now && end.is_some_and(|end| end <= due)) {
@@ -212,19 +213,12 @@ pub(crate) fn lock_key(queue: &QueueName, name: &str, bytes: Option<&[u8]>) -> S
 fn instant(end: Until, now: DateTime<Utc>) -> DateTime<Utc> {
     match end {
         Until::At(at) => at,
-        Until::In(span) => add(now, span),
+        Until::In(span) => later(now, span),
     }
 }
 
 fn ceil_seconds(at: DateTime<Utc>) -> i64 {
     at.timestamp() + i64::from(at.timestamp_subsec_nanos() > 0)
-}
-
-fn add(at: DateTime<Utc>, span: Duration) -> DateTime<Utc> {
-    chrono::TimeDelta::from_std(span)
-        .ok()
-        .and_then(|span| at.checked_add_signed(span))
-        .unwrap_or(DateTime::<Utc>::MAX_UTC)
 }
 
 #[cfg(test)]

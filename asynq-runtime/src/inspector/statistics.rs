@@ -270,7 +270,7 @@ impl Statistics {
     /// Returns one server in the JSON form, with `tasks` as those that it runs, for a program that reports servers alone.
     #[doc(hidden)]
     pub fn server_to_json(info: &ServerInfo, tasks: impl IntoIterator<Item = Value>) -> Value {
-        let weight = |q: &QueueWeight| (q.queue.clone().unwrap_or_default(), json!(q.weight.unwrap_or_default()));
+        let weight = |served: &QueueWeight| (served.queue().to_owned(), json!(served.weight()));
         json!({
             "id": info.server_id,
             "host": info.host,

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     broker::{Broker, BrokerError, BrokerErrorKind, RunKey, RunToken, Settled},
-    task::{Header, Progress, QueueName, TaskId, TaskMessage},
+    task::{Progress, QueueName, TaskId, TaskMessage},
 };
 
 /// One attempt at one task, as its job sees it. Clones refer to the same attempt.
@@ -173,12 +173,7 @@ impl JobContext {
 
     /// Returns every header of the task, in the order in which they were given; Go writes them in any order.
     pub fn headers(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.0
-            .parts
-            .message
-            .headers
-            .iter()
-            .map(|Header { key, value }| (key.as_deref().unwrap_or_default(), value.as_deref().unwrap_or_default()))
+        self.0.parts.message.headers.iter().map(|header| (header.key(), header.value()))
     }
 
     /// Returns the value of a header given at the enqueue.
@@ -343,6 +338,7 @@ mod tests {
     use asynq_test_support::eventually_blocking;
 
     use super::{super::run_blocking, *};
+    use crate::task::Header;
 
     fn context(message: TaskMessage) -> JobContext {
         let mut states = StateMap::default();

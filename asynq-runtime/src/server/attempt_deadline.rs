@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::{DateTime, Utc};
 
-use crate::{job::JobOptions, task::TaskMessage};
+use crate::{clock::later, job::JobOptions, task::TaskMessage};
 
 /// When an attempt must end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,9 +37,7 @@ impl AttemptDeadline {
     }
 
     fn after(timeout: Duration, now: DateTime<Utc>) -> Self {
-        let span = TimeDelta::from_std(timeout).ok();
-        let at = span.and_then(|span| now.checked_add_signed(span)).unwrap_or(DateTime::<Utc>::MAX_UTC);
-        Self { at, remaining: timeout, is_final: false }
+        Self { at: later(now, timeout), remaining: timeout, is_final: false }
     }
 }
 

@@ -123,15 +123,12 @@ impl TaskMessage {
 
     /// Returns the name and the value of every header.
     pub(crate) fn named_headers(&self) -> Vec<(String, String)> {
-        let named =
-            |header: &Header| (header.key.clone().unwrap_or_default(), header.value.clone().unwrap_or_default());
-        self.headers.iter().map(named).collect()
+        self.headers.iter().map(|header| (header.key().to_owned(), header.value().to_owned())).collect()
     }
 
     /// Returns the value of the first header named `key`.
     pub fn header(&self, key: &str) -> Option<&str> {
-        let found = self.headers.iter().find(|header| header.key.as_deref().unwrap_or_default() == key)?;
-        Some(found.value.as_deref().unwrap_or_default())
+        self.headers.iter().find(|header| header.key() == key).map(Header::value)
     }
 }
 

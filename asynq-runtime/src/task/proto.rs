@@ -112,9 +112,7 @@ impl ServerInfo {
     /// Returns the queues with their weights, the greatest first, and by name where weights are equal.
     #[doc(hidden)]
     pub fn weights(&self) -> Vec<(&str, i32)> {
-        let weights =
-            self.queues.iter().map(|q| (q.queue.as_deref().unwrap_or_default(), q.weight.unwrap_or_default()));
-        let mut weights: Vec<_> = weights.collect();
+        let mut weights: Vec<_> = self.queues.iter().map(|served| (served.queue(), served.weight())).collect();
         weights.sort_by_key(|&(name, weight)| (Reverse(weight), name));
         weights
     }

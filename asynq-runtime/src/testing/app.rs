@@ -22,7 +22,7 @@ use crate::{
         sqlite::{SqliteBroker, SqliteOptions},
     },
     client::Client,
-    clock::{Clock, ManualClock},
+    clock::{Clock, ManualClock, later},
     job::{BoxError, BoxFuture, IntoSpan, Job, Registry, decode_arguments, is_named},
     server::{Server, ServerBuilder},
     task::{TaskInfo, TaskState},
@@ -235,18 +235,17 @@ impl TestApp {
     pub fn advance(&self, span: impl IntoSpan) -> BoxFuture<'_, ()> {
         let span = span.into_span().unwrap_or_else(|error| panic!("{error}"));
         Box::pin(async move {
-            let end = ManualClock::new(self.now());
-            end.advance(span);
+            let end = later(self.now(), span);
             if self.has_schedules {
                 let program = self.worker().await.program();
                 while let Some(at) = self.next_tick().await
-                    && at <= end.now()
+                    && at <= end
                 {
                     self.clock.set(at);
                     timetable::fire(&self.client, program).await;
                 }
             }
-            self.clock.set(end.now());
+            self.clock.set(end);
         })
     }
 

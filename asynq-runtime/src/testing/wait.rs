@@ -7,6 +7,7 @@ use chrono::{DateTime, Utc};
 use super::TestApp;
 use crate::{
     client::{Enqueued, Outcome, Value},
+    clock::later,
     job::{BoxFuture, IntoSpan, Job, ReadResult},
     task::{TaskInfo, TaskState},
 };
@@ -27,8 +28,7 @@ impl TestApp {
         Value<J>: ReadResult,
     {
         let limit = limit.into_span().unwrap_or_else(|error| panic!("{error}"));
-        let end = chrono::TimeDelta::from_std(limit).ok().and_then(|limit| self.now().checked_add_signed(limit));
-        let end = end.unwrap_or(DateTime::<Utc>::MAX_UTC);
+        let end = later(self.now(), limit);
         Box::pin(async move {
             loop {
                 self.drain().await;
