@@ -1,6 +1,6 @@
 //! The outcome of a wait for the end of a task.
 
-use std::fmt;
+use std::borrow::Cow;
 
 /// The outcome of a wait for the end of a task.
 ///
@@ -47,8 +47,11 @@ pub enum Outcome<T> {
 }
 
 /// There is no result, because the task did not end with success or has not ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NotDone(Outcome<std::convert::Infallible>);
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct NotDone(Cow<'static, str>);
+
+debug_as_text!(NotDone);
 
 impl<T> Outcome<T> {
     /// Returns the value that the job returned.
@@ -59,12 +62,13 @@ impl<T> Outcome<T> {
     pub fn done(self) -> Result<T, NotDone> {
         Err(NotDone(match self {
             Self::Done(value) => return Ok(value),
-            Self::Archived(error) => Outcome::Archived(error),
-            Self::Revoked => Outcome::Revoked,
-            Self::Expired => Outcome::Expired,
-            Self::Deleted => Outcome::Deleted,
-            Self::Gone => Outcome::Gone,
-            Self::StillRunning => Outcome::StillRunning,
+            Self::Archived(error) if error.is_empty() => "the task was archived".into(),
+            Self::Archived(error) => format!("the task was archived: {error}").into(),
+            Self::Revoked => "the job revoked the task".into(),
+            Self::Expired => "the task expired before its next attempt".into(),
+            Self::Deleted => "the task was deleted".into(),
+            Self::Gone => "the task has ended and left nothing; enqueue it with `.awaited()` or a `retention`".into(),
+            Self::StillRunning => "the task has not ended yet".into(),
         }))
     }
 
@@ -73,25 +77,6 @@ impl<T> Outcome<T> {
         !matches!(self, Self::StillRunning)
     }
 }
-
-impl fmt::Display for NotDone {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.0 {
-            Outcome::Done(never) => match *never {},
-            Outcome::Archived(error) if error.is_empty() => f.write_str("the task was archived"),
-            Outcome::Archived(error) => write!(f, "the task was archived: {error}"),
-            Outcome::Revoked => f.write_str("the job revoked the task"),
-            Outcome::Expired => f.write_str("the task expired before its next attempt"),
-            Outcome::Deleted => f.write_str("the task was deleted"),
-            Outcome::Gone => {
-                f.write_str("the task has ended and left nothing; enqueue it with `.awaited()` or a `retention`")
-            }
-            Outcome::StillRunning => f.write_str("the task has not ended yet"),
-        }
-    }
-}
-
-impl std::error::Error for NotDone {}
 
 #[cfg(test)]
 mod tests {

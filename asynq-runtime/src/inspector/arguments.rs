@@ -81,13 +81,10 @@ impl Inspector {
             }
         }
         for (r#type, fingerprint) in wanted {
+            let key = (r#type.to_owned(), fingerprint);
             match self.shape(r#type, Needs::Fingerprint(fingerprint)).await {
-                Ok(Some(lookup)) => {
-                    shapes.insert((r#type.to_owned(), fingerprint), Some(lookup));
-                }
-                Ok(None) => {
-                    shapes.remove(&(r#type.to_owned(), fingerprint));
-                }
+                Ok(Some(lookup)) => drop(shapes.insert(key, Some(lookup))),
+                Ok(None) => drop(shapes.remove(&key)),
                 // Each further request would wait as long.
                 Err(error) if error.is_unavailable() => break,
                 Err(_) => {}
@@ -123,8 +120,9 @@ impl Inspector {
     ) -> Result<Bytes, InspectError> {
         let (queue, id) = (queue_name(queue)?, task_id(id)?);
         let task = self.task(&queue, &id).await?;
-        let (header, payload) = match postcard_header(&task.payload) {
-            None => (None, arguments.to_string().into_bytes()),
+        let header = postcard_header(&task.payload);
+        let payload = match header {
+            None => arguments.to_string().into_bytes(),
             Some(header) => {
                 let no_shape = |reason: &str| InspectError::NoShape {
                     id: id.clone(),
@@ -141,12 +139,12 @@ impl Inspector {
                     reason,
                     shape: shape.to_text(),
                 })?;
-                (Some(header.to_vec()), [header, &written[..]].concat())
+                [header, &written[..]].concat()
             }
         };
         let payload = Bytes::from(payload);
         let replaced = self.replace(&queue, id, |now| {
-            if postcard_header(&now.payload) != header.as_deref() {
+            if postcard_header(&now.payload) != header {
                 // Another program wrote arguments of another shape in the meantime.
                 return Err(InspectError::Contended { id: now.id.clone(), tries: 1 });
             }

@@ -71,23 +71,8 @@ impl ListTasks {
         self.read(Some(TaskBrief::BYTES)).await
     }
 
-    async fn fetch(self) -> Result<Vec<TaskInfo>, InspectError> {
-        let tasks = self.read(None).await?;
-        Ok(tasks.into_iter().map(|brief| brief.task).collect())
-    }
-
     /// Fetches the page with at most `most` bytes of each payload and result; `None` for no limit.
     async fn read(self, most: Option<usize>) -> Result<Vec<TaskBrief>, InspectError> {
-        let (inspector, queue, state, group, page) = self.checked()?;
-        let tasks = inspector.broker.list(&queue, state, group.as_ref(), page, most).await?;
-        if tasks.is_empty() {
-            inspector.known(&queue).await?;
-        }
-        Ok(tasks)
-    }
-
-    /// The checked parameters of the page.
-    fn checked(self) -> Result<(Inspector, QueueName, TaskState, Option<GroupName>, Page), InspectError> {
         let Self { inspector, queue, state, group, page } = self;
         let queue = queue?;
         let refuse = |what, reason: &str| Err(InspectError::Request { what, reason: reason.into() });
@@ -100,7 +85,11 @@ impl ListTasks {
         if group.is_some() && state != TaskState::Aggregating {
             return refuse("group", "only aggregating tasks wait in groups; list TaskState::Aggregating");
         }
-        Ok((inspector, queue, state, group, page))
+        let tasks = inspector.broker.list(&queue, state, group.as_ref(), page, most).await?;
+        if tasks.is_empty() {
+            inspector.known(&queue).await?;
+        }
+        Ok(tasks)
     }
 }
 
@@ -109,7 +98,7 @@ impl IntoFuture for ListTasks {
     type IntoFuture = BoxFuture<'static, Self::Output>;
 
     fn into_future(self) -> Self::IntoFuture {
-        Box::pin(self.fetch())
+        Box::pin(async move { Ok(self.read(None).await?.into_iter().map(|brief| brief.task).collect()) })
     }
 }
 

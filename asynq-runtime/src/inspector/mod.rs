@@ -258,16 +258,14 @@ impl Inspector {
 
 /// The name of any queue that a program may have made; a blank name is refused.
 fn queue_name(name: impl AsRef<str>) -> Result<QueueName, InspectError> {
-    match name.as_ref() {
-        blank if blank.trim().is_empty() => Err(InspectError::blank("queue")),
-        name => Ok(QueueName::from_wire(name)),
-    }
+    not_blank("queue", name.as_ref()).map(QueueName::from_wire)
 }
 
 /// The id of any task that a program may have made; a blank id is refused.
 fn task_id(id: impl AsRef<str>) -> Result<TaskId, InspectError> {
-    match id.as_ref() {
-        blank if blank.trim().is_empty() => Err(InspectError::blank("id")),
-        id => Ok(TaskId::from_wire(id)),
-    }
+    not_blank("id", id.as_ref()).map(TaskId::from_wire)
+}
+
+fn not_blank<'n>(what: &'static str, name: &'n str) -> Result<&'n str, InspectError> {
+    if name.trim().is_empty() { Err(InspectError::blank(what)) } else { Ok(name) }
 }

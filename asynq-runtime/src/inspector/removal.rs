@@ -161,10 +161,8 @@ async fn empty(
         progress.total = progress.done + stats.size;
         for state in STATES.into_iter().filter(|&state| stats.count(state) > 0) {
             let before = progress;
-            let mut bulk = match inspector.delete_all(queue, state).start().await {
-                Ok(bulk) => bulk,
-                Err(error) => return Err(interrupted(error, before)),
-            };
+            let bulk = inspector.delete_all(queue, state).start().await;
+            let mut bulk = bulk.map_err(|error| interrupted(error, before))?;
             while let Some(part) = bulk.slice().await.map_err(|error| interrupted(error, before))? {
                 progress.changed = before.changed + part.changed;
                 progress.ghosts = before.ghosts + part.ghosts;
