@@ -1,6 +1,10 @@
 //! Reads settings from flags and environment variables: the first one that has a setting counts.
 
-use std::{ffi::OsString, time::Duration};
+use std::{
+    ffi::OsString,
+    num::{NonZeroU32, NonZeroUsize},
+    time::Duration,
+};
 
 use super::error::AppError;
 use crate::{
@@ -148,17 +152,12 @@ fn parse_queues(text: &str) -> Result<Vec<Queue>, String> {
             Some((weight, limit)) => (weight.trim(), Some(limit.trim())),
             None => (weight, None),
         };
-        let weight = match weight.parse::<u32>() {
-            Ok(weight) if weight > 0 => weight,
-            _ => return Err(format!("the weight of queue `{name}` is {weight:?}; write a whole number from 1 up")),
+        let wrong = |what: &str, text: &str| {
+            format!("the {what} of queue `{name}` is {text:?}; write a whole number from 1 up")
         };
-        let limit = match limit.map(|limit| (limit, limit.parse::<usize>())) {
-            None => None,
-            Some((_, Ok(limit))) if limit > 0 => Some(limit),
-            Some((limit, _)) => {
-                return Err(format!("the limit of queue `{name}` is {limit:?}; write a whole number from 1 up"));
-            }
-        };
+        let weight = weight.parse::<NonZeroU32>().map_err(|_| wrong("weight", weight))?.get();
+        let limit = limit.map(|limit| limit.parse::<NonZeroUsize>().map_err(|_| wrong("limit", limit))).transpose()?;
+        let limit = limit.map(NonZeroUsize::get);
         if queues.iter().any(|known| known.name == name) {
             return Err(format!("queue `{name}` is named twice"));
         }
@@ -177,12 +176,9 @@ fn parse_names(text: &str) -> Result<Vec<String>, String> {
 }
 
 fn parse_concurrency(text: &str) -> Result<usize, String> {
-    match text.parse::<usize>() {
-        Ok(concurrency) if concurrency > 0 => Ok(concurrency),
-        _ => Err(format!(
-            "{text:?} is not a number of tasks; write a whole number from 1 up, or leave it out for one for each processor"
-        )),
-    }
+    text.parse::<NonZeroUsize>().map(NonZeroUsize::get).map_err(|_| {
+        format!("{text:?} is not a number of tasks; write a whole number from 1 up, or leave it out for one for each processor")
+    })
 }
 
 fn parse_log_format(text: &str) -> Result<LogFormat, String> {

@@ -21,11 +21,6 @@ use crate::{
     connect::{DEFAULT_URL, missing_file},
 };
 
-/// Returns a client to look with.
-async fn observer(settings: &Settings) -> Result<Client, AppError> {
-    Ok(Client::connect_existing(settings.url.as_deref().unwrap_or(DEFAULT_URL)).await?)
-}
-
 /// Returns a client to enqueue with. A set-up is not run: where it may name another broker and nothing else does, a new file would
 /// take tasks that no worker looks for.
 async fn producer(settings: &Settings, has_set_up: bool) -> Result<Client, AppError> {
@@ -41,8 +36,7 @@ async fn producer(settings: &Settings, has_set_up: bool) -> Result<Client, AppEr
 
 /// Writes to standard output.
 fn print(text: impl fmt::Display) -> Result<(), AppError> {
-    let written = std::io::stdout().write_all(text.to_string().as_bytes());
-    match written {
+    match std::io::stdout().write_all(text.to_string().as_bytes()) {
         // `prog jobs | head` is not a failure.
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
             Err(AppError::System { what: "cannot write the answer".to_owned(), source: error })

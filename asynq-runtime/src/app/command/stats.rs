@@ -9,12 +9,12 @@ use super::{
         env::Settings,
         table::{Table, clean},
     },
-    AppError, observer, print, print_json,
+    AppError, print, print_json,
 };
-use crate::{broker::QueueStats, inspector::Statistics, task::ServerInfo};
+use crate::{broker::QueueStats, client::Client, connect::DEFAULT_URL, inspector::Statistics, task::ServerInfo};
 
 pub(in super::super) async fn stats(settings: Settings, as_json: bool) -> Result<(), AppError> {
-    let client = observer(&settings).await?;
+    let client = Client::connect_existing(settings.url.as_deref().unwrap_or(DEFAULT_URL)).await?;
     let statistics = client.inspector().statistics().await?;
     if as_json { print_json(&statistics.to_json()) } else { print(to_text(&statistics)) }?;
     match statistics.unreadable.len() {
