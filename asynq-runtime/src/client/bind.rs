@@ -6,6 +6,7 @@ use super::{Client, prepare};
 use crate::{
     broker::NewTask,
     job::{DueShapes, EnqueueError, PreparedTask},
+    task::TaskIds,
 };
 
 impl PreparedTask {
@@ -17,7 +18,7 @@ impl PreparedTask {
     /// An option or the name is not valid, or the payload is larger.
     #[doc(hidden)]
     pub fn bind(self, now: DateTime<Utc>, limit: usize) -> Result<NewTask, EnqueueError> {
-        prepare::new_task(self, now, limit)
+        prepare::new_task(self, now, limit, &mut TaskIds::default())
     }
 }
 

@@ -131,12 +131,9 @@ impl Client {
     /// id; or the broker failed.
     pub async fn find<J: Job>(&self, id: impl AsRef<str>) -> Result<Enqueued<J>, ResultError> {
         let (declared, id) = (QueueName::from_wire(J::OPTIONS.queue), TaskId::from_wire(id.as_ref()));
-        let mut other = None;
-        if let Some(task) = self.broker.task(&declared, &id).await? {
-            if is_named::<J>(&task.r#type) {
-                return Ok(self.handle(task));
-            }
-            other = Some(task);
+        let mut other = self.broker.task(&declared, &id).await?;
+        if let Some(task) = other.take_if(|task| is_named::<J>(&task.r#type)) {
+            return Ok(self.handle(task));
         }
         for queue in self.broker.queues_of(&id).await?.into_iter().filter(|queue| *queue != declared) {
             match self.broker.task(&queue, &id).await? {

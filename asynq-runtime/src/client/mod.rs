@@ -23,7 +23,7 @@ pub use self::{
 };
 pub(crate) use self::{
     erased::{Erased, Typed},
-    prepare::{lock_key, new_task},
+    prepare::lock_key,
 };
 use crate::{
     broker::{Broker, BrokerError, BrokerErrorKind, Placed},
@@ -215,7 +215,7 @@ impl Client {
         let (mut outcomes, mut ids) = (Vec::with_capacity(tasks.len()), TaskIds::default());
         for task in tasks {
             let shape = task.shape();
-            match prepare::one_of_many(task, now, self.payload_limit, &mut ids) {
+            match prepare::new_task(task, now, self.payload_limit, &mut ids) {
                 Ok(new) => {
                     // A task that is not sent would have its shape count as one that the broker did not take.
                     shape.into_iter().for_each(|shape| shapes.add(shape));
@@ -228,11 +228,9 @@ impl Client {
                 Err(error) => outcomes.push(Err(error)),
             }
         }
-        if batch.is_empty() {
-            crate::metrics::enqueued(&outcomes);
-            return outcomes;
-        }
-        let answers = if shapes.is_empty() {
+        let answers = if batch.is_empty() {
+            Vec::new()
+        } else if shapes.is_empty() {
             self.broker.enqueue(batch).await
         } else {
             // Both calls run at the same time, so that the first enqueue of a process is not slower for the second call. Where the kept

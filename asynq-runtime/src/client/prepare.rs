@@ -14,13 +14,8 @@ use crate::{
     task::{Extra, Header, QueueName, TaskIds, TaskMessage, UniqueUntil},
 };
 
-/// Returns the task to store.
-pub(crate) fn new_task(task: PreparedTask, now: DateTime<Utc>, limit: usize) -> Result<NewTask, EnqueueError> {
-    one_of_many(task, now, limit, &mut TaskIds::default())
-}
-
-/// [`new_task`] for one of the tasks of a call, whose ids come from `ids`.
-pub(crate) fn one_of_many(
+/// Returns the task to store. An id that was not given comes from `ids`, which are those of one call.
+pub(super) fn new_task(
     task: PreparedTask,
     now: DateTime<Utc>,
     limit: usize,
@@ -40,12 +35,13 @@ pub(crate) fn one_of_many(
     };
     let id_is_ours = task.id.is_none();
     let id = task.id.clone().unwrap_or_else(|| ids.next_id());
-    let replaces = replaces(&task)?;
+    check_together(&task)?;
+    let replaces = replaces(&task).then_some(Replaces { within: task.debounce_max });
     let when = task.when.unwrap_or_else(|| task.debounce.map_or(When::Now, When::In));
-    let unique =
-        task.unique.or(task.debounce.map(|_| DEBOUNCED)).map(|ttl| UniqueLock { key: unique_key(&queue, &task), ttl });
-    check_unique(&task)?;
-    check_awaited(&task)?;
+    let unique = task.unique.or(task.debounce.map(|_| DEBOUNCED)).map(|ttl| {
+        let bytes = task.unique_bytes.as_ref().or(task.payload.as_ref());
+        UniqueLock { key: lock_key(&queue, &task.name, bytes.map(AsRef::as_ref)), ttl }
+    });
     let deadline = task.deadline.map_or(0, |end| ceil_seconds(instant(end, now)).max(1));
     let expires = task.expires.map(|end| instant(end, now));
     check_ends([("expires", expires), ("deadline", task.deadline.map(|end| instant(end, now)))], when, now)?;
@@ -107,60 +103,53 @@ fn check_headers(task: &Prepared) -> Result<(), EnqueueError> {
 /// How long the lock of a debounced task lasts whose `unique` is not given.
 const DEBOUNCED: Duration = Duration::from_secs(86_400);
 
-/// Returns whether the task takes the place of an equal one, and within which time.
-fn replaces(task: &Prepared) -> Result<Option<Replaces>, EnqueueError> {
-    let wrong = |option, reason: &str| Err(EnqueueError::Option { option, reason: reason.to_owned() });
-    let option = if task.debounce.is_some() { "debounce" } else { "or_replace" };
-    match (task.debounce, task.debounce_max) {
-        (None, Some(_)) => return wrong("debounce_max", "it needs `debounce`: say how long it has to be quiet"),
-        (Some(debounce), Some(most)) if most < debounce => {
-            return wrong("debounce_max", "it must be at least as long as `debounce`");
-        }
-        (None, None) if !task.or_replace => return Ok(None),
-        _ => {}
-    }
-    if task.group.is_some() {
-        return wrong(option, "a task in a group waits for others and not for its time; leave one out");
-    }
-    if task.id.is_some() {
-        return wrong(option, "a task that takes new arguments keeps its id; leave `task_id` out");
-    }
-    if task.unique_until == UniqueUntil::Start {
-        return wrong(
-            option,
+/// Returns whether the task takes the place of an equal one.
+fn replaces(task: &Prepared) -> bool {
+    task.or_replace || task.debounce.is_some()
+}
+
+/// Checks that the options of the task go together; of several mistakes the first counts.
+fn check_together(task: &Prepared) -> Result<(), EnqueueError> {
+    let replacing = if task.debounce.is_some() { "debounce" } else { "or_replace" };
+    let replaces = replaces(task);
+    let is_grouped = task.group.is_some();
+    let has_lock = task.unique.is_some() || task.debounce.is_some();
+    let is_freed_by_start = task.unique_until == UniqueUntil::Start;
+    let needs_unique = "it needs `unique`: say for how long the task keeps an equal one out";
+    let is_shorter = task.debounce_max.zip(task.debounce).is_some_and(|(most, quiet)| most < quiet);
+    let mistakes = [
+        (
+            task.debounce_max.is_some() && task.debounce.is_none(),
+            "debounce_max",
+            "it needs `debounce`: say how long it has to be quiet",
+        ),
+        (is_shorter, "debounce_max", "it must be at least as long as `debounce`"),
+        (replaces && is_grouped, replacing, "a task in a group waits for others and not for its time; leave one out"),
+        (replaces && task.id.is_some(), replacing, "a task that takes new arguments keeps its id; leave `task_id` out"),
+        (
+            replaces && is_freed_by_start,
+            replacing,
             "an attempt without a lock is not found, and could run again with its older arguments; leave `unique_until` out",
-        );
+        ),
+        (replaces && !has_lock, replacing, needs_unique),
+        (!has_lock && task.unique_until != UniqueUntil::End, "unique_until", needs_unique),
+        (!has_lock && task.unique_extend, "unique_extend", needs_unique),
+        (
+            is_freed_by_start && task.unique_extend,
+            "unique_extend",
+            "the lock is freed when the task starts; leave one out",
+        ),
+        // Such a task would have no end of its own.
+        (
+            task.awaited && is_grouped,
+            "awaited",
+            "a task in a group becomes part of another and has no end of its own; leave one out",
+        ),
+    ];
+    match mistakes.into_iter().find(|(is_made, ..)| *is_made) {
+        Some((_, option, reason)) => Err(EnqueueError::Option { option, reason: reason.to_owned() }),
+        None => Ok(()),
     }
-    if task.unique.is_none() && task.debounce.is_none() {
-        return wrong(option, "it needs `unique`: say for how long the task keeps an equal one out");
-    }
-    Ok(Some(Replaces { within: task.debounce_max }))
-}
-
-/// Checks that the options of a lock come with a lock, and that a lock which the start frees is not extended.
-fn check_unique(task: &Prepared) -> Result<(), EnqueueError> {
-    let wrong = |option, reason: &str| Err(EnqueueError::Option { option, reason: reason.to_owned() });
-    match (task.unique.is_some() || task.debounce.is_some(), task.unique_until, task.unique_extend) {
-        (false, UniqueUntil::Success | UniqueUntil::Start, _) => {
-            wrong("unique_until", "it needs `unique`: say for how long the task keeps an equal one out")
-        }
-        (false, _, true) => {
-            wrong("unique_extend", "it needs `unique`: say for how long the task keeps an equal one out")
-        }
-        (_, UniqueUntil::Start, true) => {
-            wrong("unique_extend", "the lock is freed when the task starts; leave one out")
-        }
-        _ => Ok(()),
-    }
-}
-
-/// Checks that an awaited task is in no group, where it would have no end of its own.
-fn check_awaited(task: &Prepared) -> Result<(), EnqueueError> {
-    if task.awaited && task.group.is_some() {
-        let reason = "a task in a group becomes part of another and has no end of its own; leave one out".to_owned();
-        return Err(EnqueueError::Option { option: "awaited", reason });
-    }
-    Ok(())
 }
 
 /// Returns how long the task is kept after success. An awaited task is kept long enough to be read.
@@ -191,11 +180,6 @@ fn check_ends(
     }
 }
 
-/// Returns the key of the lock of a task that is enqueued.
-fn unique_key(queue: &QueueName, task: &Prepared) -> String {
-    lock_key(queue, &task.name, task.unique_bytes.as_ref().or(task.payload.as_ref()).map(AsRef::as_ref))
-}
-
 /// Returns the key of the lock of tasks that these bytes make equal. The key of a payload that was never given ends with the
 /// last colon.
 pub(crate) fn lock_key(queue: &QueueName, name: &str, bytes: Option<&[u8]>) -> String {
@@ -203,9 +187,7 @@ pub(crate) fn lock_key(queue: &QueueName, name: &str, bytes: Option<&[u8]>) -> S
 
     let mut key = format!("asynq:{{{queue}}}:unique:{name}:");
     if let Some(bytes) = bytes {
-        for byte in Md5::digest(bytes) {
-            let _ = write!(key, "{byte:02x}");
-        }
+        let _ = write!(key, "{:032x}", u128::from_be_bytes(Md5::digest(bytes).into()));
     }
     key
 }

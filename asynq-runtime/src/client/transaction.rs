@@ -8,7 +8,7 @@ use crate::{
     task::{TaskId, TaskInfo, TaskState},
 };
 
-use super::{Client, prepare};
+use super::Client;
 
 /// Enqueues in the caller's own SQLite transaction (feature `sqlite`): see the repository's `docs/transactions.md`.
 impl Client {
@@ -43,7 +43,7 @@ impl Client {
     fn add(&self, connection: &Connection, task: PreparedTask) -> Result<TaskInfo, EnqueueError> {
         let broker = self.sqlite_without_layers()?;
         let shape = task.shape();
-        let task = prepare::new_task(task, self.broker.now(), self.payload_limit)?;
+        let task = task.bind(self.broker.now(), self.payload_limit)?;
         let mut info = TaskInfo::from_message(&task.message, TaskState::Pending);
         info.expires = task.extra.expires();
         let (new_shape, join) = due_in_transaction(&*self.broker, shape);
@@ -81,7 +81,7 @@ impl Client {
 
     fn to_row(&self, task: PreparedTask) -> Result<EnqueueRow, EnqueueError> {
         let broker = self.sqlite_without_layers()?;
-        let task = prepare::new_task(task, self.broker.now(), self.payload_limit)?;
+        let task = task.bind(self.broker.now(), self.payload_limit)?;
         if task.replaces.is_some() {
             let reason =
                 "a row cannot replace a task that is there; use `enqueue_in_tx`, or `enqueue` after the commit";

@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{
     broker::{Broker, GroupRules, NewTask, SetMember, SetOutcome, TaskSet, shortened},
-    client::{Client, new_task},
+    client::Client,
     job::{
         Aggregation, Arguments, BoxError, BoxFuture, EnqueueError, IntoSpan, JobContext, JobDescriptor, Limits,
         PreparedTask, RawTask, Registry, RegistryError, fingerprint_of, with_causes,
@@ -387,7 +387,7 @@ fn add(outcome: &mut SetOutcome, set: &TaskSet, task: PreparedTask, now: DateTim
             }
             task.queue = Some(set.queue.clone());
             task.id = Some(set.task_id(outcome.made.len()));
-            new_task(PreparedTask::ready(task), now, Client::MAX_PAYLOAD_LIMIT)
+            PreparedTask::ready(task).bind(now, Client::MAX_PAYLOAD_LIMIT)
         })
         .map_err(|error| Unaggregated::Invalid(error.to_string()))?;
     outcome.made.push(NewTask { id_is_ours: true, ..made });

@@ -20,11 +20,11 @@ const YEAR_9999: DateTime<Utc> = match DateTime::from_timestamp(253_370_764_800,
 const LIMIT: usize = 1024;
 
 fn new(task: impl Into<PreparedTask>) -> NewTask {
-    new_task(task.into(), NOW, LIMIT).unwrap()
+    task.into().bind(NOW, LIMIT).unwrap()
 }
 
 fn refused(task: impl Into<PreparedTask>) -> String {
-    new_task(task.into(), NOW, LIMIT).unwrap_err().to_string()
+    task.into().bind(NOW, LIMIT).unwrap_err().to_string()
 }
 
 fn raw() -> RawTask {
