@@ -19,6 +19,7 @@ use super::{
     error::AppError,
     logs,
     program::{Program, SetUp},
+    run_built,
 };
 use crate::{
     censor::usage_without_passwords,
@@ -56,7 +57,7 @@ fn dispatch(matches: &ArgMatches, services: &[&ServiceEntry], setup: Option<SetU
         warn_of_unread_variables(services);
         let runtime = runtime(tokio::runtime::Builder::new_multi_thread())?;
         let given = given(services, [flags, matches]);
-        let worker = || runtime.block_on(command::worker(settings, format, given, setup));
+        let worker = || runtime.block_on(run_built(command::worker(settings, format, given, setup)));
         let ended = catch_unwind(AssertUnwindSafe(worker));
         // The worker has requeued tasks that did not end in time; a blocking job that never returns must not hold the process, and
         // neither must a blocking call of a set-up that panicked.

@@ -55,13 +55,13 @@ impl Erased<PreparedTask, TaskInfo> for Inner {
     }
 }
 
-type Wrap = Arc<dyn Fn(EnqueueService) -> EnqueueService + Send + Sync>;
+pub(super) type Wrap = Arc<dyn Fn(EnqueueService) -> EnqueueService + Send + Sync>;
 
 /// The one service of a client and its clones.
 #[derive(Clone)]
 pub(super) struct Layered {
     /// The layers, the outermost first.
-    wraps: Vec<Wrap>,
+    pub(super) wraps: Vec<Wrap>,
     service: Arc<Mutex<EnqueueService>>,
     ready: Arc<Ready>,
 }
@@ -124,19 +124,11 @@ impl Client {
     }
 
     /// Puts the given layers around this client, which has none.
-    fn wrapped(self, wraps: Vec<Wrap>) -> Self {
+    pub(super) fn wrapped(self, wraps: Vec<Wrap>) -> Self {
         let innermost = EnqueueService(Box::new(Inner(self.clone())));
         let service = wraps.iter().rev().fold(innermost, |inner, wrap| wrap(inner));
         let layered = Layered { wraps, service: Arc::new(Mutex::new(service)), ready: Arc::default() };
         Self { layered: Some(layered), ..self }
-    }
-
-    /// Puts the layers around the client anew, after one of its options has changed.
-    pub(super) fn wrapped_again(mut self) -> Self {
-        match self.layered.take() {
-            Some(layered) => self.wrapped(layered.wraps),
-            None => self,
-        }
     }
 }
 

@@ -105,7 +105,10 @@ impl Client {
     #[must_use]
     pub fn payload_limit(mut self, bytes: usize) -> Self {
         self.payload_limit = bytes.min(Self::MAX_PAYLOAD_LIMIT);
-        self.wrapped_again()
+        match self.layered.take() {
+            Some(layered) => self.wrapped(layered.wraps),
+            None => self,
+        }
     }
 
     /// Checks that the broker answers.

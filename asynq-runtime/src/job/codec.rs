@@ -23,7 +23,7 @@ use super::{
     Codec, Job, PayloadError, bounded,
     fingerprint::Fingerprint,
     shape::of_type::Reads,
-    upgrade::{Earlier, Upgrade},
+    upgrade::{Content, Earlier, Upgrade},
 };
 
 /// First byte of a postcard payload.
@@ -121,7 +121,7 @@ fn split_behind(format: u8, bytes: &[u8]) -> Option<(u32, &[u8])> {
 fn decode_postcard<J: Job>(found: u32, arguments: &[u8]) -> Result<J, PayloadError> {
     let fingerprint = Fingerprint::in_postcard::<J>();
     if !fingerprint.is(found) {
-        let earlier = Earlier::postcard(found, arguments);
+        let earlier = Earlier(Content::Postcard(found, arguments));
         return Upgrade::first(&earlier).unwrap_or_else(|| {
             Err(PayloadError::UnknownFingerprint {
                 job: J::NAME,
@@ -182,7 +182,7 @@ fn decode_json<J: Job>(payload: &[u8]) -> Result<J, PayloadError> {
         if !error.is_data() || !is_json(payload) {
             return Err(undecodable(reason(&error)));
         }
-        let earlier = Earlier::json(payload);
+        let earlier = Earlier(Content::Json(payload));
         Upgrade::first(&earlier).unwrap_or_else(|| {
             let reason = match J::CODEC {
                 Codec::Json => reason(&error),

@@ -15,7 +15,7 @@ use super::{
     codec::{self, decode_arguments, encode_result},
     resolve::{ShapeLookup, resolve},
     secret::for_people,
-    upgrade::Earlier,
+    upgrade::{Content, Earlier},
 };
 use crate::panics::catch;
 
@@ -212,7 +212,7 @@ fn has_idle_upgrade<J: Job>() -> bool {
     let today = Fingerprint::in_postcard::<J>();
     // Postcard carries no `Value`, and two JSON types that hold one look alike, whatever is in it.
     let is_known = J::CODEC == Codec::Postcard || today.complete;
-    let earlier = Earlier::postcard(today.value, &[]);
+    let earlier = Earlier(Content::Postcard(today.value, &[]));
     is_known && J::UPGRADES.iter().any(|upgrade| upgrade.apply(&earlier).is_some())
 }
 

@@ -1,9 +1,6 @@
 //! Parameters of a job that the worker supplies, not the caller.
 
-use std::{
-    any::type_name,
-    future::{Future, ready},
-};
+use std::{any::type_name, future::Future};
 
 use super::{JobContext, JobError, State, StateKey};
 
@@ -56,18 +53,10 @@ pub trait FromContext: Sized {
 impl<T: Send + Sync + 'static> FromContext for State<T> {
     const REQUIRES: &'static [StateKey] = &[StateKey::of::<T>()];
 
-    fn from_context(ctx: &JobContext) -> impl Future<Output = Result<Self, JobError>> + Send {
-        ready(state(ctx))
+    async fn from_context(ctx: &JobContext) -> Result<Self, JobError> {
+        // Only a test can meet this error, because a server checks its states at the start.
+        ctx.state::<T>().ok_or_else(|| {
+            JobError::skip_retry(format!("there is no State<{}>; give it with `App::state(..)`", type_name::<T>()))
+        })
     }
-}
-
-/// Returns the state that a job's parameter asks for.
-///
-/// # Errors
-///
-/// The program gave no `T`; only a test can meet this error, since a server checks its states at start.
-fn state<T: Send + Sync + 'static>(ctx: &JobContext) -> Result<State<T>, JobError> {
-    ctx.state::<T>().ok_or_else(|| {
-        JobError::skip_retry(format!("there is no State<{}>; give it with `App::state(..)`", type_name::<T>()))
-    })
 }

@@ -8,7 +8,7 @@ use super::{
     Fingerprint, Job, PayloadError,
     codec::{decode_arguments, is_json, split},
     shape::{self, FromValue, HIDDEN, ShapeDocument, Value},
-    upgrade::{Earlier, Upgrade},
+    upgrade::{Content, Earlier, Upgrade},
 };
 
 /// The kept shape that a payload needs.
@@ -78,7 +78,8 @@ pub(crate) fn resolve<J: Job>(payload: &[u8], lookup: Option<&ShapeLookup>) -> R
 /// Reads arguments in postcard whose shape is known.
 fn by_shape<J: Job>(today: &Today, document: &ShapeDocument, arguments: &[u8]) -> Result<J, String> {
     let value = shape::decode(document, arguments)?;
-    let upgraded = |exactly| Upgrade::first(&Earlier::known(document, &value, exactly))?.ok();
+    let known = |exactly| Earlier(Content::Known { shape: document, value: &value, exactly });
+    let upgraded = |exactly| Upgrade::first(&known(exactly))?.ok();
     if let Some(job) = upgraded(true) {
         return Ok(job);
     }

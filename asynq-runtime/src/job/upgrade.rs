@@ -64,9 +64,9 @@ impl<J: Job> fmt::Debug for Upgrade<J> {
 }
 
 /// The arguments of a task that another version of the program enqueued.
-pub struct Earlier<'p>(Content<'p>);
+pub struct Earlier<'p>(pub(super) Content<'p>);
 
-enum Content<'p> {
+pub(super) enum Content<'p> {
     Postcard(u32, &'p [u8]),
     Json(&'p [u8]),
     /// A payload of another shape, which the broker keeps, and whether that shape must be exactly the upgrade's.
@@ -77,19 +77,7 @@ enum Content<'p> {
     },
 }
 
-impl<'p> Earlier<'p> {
-    pub(super) fn postcard(fingerprint: u32, arguments: &'p [u8]) -> Self {
-        Self(Content::Postcard(fingerprint, arguments))
-    }
-
-    pub(super) fn json(payload: &'p [u8]) -> Self {
-        Self(Content::Json(payload))
-    }
-
-    pub(super) fn known(shape: &'p ShapeDocument, value: &'p Value<'p>, exactly: bool) -> Self {
-        Self(Content::Known { shape, value, exactly })
-    }
-
+impl Earlier<'_> {
     /// Returns today's job if `upgrade` takes the arguments: a payload of the default codec must have exactly the shape of
     /// `T`, or, if nothing else reads it, become `T` by serde's rules; a JSON payload must be readable as `T`. Returns `None`
     /// for all others.
@@ -104,21 +92,21 @@ impl<'p> Earlier<'p> {
                 if !fingerprint.is(found) {
                     return None;
                 }
-                let unreadable = |reason: String| {
-                    let expected = Fingerprint::in_postcard::<J>().value;
-                    PayloadError::Unresolved { job: J::NAME, expected, found, reason }
-                };
                 // The payload is decoded like any other of another shape, so that all of its bytes are read.
-                match shape::decode(&fingerprint.document, arguments) {
-                    Ok(value) => match T::deserialize(FromValue(&value)) {
-                        Ok(old) => old,
-                        Err(error) => return Some(Err(unreadable(error.to_string()))),
-                    },
+                let read = match shape::decode(&fingerprint.document, arguments) {
+                    Ok(value) => T::deserialize(FromValue(&value)).map_err(|error| error.to_string()),
                     // The shape of `T` is known in part.
                     Err(reason) => match bounded::take_from_bytes(arguments) {
-                        Ok(Ok((old, []))) => old,
-                        _ => return Some(Err(unreadable(reason))),
+                        Ok(Ok((old, []))) => Ok(old),
+                        _ => Err(reason),
                     },
+                };
+                match read {
+                    Ok(old) => old,
+                    Err(reason) => {
+                        let expected = Fingerprint::in_postcard::<J>().value;
+                        return Some(Err(PayloadError::Unresolved { job: J::NAME, expected, found, reason }));
+                    }
                 }
             }
             Content::Known { shape, value, exactly } => {

@@ -1,4 +1,4 @@
-//! The worker: runs the set-up, shows the start table, and works until it is asked to stop.
+//! The worker: its set-up and its start table.
 
 use std::io::Write as _;
 
@@ -7,7 +7,6 @@ use super::{
         App,
         env::{LogFormat, Settings},
         program::SetUp,
-        run_built,
         table::Table,
     },
     AppError,
@@ -18,17 +17,13 @@ use crate::{
     server::{Flags, Server, ServiceRow},
 };
 
+/// Returns the worker: runs the set-up, connects, and shows the start table.
 pub(in super::super) async fn worker(
     settings: Settings,
     format: LogFormat,
     flags: Flags,
     setup: Option<SetUp>,
-) -> Result<(), AppError> {
-    run_built(set_up(settings, format, flags, setup)).await
-}
-
-/// Runs the set-up, connects, and shows the start table.
-async fn set_up(settings: Settings, format: LogFormat, flags: Flags, setup: Option<SetUp>) -> Result<Server, AppError> {
+) -> Result<Server, AppError> {
     // This precedes the set-up: a mistake in the jobs must not cost a connection first.
     Registry::linked()?;
     let app = match setup {

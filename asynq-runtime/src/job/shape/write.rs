@@ -14,7 +14,7 @@ use crate::job::bounded::{DEEPEST, TOO_DEEP};
 ///
 /// The arguments do not fit; the text says where and what to write, and holds no value.
 pub(crate) fn encode(shape: &ShapeDocument, arguments: &Json) -> Result<Vec<u8>, String> {
-    let written = arguments_of(Writer::new(shape, false), shape, arguments)?;
+    let written = write(shape, arguments, false)?;
     // A worker does not read more parts than this.
     decode(shape, &written).map(|_| written)
 }
@@ -25,16 +25,14 @@ pub(crate) fn encode(shape: &ShapeDocument, arguments: &Json) -> Result<Vec<u8>,
 ///
 /// The arguments do not fit.
 pub(crate) fn encode_sample(shape: &ShapeDocument, arguments: &Json) -> Result<Vec<u8>, String> {
-    arguments_of(Writer::new(shape, true), shape, arguments)
+    write(shape, arguments, true)
 }
 
-fn arguments_of(mut writer: Writer<'_>, shape: &ShapeDocument, arguments: &Json) -> Result<Vec<u8>, String> {
+fn write(shape: &ShapeDocument, arguments: &Json, takes_any_null: bool) -> Result<Vec<u8>, String> {
+    let mut writer = Writer { types: &shape.types, out: Vec::new(), depth: 0, takes_any_null };
     match writer.node(&shape.root, arguments) {
         Ok(()) => Ok(writer.out),
-        Err(Wrong { mut path, what }) if path.is_empty() => {
-            path.push("the arguments".to_owned());
-            Err(format!("{}: {what}", path.concat()))
-        }
+        Err(Wrong { path, what }) if path.is_empty() => Err(format!("the arguments: {what}")),
         Err(Wrong { mut path, what }) => {
             path.reverse();
             Err(format!("`{}`: {what}", path.concat().trim_start_matches('.')))
@@ -82,11 +80,7 @@ fn at(step: impl FnOnce() -> String) -> impl FnOnce(Wrong) -> Wrong {
     }
 }
 
-impl<'s> Writer<'s> {
-    fn new(shape: &'s ShapeDocument, takes_any_null: bool) -> Self {
-        Self { types: &shape.types, out: Vec::new(), depth: 0, takes_any_null }
-    }
-
+impl Writer<'_> {
     fn put(&mut self, value: &impl Serialize) -> Written {
         let out = std::mem::take(&mut self.out);
         self.out = postcard::to_extend(value, out).map_err(|_| wrong("it cannot be encoded"))?;
