@@ -89,7 +89,7 @@ impl Inspector {
             archive_limit: None,
             beyond_archive: false,
             at_most: u64::MAX,
-            progress: OnProgress::default(),
+            on_progress: OnProgress::default(),
         }
     }
 
@@ -160,13 +160,13 @@ pub struct Bulk {
     archive_limit: Option<u64>,
     beyond_archive: bool,
     at_most: u64,
-    progress: OnProgress,
+    on_progress: OnProgress,
 }
 
 impl Bulk {
     /// Calls `callback` before the first slice and after each one.
     pub fn on_progress(mut self, callback: impl FnMut(BulkProgress) + Send + 'static) -> Self {
-        self.progress = OnProgress::new(callback);
+        self.on_progress = OnProgress::new(callback);
         self
     }
 
@@ -197,40 +197,30 @@ impl Bulk {
     ///
     /// The errors of `.await` except [`InspectError::BeyondArchive`].
     pub async fn start(self) -> Result<RunningBulk, InspectError> {
-        let Self { inspector, queue, chosen, action, archive_limit, beyond_archive: _, at_most, progress } = self;
-        let queue = queue?;
-        let state = chosen.state();
-        if !action.fits(state) {
-            return Err(InspectError::UnfitState { change: TaskChange::of(action), state });
+        let (inspector, queue, state) = (&self.inspector, self.queue.clone()?, self.chosen.state());
+        if !self.action.fits(state) {
+            return Err(InspectError::UnfitState { change: TaskChange::of(self.action), state });
         }
         if state == TaskState::Aggregating {
             inspector.reclaim_sets(&queue).await?;
         }
-        let there = inspector.count(&queue, &chosen).await?;
-        let total = there.min(at_most);
+        let there = inspector.count(&queue, &self.chosen).await?;
+        let total = there.min(self.at_most);
         if there == 0 {
             inspector.known(&queue).await?;
-            if let Chosen::InGroup(group) = &chosen {
+            if let Chosen::InGroup(group) = &self.chosen {
                 return Err(InspectError::no_such_group(&queue, group));
             }
         }
         let more = total > 0;
         let mut room = ArchiveRoom { archived: 0, limit: u64::MAX };
-        if action == BulkAction::Archive && more {
+        if self.action == BulkAction::Archive && more {
             room = inspector.archive_room(&queue).await?;
-            room.limit = archive_limit.unwrap_or(room.limit);
+            room.limit = self.archive_limit.unwrap_or(room.limit);
         }
-        let mut bulk = RunningBulk {
-            inspector,
-            queue,
-            chosen,
-            action,
-            room,
-            callback: progress,
-            progress: BulkProgress { total, ..BulkProgress::default() },
-            more,
-        };
-        bulk.callback.report(bulk.progress);
+        let progress = BulkProgress { total, ..BulkProgress::default() };
+        let mut bulk = RunningBulk { request: self, queue, room, progress, more };
+        bulk.request.on_progress.report(progress);
         Ok(bulk)
     }
 }
@@ -257,13 +247,10 @@ impl IntoFuture for Bulk {
 #[must_use = "nothing is changed until `.slice().await`"]
 #[derive(Debug)]
 pub struct RunningBulk {
-    inspector: Inspector,
+    request: Bulk,
     queue: QueueName,
-    chosen: Chosen,
-    action: BulkAction,
     /// The archive as it was at the start.
     room: ArchiveRoom,
-    callback: OnProgress,
     progress: BulkProgress,
     more: bool,
 }
@@ -296,11 +283,12 @@ impl RunningBulk {
         if !self.more || limit == 0 {
             return Ok(None);
         }
-        let answer = self.inspector.broker.change_some(&self.queue, &self.chosen, self.action, limit).await;
+        let Bulk { inspector, chosen, action, .. } = &self.request;
+        let answer = inspector.broker.change_some(&self.queue, chosen, *action, limit).await;
         let slice = answer.map_err(|source| InspectError::Interrupted { done: self.progress.into(), source })?;
         self.more = slice.more && slice != BulkSlice { more: true, ..BulkSlice::default() };
         self.progress.add(slice);
-        self.callback.report(self.progress);
+        self.request.on_progress.report(self.progress);
         Ok(Some(self.progress))
     }
 
@@ -310,7 +298,7 @@ impl RunningBulk {
     ///
     /// [`InspectError::Interrupted`].
     pub async fn report(self) -> Result<BulkReport, InspectError> {
-        let Self { inspector, queue, chosen, action, room, progress, .. } = self;
+        let Self { request: Bulk { inspector, chosen, action, .. }, queue, room, progress, .. } = self;
         let counted = async {
             let left = inspector.count(&queue, &chosen).await?;
             let archived = match action {
