@@ -1,7 +1,5 @@
 //! How far a change of many tasks is, and its report.
 
-use std::fmt;
-
 use crate::broker::BulkSlice;
 
 /// The progress of a bulk call.
@@ -70,8 +68,4 @@ impl OnProgress {
     }
 }
 
-impl fmt::Debug for OnProgress {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.is_some() { "OnProgress(..)" } else { "None" })
-    }
-}
+partial_debug!(OnProgress { .. });

@@ -162,8 +162,8 @@ async fn empty(
         for state in STATES.into_iter().filter(|&state| stats.count(state) > 0) {
             let before = progress;
             let bulk = inspector.delete_all(queue, state).start().await;
-            let mut bulk = bulk.map_err(|error| interrupted(error, before))?;
-            while let Some(part) = bulk.slice().await.map_err(|error| interrupted(error, before))? {
+            let mut bulk = bulk.map_err(|error| interrupted(error, progress))?;
+            while let Some(part) = bulk.slice().await.map_err(|error| interrupted(error, progress))? {
                 progress.changed = before.changed + part.changed;
                 progress.ghosts = before.ghosts + part.ghosts;
                 progress.done = before.done + part.done;
@@ -186,12 +186,8 @@ async fn empty(
 }
 
 /// The error with the tasks of all states that were deleted before it.
-fn interrupted(error: InspectError, before: BulkProgress) -> InspectError {
-    let all = |part: BulkReport| BulkReport {
-        changed: before.changed + part.changed,
-        ghosts: before.ghosts + part.ghosts,
-        ..part
-    };
+fn interrupted(error: InspectError, progress: BulkProgress) -> InspectError {
+    let all = |part: BulkReport| BulkReport { changed: progress.changed, ghosts: progress.ghosts, ..part };
     match error {
         InspectError::Interrupted { done, source } => InspectError::Interrupted { done: all(done), source },
         InspectError::Broker(source) => InspectError::Interrupted { done: all(BulkReport::default()), source },

@@ -1,11 +1,6 @@
 //! An application in memory: a broker, a clock that stands still, and the jobs of the program.
 
-use std::{
-    fmt::{self, Write as _},
-    future::Future,
-    panic::Location,
-    sync::Arc,
-};
+use std::{fmt::Write as _, future::Future, panic::Location, sync::Arc};
 
 use chrono::{DateTime, SubsecRound as _, Utc};
 use parking_lot::Mutex;
@@ -364,8 +359,4 @@ impl TestApp {
     }
 }
 
-impl fmt::Debug for TestApp {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TestApp").field("now", &self.now()).finish_non_exhaustive()
-    }
-}
+partial_debug!(TestApp { clock as Clock::now, .. });

@@ -75,7 +75,7 @@ pub(super) fn services_table(services: &[(&str, Vec<ServiceRow>)]) -> String {
 
 /// Returns the options of the job's tasks, as text for people.
 pub(super) fn options(job: &JobDescriptor) -> String {
-    // The options are all named, so that none is forgotten.
+    // The options are all named, so that none is forgotten, here and in the JSON below.
     let JobOptions {
         queue: _,
         retry,
@@ -144,42 +144,26 @@ fn to_json(registry: &Registry, services: &[(&str, Vec<ServiceRow>)]) -> Value {
 }
 
 fn job_to_json(job: &JobDescriptor) -> Value {
-    // The options are all named, so that none is forgotten.
-    let JobOptions {
-        queue,
-        retry,
-        timeout,
-        deadline,
-        expires,
-        retention,
-        max_crashes,
-        kill_after,
-        group,
-        unique,
-        unique_until,
-        unique_extend,
-        debounce,
-        debounce_max,
-    } = job.options;
+    let options = &job.options;
     let fingerprint = job.fingerprint();
     let seconds = |span: Option<Duration>| span.map(|span| span.as_secs_f64());
     json!({
         "name": job.name,
-        "queue": queue,
-        "retry": retry,
-        "timeout_seconds": seconds(timeout),
-        "deadline_seconds": seconds(deadline),
-        "expires_seconds": seconds(expires),
-        "group": group,
-        "unique_seconds": seconds(unique),
+        "queue": options.queue,
+        "retry": options.retry,
+        "timeout_seconds": seconds(options.timeout),
+        "deadline_seconds": seconds(options.deadline),
+        "expires_seconds": seconds(options.expires),
+        "group": options.group,
+        "unique_seconds": seconds(options.unique),
         "unique_by": job.unique_by,
-        "debounce_seconds": seconds(debounce),
-        "debounce_max_seconds": seconds(debounce_max),
-        "unique_until": unique.or(debounce).map(|_| word(unique_until)),
-        "unique_extend": unique_extend,
-        "retention_seconds": seconds(retention),
-        "max_crashes": max_crashes.unwrap_or(JobOptions::DEFAULT_MAX_CRASHES),
-        "kill_after_seconds": seconds(kill_after),
+        "debounce_seconds": seconds(options.debounce),
+        "debounce_max_seconds": seconds(options.debounce_max),
+        "unique_until": options.unique.or(options.debounce).map(|_| word(options.unique_until)),
+        "unique_extend": options.unique_extend,
+        "retention_seconds": seconds(options.retention),
+        "max_crashes": options.max_crashes.unwrap_or(JobOptions::DEFAULT_MAX_CRASHES),
+        "kill_after_seconds": seconds(options.kill_after),
         "aliases": job.aliases,
         "upgrades": job.upgrades,
         "on_archive": job.on_archive().is_some(),
