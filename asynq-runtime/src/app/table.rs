@@ -42,19 +42,12 @@ impl fmt::Display for Table {
                 self.rows.iter().filter_map(|row| row.get(column)).map(|c| c.chars().count()).max().unwrap_or(0)
             })
             .collect();
+        let aligned = |(column, (cell, &width)): (usize, (&String, &usize))| {
+            if self.right.contains(&column) { format!("{cell:>width$}") } else { format!("{cell:width$}") }
+        };
         for row in &self.rows {
-            let mut line = String::new();
-            for (column, (cell, &width)) in row.iter().zip(&widths).enumerate() {
-                if column > 0 {
-                    line.push_str("  ");
-                }
-                let padding = " ".repeat(width - cell.chars().count());
-                let (before, after) = if self.right.contains(&column) { (&*padding, "") } else { ("", &*padding) };
-                line.push_str(before);
-                line.push_str(cell);
-                line.push_str(after);
-            }
-            writeln!(f, "{}", line.trim_end())?;
+            let cells: Vec<String> = row.iter().zip(&widths).enumerate().map(aligned).collect();
+            writeln!(f, "{}", cells.join("  ").trim_end())?;
         }
         Ok(())
     }

@@ -13,7 +13,7 @@ pub(crate) struct ArgumentShape {
     job: &'static str,
     codec: Codec,
     argument: Option<&'static str>,
-    fingerprint: fn() -> Arc<Fingerprint>,
+    pub(super) fingerprint: fn() -> Arc<Fingerprint>,
 }
 
 impl ArgumentShape {

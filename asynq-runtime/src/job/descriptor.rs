@@ -66,7 +66,6 @@ pub struct JobDescriptor {
     show: fn(&[u8]) -> Result<serde_json::Value, PayloadError>,
     unique_bytes: fn(&[u8]) -> Option<Bytes>,
     changes_in_json: fn(&[u8]) -> bool,
-    fingerprint: fn() -> Arc<Fingerprint>,
     has_idle_upgrade: fn() -> bool,
     pub(crate) shape: ArgumentShape,
 }
@@ -97,7 +96,6 @@ impl JobDescriptor {
             show: show::<J>,
             unique_bytes: |payload| decode_arguments::<J>(payload).ok()?.unique_by()?.ok(),
             changes_in_json: |payload| decode_arguments::<J>(payload).is_ok_and(|job| codec::changes_in_json(&job)),
-            fingerprint: Fingerprint::of::<J>,
             has_idle_upgrade: if J::UPGRADES.is_empty() { || false } else { has_idle_upgrade::<J> },
             shape: ArgumentShape::of::<J>(),
         }
@@ -194,7 +192,7 @@ impl JobDescriptor {
 
     /// Returns the shape of the job's arguments.
     pub fn fingerprint(&self) -> Arc<Fingerprint> {
-        (self.fingerprint)()
+        (self.shape.fingerprint)()
     }
 }
 
@@ -213,7 +211,7 @@ fn has_idle_upgrade<J: Job>() -> bool {
     // Postcard carries no `Value`, and two JSON types that hold one look alike, whatever is in it.
     let is_known = J::CODEC == Codec::Postcard || today.complete;
     let earlier = Earlier(Content::Postcard(today.value, &[]));
-    is_known && J::UPGRADES.iter().any(|upgrade| upgrade.apply(&earlier).is_some())
+    is_known && J::UPGRADES.iter().any(|upgrade| (upgrade.0)(&earlier).is_some())
 }
 
 fn on_archive<J: Job>(ctx: JobContext, lookup: Option<&ShapeLookup>, error: JobError) -> BoxFuture<'static, ()> {

@@ -34,7 +34,7 @@ use super::{
 ///     }
 /// }
 /// ```
-pub struct Upgrade<J: Job>(fn(&Earlier<'_>) -> Option<Result<J, PayloadError>>);
+pub struct Upgrade<J: Job>(pub(super) fn(&Earlier<'_>) -> Option<Result<J, PayloadError>>);
 
 impl<J: Job> Upgrade<J> {
     /// Returns an upgrade that reads with [`Earlier::through`].
@@ -48,12 +48,7 @@ impl<J: Job> Upgrade<J> {
         if const { J::UPGRADES.is_empty() } {
             return None;
         }
-        J::UPGRADES.iter().find_map(|upgrade| upgrade.apply(earlier))
-    }
-
-    /// Today's job; `None` if the arguments are not of the shape that this upgrade takes.
-    pub(super) fn apply(&self, earlier: &Earlier<'_>) -> Option<Result<J, PayloadError>> {
-        (self.0)(earlier)
+        J::UPGRADES.iter().find_map(|upgrade| (upgrade.0)(earlier))
     }
 }
 

@@ -34,10 +34,7 @@ macro_rules! name {
             ///
             /// [`InvalidName`] says which rule the name breaks.
             pub fn new(name: &str) -> Result<Self, InvalidName> {
-                match $check(name) {
-                    Ok(()) => Ok(Self(name.into())),
-                    Err(error) => Err(InvalidName::new(name, &error)),
-                }
+                $check(name).map(|()| Self(name.into())).map_err(|error| InvalidName::new(name, &error))
             }
 
             /// Takes a name that was read from a broker unchecked, because programs with other rules write there too.

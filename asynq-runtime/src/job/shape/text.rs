@@ -64,11 +64,7 @@ impl Text<'_> {
                 self.push("?");
             }
             Node::Seq(inner) => self.parts(["[", "]"], &[inner], |text, inner| text.node(inner)),
-            Node::Array(inner, n) => {
-                self.push("[");
-                self.node(inner);
-                self.push(&format!("; {n}]"));
-            }
+            Node::Array(inner, n) => self.parts(["[", &format!("; {n}]")], &[inner], |text, inner| text.node(inner)),
             Node::Map(key, value) => {
                 self.push("{");
                 self.node(key);

@@ -5,7 +5,10 @@ mod probe_entries;
 
 use std::any::type_name;
 
-use serde::de::{self, Visitor};
+use serde::{
+    de::{self, Visitor},
+    forward_to_deserialize_any,
+};
 
 use self::{
     access::{Entry, Fields, OneVariant},
@@ -264,13 +267,7 @@ impl<'de> de::Deserializer<'de> for At<'_> {
         self.opaque::<V::Value>()
     }
 
-    fn deserialize_identifier<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Stop> {
-        self.opaque::<V::Value>()
-    }
-
-    fn deserialize_ignored_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Stop> {
-        self.opaque::<V::Value>()
-    }
+    forward_to_deserialize_any! { identifier ignored_any }
 
     fn is_human_readable(&self) -> bool {
         self.recorder.is_human_readable
