@@ -92,7 +92,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Secret<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         // The error of the type itself may quote the value.
         let hidden = |_| D::Error::custom("a secret has a value that its type does not take");
-        if !of_type::is_recording() {
+        if !of_type::RECORDING.get() {
             return T::deserialize(deserializer).map(Self).map_err(hidden);
         }
         deserializer.deserialize_newtype_struct(of_type::SECRET, SecretVisitor(PhantomData)).map(Self).map_err(hidden)

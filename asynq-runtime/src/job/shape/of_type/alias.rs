@@ -8,7 +8,7 @@ use super::{
     Pass,
     arena::{Named, Slot},
     export::{ReadName, ReadNames},
-    probe::{self, Answer, Probe},
+    probe::{Answer, Probe, TWICE},
     recorder::Recorder,
 };
 
@@ -28,11 +28,11 @@ fn names(recorder: &mut Recorder, of: (Named, Option<usize>), pass_once: Pass<'_
     for pair in announced.windows(2) {
         let [(before, _), (second, _)] = *pair else { return None };
         let slot = *slots.get(names.len() - 1)?;
-        probe::take_twice();
+        TWICE.set(None);
         recorder.begin_pass();
         recorder.probe = Some((Probe { of, first: (before, slot), second }, None));
         let _ = pass_once(recorder);
-        match (recorder.probe.take()?.1?, probe::take_twice()) {
+        match (recorder.probe.take()?.1?, TWICE.take()) {
             (Answer::Pending, Some(field)) => {
                 let last = names.last_mut()?;
                 last.name = field;

@@ -10,7 +10,7 @@ pub(super) struct Slot(usize);
 
 /// A named type: a struct, a newtype or an enum, told apart by its visitor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct Named(usize);
+pub(super) struct Named(pub(super) usize);
 
 /// A place where the recorder can answer in more than one way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -327,12 +327,6 @@ impl Arena {
             }
         }
         false
-    }
-}
-
-impl Named {
-    pub(super) fn index(self) -> usize {
-        self.0
     }
 }
 

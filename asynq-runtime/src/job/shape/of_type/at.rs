@@ -250,7 +250,7 @@ impl<'de> de::Deserializer<'de> for At<'_> {
         self.named::<V>(&|_| Form::enumeration(names), |recorder, named| {
             recorder.reads.see_enum(name, names);
             let again = recorder.minimal();
-            let towards = recorder.probed().and_then(|of| recorder.arena.variant_towards(named, of));
+            let towards = recorder.probe.and_then(|(probe, _)| recorder.arena.variant_towards(named, probe.of));
             let Some(index) = towards.or_else(|| recorder.arena.choose_variant(named, again)) else {
                 return Err(recorder.stop());
             };

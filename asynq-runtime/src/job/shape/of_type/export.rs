@@ -41,7 +41,7 @@ impl Arena {
             Shape::Map(key, value) => Node::Map(node(key), node(value)),
             Shape::Tuple(slots) => Node::Tuple(self.document_nodes(slots)),
             Shape::Array(inner, n) => Node::Array(node(inner), *n),
-            Shape::Named(named) => Node::Type(named.index()),
+            Shape::Named(named) => Node::Type(named.0),
         };
         if self.is_secret(slot) { Node::Secret(Box::new(is)) } else { is }
     }

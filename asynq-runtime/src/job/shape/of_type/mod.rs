@@ -50,12 +50,8 @@ pub(in crate::job) struct TypeShape {
 }
 
 thread_local! {
-    static RECORDING: Cell<bool> = const { Cell::new(false) };
-}
-
-/// Returns whether the recorder deserializes a type on this thread.
-pub(in crate::job) fn is_recording() -> bool {
-    RECORDING.get()
+    /// Whether the recorder deserializes a type on this thread.
+    pub(in crate::job) static RECORDING: Cell<bool> = const { Cell::new(false) };
 }
 
 /// More passes than any sane type needs: each one ends a variant, a sample or a place whose shape cannot be known.
@@ -93,7 +89,7 @@ fn passes(human_readable: bool, pass_once: Pass<'_>) -> TypeShape {
                 complete = false;
                 break;
             }
-        } else if !(recorder.rejected() && panics < MOST_PANICS && recorder.try_next_sample()) {
+        } else if recorder.is_stopped || panics >= MOST_PANICS || !recorder.try_next_sample() {
             complete = false;
             match recorder.failed_at {
                 Some(choice) => recorder.arena.avoid(choice),

@@ -6,7 +6,7 @@ use super::arena::{Named, Slot};
 
 thread_local! {
     /// The name of the field that was there twice in this pass. A type may replace the error that carries the name.
-    static TWICE: Cell<Option<&'static str>> = const { Cell::new(None) };
+    pub(super) static TWICE: Cell<Option<&'static str>> = const { Cell::new(None) };
 }
 
 /// Two names of one struct or variant, and the slot of the field that the first stands for.
@@ -24,14 +24,4 @@ pub(super) enum Answer {
     Pending,
     /// The names stand for two fields.
     TwoFields,
-}
-
-/// Notes that a field was there twice.
-pub(super) fn note_twice(field: &'static str) {
-    TWICE.set(Some(field));
-}
-
-/// Returns the field that was there twice, and forgets it.
-pub(super) fn take_twice() -> Option<&'static str> {
-    TWICE.take()
 }

@@ -6,7 +6,7 @@ use serde::de;
 
 use super::{
     arena::{Arena, Choice, Named, Shape, Slot},
-    probe::{self, Answer, Probe},
+    probe::{Answer, Probe, TWICE},
     reads::Reads,
     sample,
 };
@@ -30,7 +30,8 @@ pub(super) struct Recorder {
     again: usize,
     pub(super) requests: usize,
     pub(super) last_leaf: Option<Slot>,
-    stopped: bool,
+    /// Whether the pass was ended by the recorder, not by the type.
+    pub(super) is_stopped: bool,
     /// The innermost place on the way to the failure where another answer is possible.
     pub(super) failed_at: Option<Choice>,
     /// The struct that is asked about its names in this pass, and its answer.
@@ -51,15 +52,10 @@ impl Recorder {
             again: 0,
             requests: 0,
             last_leaf: None,
-            stopped: false,
+            is_stopped: false,
             failed_at: None,
             probe: None,
         }
-    }
-
-    /// Returns the struct or variant that this pass asks about its names.
-    pub(super) fn probed(&self) -> Option<(Named, Option<usize>)> {
-        self.probe.map(|(probe, _)| probe.of)
     }
 
     /// Returns the probe of this struct or variant, if it was not asked in this pass yet.
@@ -73,12 +69,7 @@ impl Recorder {
     pub(super) fn begin_pass(&mut self) {
         self.arena.leave_all();
         (self.depth, self.again, self.requests) = (0, 0, 0);
-        (self.last_leaf, self.stopped, self.failed_at) = (None, false, None);
-    }
-
-    /// Returns whether the failed pass was ended by the type, not by the recorder.
-    pub(super) fn rejected(&self) -> bool {
-        !self.stopped
+        (self.last_leaf, self.is_stopped, self.failed_at) = (None, false, None);
     }
 
     /// Gives the last leaf of the failed pass another sample; `false` if there is none left.
@@ -102,7 +93,7 @@ impl Recorder {
     }
 
     pub(super) fn stop(&mut self) -> Stop {
-        self.stopped = true;
+        self.is_stopped = true;
         Stop
     }
 
@@ -136,7 +127,7 @@ impl de::Error for Stop {
     }
 
     fn duplicate_field(field: &'static str) -> Self {
-        probe::note_twice(field);
+        TWICE.set(Some(field));
         Self
     }
 }
