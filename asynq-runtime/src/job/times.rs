@@ -141,18 +141,12 @@ pub enum InvalidUntil {
 
 debug_as_text!(InvalidUntil);
 
-macro_rules! spans_end {
-    ($($type:ty),*) => {$(
-        #[diagnostic::do_not_recommend]
-        impl IntoUntil for $type {
-            fn into_until(self) -> Result<Until, InvalidUntil> {
-                Ok(Until::In(self.into_span()?))
-            }
-        }
-    )*};
+#[diagnostic::do_not_recommend]
+impl<T: IntoSpan> IntoUntil for T {
+    fn into_until(self) -> Result<Until, InvalidUntil> {
+        Ok(Until::In(self.into_span()?))
+    }
 }
-
-spans_end!(Duration, &str, String, &String);
 
 #[diagnostic::do_not_recommend]
 impl<Tz: TimeZone> IntoUntil for DateTime<Tz> {
