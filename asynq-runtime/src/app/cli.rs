@@ -33,7 +33,7 @@ pub(super) fn run(program: Program, setup: Option<SetUp>) -> ExitCode {
     let services = ServiceEntry::linked();
     let matches = match parse(program, &services, std::env::args_os()) {
         Ok(matches) => matches,
-        Err(usage) => return usage.report(&services),
+        Err(usage) => return report(&usage, &services),
     };
     match dispatch(&matches, &services, setup) {
         Ok(exit_code) => exit_code,
@@ -107,8 +107,8 @@ fn parse(
     program: Program,
     services: &[&ServiceEntry],
     args: impl IntoIterator<Item = OsString>,
-) -> Result<ArgMatches, Usage> {
-    command(program, services).try_get_matches_from(args).map_err(Usage)
+) -> Result<ArgMatches, clap::Error> {
+    command(program, services).try_get_matches_from(args)
 }
 
 fn command(program: Program, services: &[&ServiceEntry]) -> Command {
@@ -211,43 +211,38 @@ fn json(help: &str) -> Arg {
     Arg::new("json").long("json").action(ArgAction::SetTrue).help(format!("Writes JSON instead of a table: {help}"))
 }
 
-/// Arguments that were not understood, or a request for help or version.
-#[derive(Debug)]
-struct Usage(clap::Error);
-
-impl Usage {
-    fn report(&self, services: &[&ServiceEntry]) -> ExitCode {
-        if let Some(line) = self.flag_of_service(services) {
-            let _ = writeln!(std::io::stderr(), "error: {line}");
-        } else if self.0.use_stderr() {
-            // clap quotes the argument that it did not understand, which may be a URL in the wrong place.
-            let _ = write!(std::io::stderr(), "{}", usage_without_passwords(&self.0.to_string()));
-        } else {
-            let _ = self.0.print();
-        }
-        ExitCode::from(u8::try_from(self.0.exit_code()).unwrap_or(2))
+/// Writes what clap has to say of arguments that were not understood, or the help or the version that was asked for.
+fn report(usage: &clap::Error, services: &[&ServiceEntry]) -> ExitCode {
+    if let Some(line) = flag_of_service(usage, services) {
+        let _ = writeln!(std::io::stderr(), "error: {line}");
+    } else if usage.use_stderr() {
+        // clap quotes the argument that it did not understand, which may be a URL in the wrong place.
+        let _ = write!(std::io::stderr(), "{}", usage_without_passwords(&usage.to_string()));
+    } else {
+        let _ = usage.print();
     }
+    ExitCode::from(u8::try_from(usage.exit_code()).unwrap_or(2))
+}
 
-    /// Returns what to write for a flag of a service that was not understood: the flag belongs to a worker, or it is one of
-    /// [`OF_DASHBOARD`], which is not linked.
-    fn flag_of_service(&self, services: &[&ServiceEntry]) -> Option<String> {
-        if self.0.kind() != ErrorKind::UnknownArgument {
-            return None;
-        }
-        let Some(ContextValue::String(flag)) = self.0.get(ContextKind::InvalidArg) else { return None };
-        let flag = flag.split(['=', ' ']).next().unwrap_or_default();
-        let is_linked = |name: &str| services.iter().flat_map(|entry| (entry.flags)()).any(|flag| flag.name == name);
-        let name = flag.strip_prefix("--")?;
-        if is_linked(name) {
-            return Some(format!("`{flag}` is a flag of the worker: write it without a command, or behind `{WORKER}`"));
-        }
-        OF_DASHBOARD.contains(&name).then(|| {
-            format!(
-                "`{flag}` comes with the crate asynq-dashboard: add it to Cargo.toml and write \
-                 `main!(services: [asynq_dashboard]);`, or take the feature `dashboard` of asynq-jobs"
-            )
-        })
+/// Returns what to write for a flag of a service that was not understood: the flag belongs to a worker, or it is one of
+/// [`OF_DASHBOARD`], which is not linked.
+fn flag_of_service(usage: &clap::Error, services: &[&ServiceEntry]) -> Option<String> {
+    if usage.kind() != ErrorKind::UnknownArgument {
+        return None;
     }
+    let Some(ContextValue::String(flag)) = usage.get(ContextKind::InvalidArg) else { return None };
+    let flag = flag.split(['=', ' ']).next().unwrap_or_default();
+    let is_linked = |name: &str| services.iter().flat_map(|entry| (entry.flags)()).any(|flag| flag.name == name);
+    let name = flag.strip_prefix("--")?;
+    if is_linked(name) {
+        return Some(format!("`{flag}` is a flag of the worker: write it without a command, or behind `{WORKER}`"));
+    }
+    OF_DASHBOARD.contains(&name).then(|| {
+        format!(
+            "`{flag}` comes with the crate asynq-dashboard: add it to Cargo.toml and write \
+             `main!(services: [asynq_dashboard]);`, or take the feature `dashboard` of asynq-jobs"
+        )
+    })
 }
 
 /// All flags of asynq-dashboard.
@@ -259,7 +254,7 @@ mod tests {
 
     const PROGRAM: Program = Program { name: "mails", version: "1.2.3" };
 
-    fn parsed(args: &[&str]) -> Result<ArgMatches, Usage> {
+    fn parsed(args: &[&str]) -> Result<ArgMatches, clap::Error> {
         parse(PROGRAM, &[], std::iter::once("mails").chain(args.iter().copied()).map(OsString::from))
     }
 
@@ -271,8 +266,8 @@ mod tests {
     #[test]
     fn the_programs_own_name_and_version_are_shown() {
         let version = parsed(&["--version"]).unwrap_err();
-        assert_eq!((version.0.exit_code(), version.0.to_string()), (0, "mails 1.2.3\n".to_owned()));
-        let help = parsed(&["--help"]).unwrap_err().0.to_string();
+        assert_eq!((version.exit_code(), version.to_string()), (0, "mails 1.2.3\n".to_owned()));
+        let help = parsed(&["--help"]).unwrap_err().to_string();
         for part in ["--url", "ASYNQ_URL", "ASYNQ_QUEUES", "ASYNQ_CONCURRENCY", "jobs", "enqueue", "stats"] {
             assert!(help.contains(part), "{part} is missing in\n{help}");
         }
@@ -330,12 +325,12 @@ mod tests {
             &["--dashboard-host=jobs.example.com"],
         ] {
             let usage = parsed(args).unwrap_err();
-            let line = usage.flag_of_service(&[]).unwrap();
+            let line = flag_of_service(&usage, &[]).unwrap();
             assert!(line.contains("asynq-dashboard") && line.contains("main!(services: [asynq_dashboard])"), "{line}");
-            assert_ne!(usage.0.exit_code(), 0);
+            assert_ne!(usage.exit_code(), 0);
         }
         for other in ["--colour", "--dashboards", "--dashboard-readonly", "--metrics-queue"] {
-            assert_eq!(parsed(&[other]).unwrap_err().flag_of_service(&[]), None, "{other}");
+            assert_eq!(flag_of_service(&parsed(&[other]).unwrap_err(), &[]), None, "{other}");
         }
     }
 
@@ -343,11 +338,13 @@ mod tests {
     fn a_flag_of_a_linked_service_is_one_of_the_worker() {
         let flags = || vec![Flag::value("dashboard", "ADDR", "")];
         let linked = [&ServiceEntry { name: "dashboard", make: |_| None, flags, rows: Vec::new }];
-        let refused =
-            |args: &[&str]| parse(PROGRAM, &linked, [&["mails"][..], args].concat().iter().map(OsString::from));
-        let line = refused(&["jobs", "--dashboard", "0"]).unwrap_err().flag_of_service(&linked);
+        let line_of = |args: &[&str]| {
+            let parsed = parse(PROGRAM, &linked, [&["mails"][..], args].concat().iter().map(OsString::from));
+            flag_of_service(&parsed.unwrap_err(), &linked)
+        };
+        let line = line_of(&["jobs", "--dashboard", "0"]);
         let expected = "`--dashboard` is a flag of the worker: write it without a command, or behind `worker`";
         assert_eq!(line.as_deref(), Some(expected));
-        assert_eq!(refused(&["--dashboard-x"]).unwrap_err().flag_of_service(&linked), None, "clap says more");
+        assert_eq!(line_of(&["--dashboard-x"]), None, "clap says more");
     }
 }
