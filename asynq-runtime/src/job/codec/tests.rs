@@ -364,7 +364,7 @@ fn checkpoints_results_and_earlier_arguments_that_are_nested_too_deeply_are_not_
         let result = [&header(RESULT, 0)[..], &value].concat();
         assert_eq!(decode_checkpoint::<Deep>(&checkpoint).unwrap_err(), bounded::TOO_DEEP);
         assert_eq!(decode_result::<Deep>(Codec::Postcard, Some(&result)).unwrap_err(), bounded::TOO_DEEP);
-        let earlier = Earlier::postcard(Fingerprint::of_earlier::<Mail, Deep>().value, &value);
+        let earlier = Earlier(Content::Postcard(Fingerprint::of_earlier::<Mail, Deep>().value, &value));
         let upgraded = earlier.through(|_: Deep| mail());
         assert!(matches!(upgraded, Some(Err(PayloadError::Unresolved { .. }))), "{upgraded:?}");
     }
