@@ -116,7 +116,9 @@ impl Worker {
         let _running = self.running.lock().await;
         let broker = &self.broker;
         // Each drain joins as a new server, because any time may pass on the clock between two drains.
-        let member = unwrap_answer(broker.join(&name(), &ServerInfo::default()).await);
+        let server_id = uuid::Uuid::new_v4().to_string();
+        let name = ServerName { host: "test".into(), pid: std::process::id(), server_id };
+        let member = unwrap_answer(broker.join(&name, &ServerInfo::default()).await);
         let mut cancellations = unwrap_answer(broker.cancellations().await);
         let (mut drained, mut left_alone) = (Drained::default(), HashSet::new());
         loop {
@@ -237,10 +239,6 @@ impl Worker {
             }
         }
     }
-}
-
-fn name() -> ServerName {
-    ServerName { host: "test".into(), pid: std::process::id(), server_id: uuid::Uuid::new_v4().to_string() }
 }
 
 impl Drained {

@@ -75,32 +75,7 @@ type Pass<'p> = &'p dyn Fn(&mut Recorder) -> thread::Result<Result<(), Stop>>;
 
 fn passes(human_readable: bool, pass_once: Pass<'_>) -> TypeShape {
     let mut recorder = Recorder::new(human_readable);
-    let (mut complete, mut panics) = (true, 0);
-    for pass in 1.. {
-        let seen = recorder.arena.variants_seen();
-        recorder.begin_pass();
-        let value = pass_once(&mut recorder);
-        panics += usize::from(value.is_err());
-        if matches!(value, Ok(Ok(()))) {
-            if recorder.arena.all_variants_seen() {
-                break;
-            }
-            if recorder.arena.variants_seen() == seen {
-                complete = false;
-                break;
-            }
-        } else if recorder.is_stopped || panics >= MOST_PANICS || !recorder.try_next_sample() {
-            complete = false;
-            match recorder.failed_at {
-                Some(choice) => recorder.arena.avoid(choice),
-                None => break,
-            }
-        }
-        if pass >= MOST_PASSES {
-            complete = false;
-            break;
-        }
-    }
+    let complete = record(&mut recorder, pass_once);
     let mut reads = std::mem::take(&mut recorder.reads);
     let names = alias::read_names(&mut recorder, pass_once);
     let document = recorder.arena.to_document(recorder.root, &names);
@@ -115,6 +90,32 @@ fn passes(human_readable: bool, pass_once: Pass<'_>) -> TypeShape {
         self_describing: recorder.self_describing,
         reads,
     }
+}
+
+/// Makes passes until none shows anything new. Returns whether nothing was left out.
+fn record(recorder: &mut Recorder, pass_once: Pass<'_>) -> bool {
+    let (mut complete, mut panics) = (true, 0);
+    for _ in 0..MOST_PASSES {
+        let seen = recorder.arena.variants_seen();
+        recorder.begin_pass();
+        let value = pass_once(recorder);
+        panics += usize::from(value.is_err());
+        if matches!(value, Ok(Ok(()))) {
+            if recorder.arena.all_variants_seen() {
+                return complete;
+            }
+            if recorder.arena.variants_seen() == seen {
+                return false;
+            }
+        } else if recorder.is_stopped || panics >= MOST_PANICS || !recorder.try_next_sample() {
+            complete = false;
+            match recorder.failed_at {
+                Some(choice) => recorder.arena.avoid(choice),
+                None => return false,
+            }
+        }
+    }
+    false
 }
 
 /// Returns the name of a type without the paths in it: moving a type to another module changes nothing on the wire.
