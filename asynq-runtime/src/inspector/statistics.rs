@@ -131,7 +131,7 @@ impl UnreadableQueue {
 pub type CountOf = fn(&QueueStats) -> u64;
 
 /// The numbers of all queues together.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct QueueTotals {
     /// Tasks that wait for a worker, for their time or in a group; running ones are not among them.
@@ -147,7 +147,7 @@ pub struct QueueTotals {
 }
 
 /// A task that runs now.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct RunningTask {
     /// The id of the task.
@@ -157,8 +157,10 @@ pub struct RunningTask {
     /// The queue of the task.
     pub queue: String,
     /// When the attempt began, by the clock of its server.
+    #[serde(serialize_with = "time_or_null")]
     pub since: Option<DateTime<Utc>>,
     /// When the attempt must end.
+    #[serde(serialize_with = "time_or_null")]
     pub deadline: Option<DateTime<Utc>>,
     /// Whether the attempt has outlived its deadline, as [`WorkerInfo::is_stuck`](crate::task::WorkerInfo::is_stuck)
     /// says.
@@ -319,7 +321,6 @@ impl Statistics {
 
     /// Returns the JSON form in the documentation of the type.
     pub fn to_json(&self) -> Value {
-        let totals = &self.totals;
         let server = |info: &ServerInfo| {
             let tasks = self.running.iter().filter(|task| task.server == info.server_id);
             let task = |task: &RunningTask| json!({ "id": task.id, "type": task.r#type, "queue": task.queue });
@@ -328,15 +329,9 @@ impl Statistics {
         let mut value = json!({
             "broker": self.broker,
             "at": time(self.at),
-            "totals": {
-                "waiting": totals.waiting,
-                "processed_today": totals.processed_today,
-                "failed_today": totals.failed_today,
-                "processed_total": totals.processed_total,
-                "failed_total": totals.failed_total,
-            },
+            "totals": self.totals,
             "queues": self.queues.iter().map(Self::queue_to_json).collect::<Vec<_>>(),
-            "running": self.running.iter().map(running).collect::<Vec<_>>(),
+            "running": self.running,
             "servers": self.servers.iter().map(server).collect::<Vec<_>>(),
             "queues_left_out": self.queues_left_out,
             "running_left_out": self.running_left_out,
@@ -358,18 +353,8 @@ impl Serialize for Statistics {
     }
 }
 
-fn running(task: &RunningTask) -> Value {
-    json!({
-        "id": task.id,
-        "type": task.r#type,
-        "queue": task.queue,
-        "since": task.since.map(time),
-        "deadline": task.deadline.map(time),
-        "stuck": task.stuck,
-        "server": task.server,
-        "host": task.host,
-        "pid": task.pid,
-    })
+fn time_or_null<S: Serializer>(at: &Option<DateTime<Utc>>, serializer: S) -> Result<S::Ok, S::Error> {
+    at.map(time).serialize(serializer)
 }
 
 /// Formats a time as the JSON forms of this project have it: RFC 3339 in UTC with milliseconds.
