@@ -19,6 +19,7 @@ use crate::{
     job::{BoxError, BoxFuture, EnqueueError, PreparedTask},
     metrics,
     task::TaskInfo,
+    until::until,
 };
 
 /// Tasks of one call that are on their way through the layers at a time.
@@ -135,21 +136,16 @@ impl Client {
 impl Layered {
     pub(super) async fn enqueue(&self, task: PreparedTask) -> Result<TaskInfo, EnqueueError> {
         let waker = Waker::from(Arc::clone(&self.ready));
-        let sent = loop {
-            // The task listens before it polls the service, so that no wake-up is missed.
-            let ready = self.ready.0.notified();
-            {
-                // The lock is released before the wait, so that a caller that is not polled any more delays no other. After
-                // a panic of a layer the service is polled again, and may panic again.
-                let mut service = self.service.lock();
-                match service.poll_ready(&mut Context::from_waker(&waker)) {
-                    Poll::Ready(Ok(())) => break service.call(task),
-                    Poll::Ready(Err(error)) => return Err(error_of(error)),
-                    Poll::Pending => {}
-                }
+        // The lock is released before each wait, so that a caller that is not polled any more delays no other. After a panic of a layer
+        // the service is polled again, and may panic again.
+        let ready = until(&self.ready.0, || {
+            let mut service = self.service.lock();
+            match service.poll_ready(&mut Context::from_waker(&waker)) {
+                Poll::Ready(ready) => Some(ready.map(|()| service)),
+                Poll::Pending => None,
             }
-            ready.await;
-        };
+        });
+        let sent = ready.await.map_err(error_of)?.call(task);
         sent.await.map_err(error_of)
     }
 
