@@ -5,7 +5,7 @@ use std::{
     task::{Context, Poll, Wake, Waker},
 };
 
-use futures_util::future::join_all;
+use futures_util::{StreamExt as _, stream};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tower_layer::Layer;
@@ -150,12 +150,7 @@ impl Layered {
     }
 
     pub(super) async fn enqueue_all(&self, tasks: Vec<PreparedTask>) -> Vec<Result<TaskInfo, EnqueueError>> {
-        let mut outcomes = Vec::with_capacity(tasks.len());
-        let mut tasks = tasks.into_iter().peekable();
-        while tasks.peek().is_some() {
-            outcomes.extend(join_all(tasks.by_ref().take(TOGETHER).map(|task| self.enqueue(task))).await);
-        }
-        outcomes
+        stream::iter(tasks.into_iter().map(|task| self.enqueue(task))).buffered(TOGETHER).collect().await
     }
 }
 

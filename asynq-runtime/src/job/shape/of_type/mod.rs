@@ -131,11 +131,8 @@ fn owner(name: &str) -> &str {
 }
 
 fn short(name: &str) -> String {
-    let mut short = String::new();
-    for piece in name.split_inclusive(|c: char| !(c.is_alphanumeric() || c == '_' || c == ':')) {
-        short.push_str(piece.rsplit("::").next().unwrap_or(piece));
-    }
-    short
+    let pieces = name.split_inclusive(|c: char| !(c.is_alphanumeric() || c == '_' || c == ':'));
+    pieces.map(|piece| piece.rsplit("::").next().unwrap_or(piece)).collect()
 }
 
 #[cfg(test)]
