@@ -23,6 +23,7 @@ use asynq_runtime::{
     prelude::{BoxError, Client},
     server::ServerBuilder,
 };
+use clap::Args;
 use serde::Serialize;
 
 use self::{
@@ -32,15 +33,19 @@ use self::{
 use crate::{measured::short, order::Order, page, queue, run_broker::RunBroker, suite, task::Seen, workload::CYCLE};
 
 /// The limits of a measurement.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Args)]
 pub(crate) struct Extent {
-    /// The largest size.
+    /// No size is larger; a smaller one leaves rows out
+    #[arg(long, default_value_t = 1_000_000, value_parser = crate::size::<u64>())]
     pub(crate) max: u64,
-    /// Parts of the names of the rows to measure; all of them if empty.
+    /// Parts of the names of the tables, separated by commas; all unless said
+    #[arg(long, value_delimiter = ',')]
     pub(crate) only: Vec<String>,
-    /// Prints a line of JSON per size instead of tables.
+    /// One line of JSON per size instead of tables
+    #[arg(long)]
     pub(crate) json: bool,
-    /// The folder of RESULTS.md that the user named.
+    /// Folder of the page; bench/ unless said; some rows of the section change no page unless it is named
+    #[arg(long)]
     pub(crate) out: Option<PathBuf>,
 }
 
@@ -213,41 +218,36 @@ pub(crate) async fn grow(extent: &Extent) -> Result<(), BoxError> {
     if failures.is_empty() { Ok(()) } else { Err(failures.join("\n").into()) }
 }
 
+/// A column of a table: its figure, if there is one.
+type Column = fn(&Spent) -> Option<f64>;
+
+const COLUMNS: [(&str, Column); 5] = [
+    ("ms", |spent| spent.ms),
+    ("CPU, ms", |spent| spent.cpu_ms),
+    ("commands", |spent| spent.commands),
+    ("bytes", |spent| spent.bytes),
+    ("longest, ms", |spent| spent.longest_ms),
+];
+
 fn table(row: &Row, found: &[(u64, Spent)]) -> String {
-    let mut text = format!("\n### {}, per {}\n\n", row.name, row.per);
-    text += &suite::line(&[row.size, "ms", "CPU, ms", "commands", "bytes", "longest, ms"]);
-    text += &format!("|{}\n", "---|".repeat(6));
-    let formatted = |figure: Option<f64>| figure.map(short).unwrap_or_default();
-    for (size, spent) in found {
-        text += &suite::line(&[
-            size.to_string(),
-            formatted(spent.ms),
-            formatted(spent.cpu_ms),
-            formatted(spent.commands),
-            formatted(spent.bytes),
-            formatted(spent.longest_ms),
-        ]);
-    }
     let sizes = || found.iter().map(|(size, _)| *size);
     let most = sizes().max().unwrap_or(0);
     // The last sizes may be less than a decade apart, and a slope over so short a way is noise.
     let least = sizes().filter(|size| size * 10 <= most).max().unwrap_or(0);
-    for (title, least) in [("slope", 0), ("slope of the last decade", least)] {
-        let slope = |figure: fn(&Spent) -> Option<f64>| {
-            let sizes = found.iter().filter(|(size, _)| *size >= least);
-            let points = sizes.filter_map(|(size, spent)| Some((*size as f64, figure(spent)?)));
-            slope(points).map(|slope| format!("{slope:.2}")).unwrap_or_default()
-        };
-        text += &suite::line(&[
-            title.to_owned(),
-            slope(|spent| spent.ms),
-            slope(|spent| spent.cpu_ms),
-            slope(|spent| spent.commands),
-            slope(|spent| spent.bytes),
-            slope(|spent| spent.longest_ms),
-        ]);
-    }
-    text
+    let slope_from = |least: u64, column: Column| {
+        let sizes = found.iter().filter(|(size, _)| *size >= least);
+        slope(sizes.filter_map(|(size, spent)| Some((*size as f64, column(spent)?))))
+    };
+    let costs = found.iter().map(|(size, spent)| {
+        let cell = |(_, column): &(&str, Column)| column(spent).map(short).unwrap_or_default();
+        [size.to_string()].into_iter().chain(COLUMNS.iter().map(cell)).collect::<Vec<_>>()
+    });
+    let slopes = [("slope", 0), ("slope of the last decade", least)].map(|(title, least)| {
+        let cell = |(_, column)| slope_from(least, column).map(|slope| format!("{slope:.2}")).unwrap_or_default();
+        [title.to_owned()].into_iter().chain(COLUMNS.map(cell)).collect::<Vec<_>>()
+    });
+    let head = [row.size].into_iter().chain(COLUMNS.map(|(title, _)| title)).collect::<Vec<_>>();
+    format!("\n### {}, per {}\n\n{}", row.name, row.per, suite::table(&head, costs.chain(slopes)))
 }
 
 #[cfg(test)]

@@ -89,10 +89,7 @@ mod tests {
     use hdrhistogram::Histogram;
     use redis::Connection;
 
-    use super::{
-        super::{Limit, Work},
-        *,
-    };
+    use super::{super::Limit, *};
     use crate::order::Order;
 
     /// Stores `n` waiting tasks.
@@ -124,8 +121,7 @@ mod tests {
 
     #[test]
     fn both_connections_together_have_as_many_tasks_under_way_as_a_worker() {
-        let limit = Limit { name: "limit-drain", about: "", n: 1, work: Work::Drain };
-        let group = |concurrency| limit.group(&Order { concurrency, ..Order::default() });
+        let group = |concurrency| Limit::Drain.group(&Order { concurrency, ..Order::default() });
         assert_eq!([1, 10, 100, 1_000].map(group), [1, 5, 50, 64], "and no script has more than that of a worker");
     }
 
@@ -134,13 +130,12 @@ mod tests {
         let server = RedisServer::start(Persistence::None);
         let mut redis = server.connection();
         // 512 tasks are eight scripts of 64 in one write of 1,000, and nine in writes of 500 and 12.
-        for (work, n, scripts) in [(Work::EnqueueConcurrent, 64, 2), (Work::EnqueueBulk, 512, 9)] {
-            let limit = Limit { name: "", about: "", n, work };
+        for (limit, n, scripts) in [(Limit::EnqueueConcurrent, 64, 2), (Limit::EnqueueBulk, 512, 9)] {
             let order = Order { url: server.url(), n, concurrency: 64, payload_bytes: 100, ..Order::default() };
             let (before, tasks) = (Calls::ask(&mut redis), Tasks::new(&order));
             limit.on_redis(&order, &tasks, &mut Histogram::new(3).unwrap()).await.unwrap();
             let calls = Calls::ask(&mut redis) - &before;
-            assert_eq!(calls.of("evalsha"), scripts, "{work:?}");
+            assert_eq!(calls.of("evalsha"), scripts, "{limit:?}");
         }
     }
 
@@ -148,13 +143,12 @@ mod tests {
     fn the_limits_beside_a_drain_connect_within_their_time_and_no_others_do() {
         let server = RedisServer::start(Persistence::None);
         let (mut redis, order) = (server.connection(), Order { url: server.url(), ..Order::default() });
-        for (work, is_within) in
-            [(Work::Drain, true), (Work::Get, true), (Work::Enqueue, false), (Work::EndToEnd, false)]
+        for (limit, is_within) in
+            [(Limit::Drain, true), (Limit::Get, true), (Limit::Enqueue, false), (Limit::EndToEnd, false)]
         {
-            let limit = Limit { name: "", about: "", n: 0, work };
             let (meter, ()) = limit.connected(&order, || Ok(redis::cmd("PING").exec(&mut redis)?)).unwrap();
             let usage = meter.stop().unwrap().redis.unwrap();
-            assert_eq!(usage.commands > 0.0, is_within, "{work:?}");
+            assert_eq!(usage.commands > 0.0, is_within, "{limit:?}");
         }
     }
 

@@ -14,13 +14,17 @@ use asynq_runtime::prelude::*;
 use hdrhistogram::Histogram;
 
 pub(crate) use self::scripts::Script;
-use self::{alternating::Alternating, file::File, scripts::Tasks};
+use self::{
+    alternating::Alternating,
+    file::File,
+    scripts::{Task, Tasks},
+};
 use crate::{
     measured::Measured,
     meter::{Meter, Usage},
     order::Order,
     queue,
-    workload::{self, Workload},
+    workload::{self, Named, Workload},
 };
 
 /// Tasks of a bulk call.
@@ -30,9 +34,9 @@ const GROUP: usize = 64;
 /// Tasks that one commit of a bulk call stores on a file.
 const COMMIT: usize = 256;
 
-/// The work of a limit.
+/// What a limit does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Work {
+enum Limit {
     /// One task per script, one script per round trip.
     Enqueue,
     /// A group per script or commit: the best merge of concurrent calls, of which none enqueues its next task before an answer.
@@ -50,70 +54,29 @@ enum Work {
     Get,
 }
 
-struct Limit {
-    name: &'static str,
-    about: &'static str,
-    n: u64,
-    work: Work,
-}
+/// Most tasks of a latency: one takes 137 ms, and more add nothing.
+const LATENCIES: u64 = 100;
 
 /// All limits.
-pub(crate) static ALL: &[&dyn Workload] = &[
-    &Limit { name: "limit-enqueue", about: "One task per script and round trip", n: 20_000, work: Work::Enqueue },
-    &Limit {
-        name: "limit-enqueue-concurrent",
-        about: "One group per script or commit, two groups of half the concurrency under way",
-        n: 100_000,
-        work: Work::EnqueueConcurrent,
-    },
-    &Limit {
-        name: "limit-enqueue-bulk",
-        about: "One group per script, 500 tasks per write on each of two connections; on a file 256 tasks per commit",
-        n: 100_000,
-        work: Work::EnqueueBulk,
-    },
-    &Limit {
-        name: "limit-drain",
-        about: "Settle a group and fetch the next in one script",
-        n: 100_000,
-        work: Work::Drain,
-    },
-    &Limit { name: "limit-end-to-end", about: "Three scripts for each group", n: 60_000, work: Work::EndToEnd },
-    &Limit {
-        name: "limit-latency",
-        about: "Idle system, one task every 137 ms, enqueued and fetched",
-        n: 100,
-        work: Work::Latency,
-    },
-    &Limit {
-        name: "limit-get",
-        about: "The messages as plain values, one group of GET per round trip",
-        n: 20_000,
-        work: Work::Get,
-    },
+#[rustfmt::skip]
+pub(crate) static ALL: &[Named] = &[
+    Named { name: "limit-enqueue", sizes: || (20_000, 100), about: "One task per script and round trip", workload: &Limit::Enqueue },
+    Named { name: "limit-enqueue-concurrent", sizes: || (100_000, 100), about: "One group per script or commit, two groups of half the concurrency under way", workload: &Limit::EnqueueConcurrent },
+    Named { name: "limit-enqueue-bulk", sizes: || (100_000, 100), about: "One group per script, 500 tasks per write on each of two connections; on a file 256 tasks per commit", workload: &Limit::EnqueueBulk },
+    Named { name: "limit-drain", sizes: || (100_000, 100), about: "Settle a group and fetch the next in one script", workload: &Limit::Drain },
+    Named { name: "limit-end-to-end", sizes: || (60_000, 100), about: "Three scripts for each group", workload: &Limit::EndToEnd },
+    Named { name: "limit-latency", sizes: || (LATENCIES, 100), about: "Idle system, one task every 137 ms, enqueued and fetched", workload: &Limit::Latency },
+    Named { name: "limit-get", sizes: || (20_000, 100), about: "The messages as plain values, one group of GET per round trip", workload: &Limit::Get },
 ];
 
 #[async_trait]
 impl Workload for Limit {
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
-    fn about(&self) -> &'static str {
-        self.about
-    }
-
-    fn sizes(&self) -> (u64, usize) {
-        (self.n, 100)
-    }
-
     fn orders(&self, order: Order) -> Vec<Order> {
-        // One task takes 137 ms, and more tasks add nothing.
-        let most = if self.work == Work::Latency { self.n } else { u64::MAX };
+        let most = if *self == Self::Latency { LATENCIES } else { u64::MAX };
         // A file has no GET, and only a drain of Redis goes from queue to queue.
-        let is_measured = match self.work {
-            Work::Drain => order.on_redis() || !order.has_queues(),
-            Work::Get => order.on_redis() && !order.has_queues(),
+        let is_measured = match self {
+            Self::Drain => order.on_redis() || !order.has_queues(),
+            Self::Get => order.on_redis() && !order.has_queues(),
             _ => !order.has_queues(),
         };
         if !is_measured {
@@ -123,25 +86,25 @@ impl Workload for Limit {
     }
 
     async fn prepare(&self, order: &Order, client: &Client) -> Result<(), BoxError> {
-        match self.work {
-            Work::Drain if order.has_queues() => queue::fill(client, order).await,
-            Work::Drain if order.on_redis() => {
+        match self {
+            Self::Drain if order.has_queues() => queue::fill(client, order).await,
+            Self::Drain if order.on_redis() => {
                 let mut redis = Script::connect(&order.url)?;
                 Ok(Tasks::new(order).groups(GROUP).try_for_each(|group| redis.enqueue(group))?)
             }
-            Work::Drain => {
+            Self::Drain => {
                 let mut file = File::open(&order.url)?;
                 Tasks::new(order).groups(GROUP).try_for_each(|group| file.enqueue(group))?;
                 file.sync()
             }
-            Work::Get => Ok(Script::connect(&order.url)?.set(&Tasks::new(order))?),
+            Self::Get => Ok(Script::connect(&order.url)?.set(&Tasks::new(order))?),
             _ => Ok(()),
         }
     }
 
     async fn measure(&self, order: &Order) -> Result<Measured, BoxError> {
         // The tasks are made before the clock starts: a generator of ids must not be the limit.
-        let has_tasks = !matches!(self.work, Work::Drain | Work::Get);
+        let has_tasks = !matches!(self, Self::Drain | Self::Get);
         let tasks = if has_tasks { Tasks::new(order) } else { Tasks::default() };
         let mut calls = Histogram::new(3)?;
         let usage = if order.on_redis() {
@@ -150,9 +113,9 @@ impl Workload for Limit {
             self.on_file(order, &tasks, &mut calls).await?
         };
         let shown = self.shown(order);
-        let measured = match (self.work, usage.redis) {
+        let measured = match (self, usage.redis) {
             // The process sleeps most of its time, so its CPU says nothing.
-            (Work::Latency, _) => Measured::of(&shown),
+            (Self::Latency, _) => Measured::of(&shown),
             // A limit of Redis is one where Redis has no time left.
             (_, Some(redis)) => usage.per_task(&shown).with("broker CPU %", redis.cpu_us / usage.seconds / 1e4),
             (_, None) => usage.per_task(&shown),
@@ -161,11 +124,11 @@ impl Workload for Limit {
     }
 
     async fn verify(&self, measured: &Measured, client: &Client) -> Result<(), BoxError> {
-        if self.work == Work::Get {
+        if *self == Self::Get {
             // Each value was counted as it came.
             return Ok(());
         }
-        let (order, drained) = (&measured.order, matches!(self.work, Work::Drain | Work::EndToEnd | Work::Latency));
+        let (order, drained) = (&measured.order, matches!(self, Self::Drain | Self::EndToEnd | Self::Latency));
         if !order.on_redis() {
             let n = order.n.cast_signed();
             let expected = if drained { (0, n) } else { (n, 0) };
@@ -187,13 +150,13 @@ impl Workload for Limit {
 impl Limit {
     /// Returns the number of tasks per script or commit, and of values per round trip of GET.
     fn group(&self, order: &Order) -> usize {
-        match self.work {
+        match self {
             // Two groups are under way, on both connections or in a commit that is made and one that goes to the disk. Together they
             // have as many tasks as the worker or the callers of this concurrency, as far as scripts of a worker's size can.
-            Work::EnqueueConcurrent | Work::Drain | Work::EndToEnd => {
+            Self::EnqueueConcurrent | Self::Drain | Self::EndToEnd => {
                 (order.concurrency / Alternating::CONNECTIONS).clamp(1, GROUP)
             }
-            Work::EnqueueBulk if !order.on_redis() => COMMIT,
+            Self::EnqueueBulk if !order.on_redis() => COMMIT,
             _ if order.concurrency <= 10 => 16,
             _ => GROUP,
         }
@@ -203,9 +166,9 @@ impl Limit {
     fn shown(&self, order: &Order) -> Order {
         let connections = if order.on_redis() { Alternating::CONNECTIONS } else { 1 };
         let group = self.group(order);
-        match self.work {
-            Work::Enqueue | Work::Latency => Order { concurrency: 1, ..order.clone() },
-            Work::Get => Order { concurrency: 1, batch: Some(group), ..order.clone() },
+        match self {
+            Self::Enqueue | Self::Latency => Order { concurrency: 1, ..order.clone() },
+            Self::Get => Order { concurrency: 1, batch: Some(group), ..order.clone() },
             _ => Order { concurrency: connections, batch: Some(group), ..order.clone() },
         }
     }
@@ -217,7 +180,7 @@ impl Limit {
         order: &Order,
         connect: impl FnOnce() -> Result<T, BoxError>,
     ) -> Result<(Meter, T), BoxError> {
-        let within = matches!(self.work, Work::Drain | Work::Get).then(|| Meter::start(order)).transpose()?;
+        let within = matches!(self, Self::Drain | Self::Get).then(|| Meter::start(order)).transpose()?;
         let connected = connect()?;
         Ok((within.map_or_else(|| Meter::start(order), Ok)?, connected))
     }
@@ -225,16 +188,10 @@ impl Limit {
     async fn on_redis(&self, order: &Order, tasks: &Tasks, calls: &mut Histogram<u64>) -> Result<Usage, BoxError> {
         let (meter, (mut redis, mut alternating)) =
             self.connected(order, || Ok((Script::connect(&order.url)?, Alternating::connect(&order.url)?)))?;
-        match self.work {
+        match self {
             // One caller that awaits each call: Redis waits for the caller, too.
-            Work::Enqueue => {
-                for task in tasks.groups(1) {
-                    let began = Instant::now();
-                    redis.enqueue(task)?;
-                    note(calls, began)?;
-                }
-            }
-            Work::Latency => {
+            Self::Enqueue => each(tasks, 1, calls, |task| Ok(redis.enqueue(task)?))?,
+            Self::Latency => {
                 for task in tasks.groups(1) {
                     tokio::time::sleep(workload::EVERY).await;
                     let began = Instant::now();
@@ -244,49 +201,33 @@ impl Limit {
                     redis.settle_and_fetch(0)?;
                 }
             }
-            Work::Get => redis.get(order.n, self.group(order))?,
-            Work::EnqueueConcurrent => alternating.enqueue(tasks, self.group(order), self.group(order))?,
+            Self::Get => redis.get(order.n, self.group(order))?,
+            Self::EnqueueConcurrent => alternating.enqueue(tasks, self.group(order), self.group(order))?,
             // One caller awaits each call of a thousand tasks.
-            Work::EnqueueBulk => alternating.enqueue(tasks, self.group(order), BULK / Alternating::CONNECTIONS)?,
-            Work::Drain => alternating.drain(queue::names(order), self.group(order))?,
-            Work::EndToEnd => alternating.end_to_end(tasks, self.group(order))?,
+            Self::EnqueueBulk => alternating.enqueue(tasks, self.group(order), BULK / Alternating::CONNECTIONS)?,
+            Self::Drain => alternating.drain(queue::names(order), self.group(order))?,
+            Self::EndToEnd => alternating.end_to_end(tasks, self.group(order))?,
         }
         meter.stop()
     }
 
     async fn on_file(&self, order: &Order, tasks: &Tasks, calls: &mut Histogram<u64>) -> Result<Usage, BoxError> {
         let (meter, mut file) = self.connected(order, || File::open(&order.url))?;
-        match self.work {
-            Work::Enqueue => {
-                for task in tasks.groups(1) {
-                    let began = Instant::now();
-                    file.enqueue_to_disk(task)?;
-                    note(calls, began)?;
-                }
+        match self {
+            Self::Enqueue => each(tasks, 1, calls, |task| file.enqueue_to_disk(task))?,
+            Self::EnqueueConcurrent => each(tasks, self.group(order), calls, |group| file.enqueue(group))?,
+            Self::EnqueueBulk => {
+                each(tasks, BULK, calls, |call| call.chunks(COMMIT).try_for_each(|group| file.enqueue(group)))?
             }
-            Work::EnqueueConcurrent => {
-                for group in tasks.groups(self.group(order)) {
-                    let began = Instant::now();
-                    file.enqueue(group)?;
-                    note(calls, began)?;
-                }
-            }
-            Work::EnqueueBulk => {
-                for call in tasks.groups(BULK) {
-                    let began = Instant::now();
-                    call.chunks(COMMIT).try_for_each(|group| file.enqueue(group))?;
-                    note(calls, began)?;
-                }
-            }
-            Work::Drain => while file.settle_and_fetch(self.group(order))? > 0 {},
-            Work::EndToEnd => {
+            Self::Drain => while file.settle_and_fetch(self.group(order))? > 0 {},
+            Self::EndToEnd => {
                 for group in tasks.groups(self.group(order)) {
                     file.enqueue(group)?;
                     file.fetch(group.len())?;
                     file.settle()?;
                 }
             }
-            Work::Latency => {
+            Self::Latency => {
                 for task in tasks.groups(1) {
                     tokio::time::sleep(workload::EVERY).await;
                     let began = Instant::now();
@@ -297,12 +238,27 @@ impl Limit {
                     file.sync()?;
                 }
             }
-            Work::Get => return Err("limit-get is about Redis: a file has no GET".into()),
+            Self::Get => return Err("limit-get is about Redis: a file has no GET".into()),
         }
         // The last commits are on the disk when the clock stops, as it was promised.
         file.sync()?;
         meter.stop()
     }
+}
+
+/// Makes a call with each `n` of the tasks, and notes its time.
+fn each(
+    tasks: &Tasks,
+    n: usize,
+    calls: &mut Histogram<u64>,
+    mut call: impl FnMut(&[Task]) -> Result<(), BoxError>,
+) -> Result<(), BoxError> {
+    for tasks in tasks.groups(n) {
+        let began = Instant::now();
+        call(tasks)?;
+        note(calls, began)?;
+    }
+    Ok(())
 }
 
 /// Notes the time of a call since it began.

@@ -7,28 +7,35 @@ mod report;
 use std::{collections::BTreeMap, path::PathBuf};
 
 use asynq_runtime::prelude::{BoxError, Client};
+use clap::Args;
 use serde::Serialize;
 
 use self::{plan::Planned, program::Outcome};
-use crate::{measured::Measured, order::Order, page, run, run_broker::RunBroker, suite};
+use crate::{measured::Measured, order::Order, page, run, run_broker::RunBroker, size, suite};
 
 /// The name of our program in tables.
 const OURS: &str = "asynq-rs";
 
 /// The extent of a comparison.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Args)]
 pub(crate) struct Extent {
-    /// The number of times each run is made.
+    /// How often each run is made
+    #[arg(long, default_value_t = 5, default_value_if("quick", "true", "1"), value_parser = size::<usize>())]
     pub(crate) runs: usize,
-    /// A fraction of the tasks, to see that everything works; the figures mean little.
+    /// Few tasks, and once unless --runs says otherwise: shows that everything works
+    #[arg(long)]
     pub(crate) quick: bool,
-    /// Tasks that wait in the row of the large backlog.
+    /// Tasks that wait in the row of the large backlog
+    #[arg(long, default_value_t = 5_000_000, value_parser = size::<u64>())]
     pub(crate) waiting: u64,
-    /// Names of the libraries to compare with; all of them if empty.
+    /// Folders of bench/peers, separated by commas; all unless said
+    #[arg(long, value_delimiter = ',')]
     pub(crate) only: Vec<String>,
-    /// Prints a line of JSON per run instead of the table.
+    /// One line of JSON per run instead of a table
+    #[arg(long)]
     pub(crate) json: bool,
-    /// The folder of RESULTS.md that the user named.
+    /// Folder of the page; bench/, and with --quick target/bench/; some of the libraries change no page unless it is named
+    #[arg(long, default_value_if("quick", "true", suite::QUICK_FOLDER))]
     pub(crate) out: Option<PathBuf>,
 }
 
@@ -88,7 +95,10 @@ pub(crate) async fn compare(extent: &Extent) -> Result<(), BoxError> {
                 };
                 match ran {
                     Ok(Outcome::Measured(measured)) => {
-                        print_row(extent, name, version, planned, &measured)?;
+                        if extent.json {
+                            let line = Line { library: name, version, row: planned.key, measured: &measured };
+                            println!("{}", serde_json::to_string(&line)?);
+                        }
                         found.runs.push(*measured);
                     }
                     Ok(Outcome::Cannot(reason)) => found.missing = Some(reason),
@@ -136,19 +146,6 @@ fn failures_of_ours(table: &Table) -> Vec<String> {
 fn forget(order: &Order) -> Result<(), BoxError> {
     let mut redis = order.redis_connection()?;
     redis::cmd("FLUSHALL").exec(&mut redis)?;
-    Ok(())
-}
-
-fn print_row(
-    extent: &Extent,
-    library: &str,
-    version: &str,
-    planned: &Planned,
-    measured: &Measured,
-) -> Result<(), BoxError> {
-    if extent.json {
-        println!("{}", serde_json::to_string(&Line { library, version, row: planned.key, measured })?);
-    }
     Ok(())
 }
 

@@ -33,12 +33,8 @@ pub(super) fn section(extent: &Extent, facts: &str, programs: &[Program], skippe
         head.extend([format!("{} {}", program.name, program.version), "×".to_owned()]);
     }
     head.extend(["× asynq to reach", "reach for", "reached"].map(str::to_owned));
-    text += &suite::line(&head);
-    text += &format!("|{}\n", "---|".repeat(head.len()));
     let mut notes = Vec::new();
-    for row in ROWS {
-        text += &suite::line(&cells(row, programs, table, &mut notes));
-    }
+    text += &suite::table(&head, ROWS.iter().map(|row| cells(row, programs, table, &mut notes)));
     for (number, note) in notes.iter().enumerate() {
         text += &format!("\n{}. {note}", number + 1);
     }

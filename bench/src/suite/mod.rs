@@ -14,23 +14,31 @@ use std::{
 };
 
 use asynq_runtime::prelude::BoxError;
+use clap::Args;
 
 pub(crate) use self::{
     machine::{facts, load},
-    report::line,
+    report::table,
 };
-use crate::{measured::Measured, page, run::Runner};
+use crate::{measured::Measured, page, run::Runner, size};
 
 /// The extent of the suite.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Args)]
 pub(crate) struct Extent {
-    /// The number of times each run is made.
+    /// How often each run is made
+    #[arg(long, default_value_t = 5, default_value_if("quick", "true", "1"), value_parser = size::<usize>())]
     pub(crate) runs: usize,
-    /// A fraction of the tasks, to see that everything works; the figures mean little.
+    /// Few tasks, and once unless --runs says otherwise: shows that everything works
+    #[arg(long)]
     pub(crate) quick: bool,
-    /// The folder of the page and its plot.
+    /// Folder of the page and its plot; bench/, and with --quick target/bench/
+    #[arg(long = "out", default_value = FOLDER, default_value_if("quick", "true", QUICK_FOLDER), hide_default_value = true)]
     pub(crate) folder: PathBuf,
 }
+
+/// The folder where the page is kept, and that of a quick run.
+const FOLDER: &str = env!("CARGO_MANIFEST_DIR");
+pub(crate) const QUICK_FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../target/bench");
 
 /// The divisor of the number of tasks in a quick run.
 const QUICK: u64 = 500;
@@ -86,5 +94,5 @@ pub(crate) async fn all(extent: &Extent) -> Result<(), BoxError> {
 
 /// Returns the folder where the page is kept.
 pub(crate) fn folder() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
+    Path::new(FOLDER)
 }

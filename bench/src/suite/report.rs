@@ -1,6 +1,6 @@
 //! The page that a whole run ends with.
 
-use std::{fmt::Write as _, time::Duration};
+use std::time::Duration;
 
 use super::{
     Extent, Found,
@@ -103,18 +103,14 @@ fn formatted(figure: Option<f64>) -> String {
     figure.map(short).unwrap_or_default()
 }
 
-fn table<const N: usize>(head: &[&str; N], rows: impl Iterator<Item = [String; N]>) -> String {
-    let mut table = String::new();
-    table += &line(head);
-    let _ = writeln!(table, "|{}", "---|".repeat(N));
-    for row in rows {
-        table += &line(&row);
-    }
+/// Returns a table.
+pub(crate) fn table<H: AsRef<str>, R: AsRef<[String]>>(head: &[H], rows: impl IntoIterator<Item = R>) -> String {
+    let mut table = format!("{}|{}\n", line(head), "---|".repeat(head.len()));
+    rows.into_iter().for_each(|row| table += &line(row.as_ref()));
     table
 }
 
-/// Returns a line of a table.
-pub(crate) fn line<S: AsRef<str>>(cells: &[S]) -> String {
+fn line(cells: &[impl AsRef<str>]) -> String {
     cells.iter().fold("|".to_owned(), |line, cell| format!("{line} {} |", cell.as_ref())) + "\n"
 }
 

@@ -37,18 +37,6 @@ pub(super) struct Blocking;
 
 #[async_trait]
 impl Workload for Blocking {
-    fn name(&self) -> &'static str {
-        "blocking"
-    }
-
-    fn about(&self) -> &'static str {
-        "16 jobs at a time, or two for each processor, that only compute, for longer than a lease: the longest time without an extension"
-    }
-
-    fn sizes(&self) -> (u64, usize) {
-        (jobs() as u64, jobs())
-    }
-
     async fn measure(&self, order: &Order) -> Result<Measured, BoxError> {
         let seen = Seen::none_of(order.n);
         let client = Client::connect(&order.url).await?;

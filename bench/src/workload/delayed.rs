@@ -25,18 +25,6 @@ pub(super) struct Delayed;
 
 #[async_trait]
 impl Workload for Delayed {
-    fn name(&self) -> &'static str {
-        "delayed"
-    }
-
-    fn about(&self) -> &'static str {
-        "Tasks due at random within four seconds: start minus due"
-    }
-
-    fn sizes(&self) -> (u64, usize) {
-        (100, 10)
-    }
-
     async fn measure(&self, order: &Order) -> Result<Measured, BoxError> {
         let (sender, mut started) = mpsc::unbounded_channel();
         let running = queue::worker::<stamp>(order, Starts(sender)).build().await?.start().await?;

@@ -16,18 +16,6 @@ pub(super) struct Drain;
 
 #[async_trait]
 impl Workload for Drain {
-    fn name(&self) -> &'static str {
-        "drain"
-    }
-
-    fn about(&self) -> &'static str {
-        "N waiting tasks, from the build of the worker to the last acknowledgement"
-    }
-
-    fn sizes(&self) -> (u64, usize) {
-        (100_000, 100)
-    }
-
     async fn prepare(&self, order: &Order, client: &Client) -> Result<(), BoxError> {
         queue::fill(client, order).await
     }

@@ -19,18 +19,6 @@ pub(super) struct EndToEnd;
 
 #[async_trait]
 impl Workload for EndToEnd {
-    fn name(&self) -> &'static str {
-        "end-to-end"
-    }
-
-    fn about(&self) -> &'static str {
-        "64 producers and the worker together, to the last acknowledgement"
-    }
-
-    fn sizes(&self) -> (u64, usize) {
-        (60_000, 100)
-    }
-
     async fn measure(&self, order: &Order) -> Result<Measured, BoxError> {
         let seen = Seen::none_of(order.n);
         let running = queue::worker::<note>(order, seen.clone()).build().await?.start().await?;

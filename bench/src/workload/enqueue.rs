@@ -14,48 +14,19 @@ use super::Workload;
 use crate::{measured::Measured, meter::Meter, order::Order, queue, task::task};
 
 pub(super) struct Producers {
-    name: &'static str,
-    about: &'static str,
-    n: u64,
-    callers: usize,
+    is_one: bool,
+    /// Tasks per call, a run for each; one task per call if empty.
     batches: &'static [usize],
 }
 
-pub(super) const ONE: Producers =
-    Producers { name: "enqueue", about: "One caller, each call awaited", n: 20_000, callers: 1, batches: &[] };
-
-pub(super) const CONCURRENT: Producers = Producers {
-    name: "enqueue-concurrent",
-    about: "Many callers of one client, each call awaited",
-    n: 100_000,
-    callers: 64,
-    batches: &[],
-};
-
-pub(super) const BULK: Producers = Producers {
-    name: "enqueue-bulk",
-    about: "One caller, 100 and 1,000 tasks per call",
-    n: 100_000,
-    callers: 1,
-    batches: &[100, 1_000],
-};
+pub(super) const ONE: Producers = Producers { is_one: true, batches: &[] };
+pub(super) const CONCURRENT: Producers = Producers { is_one: false, batches: &[] };
+pub(super) const BULK: Producers = Producers { is_one: true, batches: &[100, 1_000] };
 
 #[async_trait]
 impl Workload for Producers {
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
-    fn about(&self) -> &'static str {
-        self.about
-    }
-
-    fn sizes(&self) -> (u64, usize) {
-        (self.n, self.callers)
-    }
-
     fn orders(&self, mut order: Order) -> Vec<Order> {
-        if self.callers == 1 {
+        if self.is_one {
             order.concurrency = 1;
         }
         if self.batches.is_empty() {
@@ -125,10 +96,8 @@ async fn one(client: Client, order: Order, numbers: Range<u64>, until: Option<In
             }
             Some(batch) => {
                 let numbers = first..numbers.end.min(first + batch as u64);
-                for outcome in client.enqueue_many(numbers.map(|number| task(number, order.payload_bytes))).await? {
-                    outcome?;
-                    calls.tasks += 1;
-                }
+                calls.tasks += numbers.end - numbers.start;
+                queue::store(&client, numbers.map(|number| task(number, order.payload_bytes))).await?;
             }
         }
         calls.micros.record(u64::try_from(called.elapsed().as_micros())?)?;

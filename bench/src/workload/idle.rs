@@ -25,18 +25,6 @@ pub(super) struct Idle;
 
 #[async_trait]
 impl Workload for Idle {
-    fn name(&self) -> &'static str {
-        "idle"
-    }
-
-    fn about(&self) -> &'static str {
-        "CPU and broker commands per second of a worker without tasks"
-    }
-
-    fn sizes(&self) -> (u64, usize) {
-        (0, 10)
-    }
-
     async fn measure(&self, order: &Order) -> Result<Measured, BoxError> {
         let running = queue::worker::<note>(order, Seen::none_of(0)).build().await?.start().await?;
         tokio::time::sleep(SETTLES).await;

@@ -26,18 +26,6 @@ pub(super) struct Latency;
 
 #[async_trait]
 impl Workload for Latency {
-    fn name(&self) -> &'static str {
-        "latency"
-    }
-
-    fn about(&self) -> &'static str {
-        "Idle system, one task every 137 ms, from the enqueue call to the start of the job"
-    }
-
-    fn sizes(&self) -> (u64, usize) {
-        (200, 10)
-    }
-
     fn orders(&self, order: Order) -> Vec<Order> {
         let sources: &[_] = if order.on_redis() {
             &[Source::Process, Source::Script, Source::Same]

@@ -15,18 +15,6 @@ pub(super) struct Processes;
 
 #[async_trait]
 impl Workload for Processes {
-    fn name(&self) -> &'static str {
-        "processes"
-    }
-
-    fn about(&self) -> &'static str {
-        "SQLite: four processes with many callers each enqueue for seconds; tasks of the slowest to the fastest, and wait per call"
-    }
-
-    fn sizes(&self) -> (u64, usize) {
-        (0, 64)
-    }
-
     fn orders(&self, order: Order) -> Vec<Order> {
         if order.on_redis() { Vec::new() } else { vec![order] }
     }

@@ -20,19 +20,6 @@ impl ScheduledMillion {
 
 #[async_trait]
 impl Workload for ScheduledMillion {
-    fn name(&self) -> &'static str {
-        "scheduled-million"
-    }
-
-    fn about(&self) -> &'static str {
-        "Enqueue and drain with none and with 1,000,000 scheduled tasks present; on SQLite also as many archived ones"
-    }
-
-    fn sizes(&self) -> (u64, usize) {
-        // With the million these are fewer than 2^20, at which Redis doubles its table of keys.
-        (40_000, 100)
-    }
-
     fn orders(&self, order: Order) -> Vec<Order> {
         let beside = |of: &str, present| Order {
             of: Some(of.to_owned()),

@@ -20,18 +20,6 @@ pub(super) struct Wait;
 
 #[async_trait]
 impl Workload for Wait {
-    fn name(&self) -> &'static str {
-        "wait"
-    }
-
-    fn about(&self) -> &'static str {
-        "Idle system, one task every 137 ms whose caller waits for it, from the end of the job to the answer"
-    }
-
-    fn sizes(&self) -> (u64, usize) {
-        (200, 10)
-    }
-
     fn orders(&self, order: Order) -> Vec<Order> {
         [Source::Process, Source::Same].map(|source| Order { from: Some(source), ..order.clone() }).into()
     }
