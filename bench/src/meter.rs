@@ -43,10 +43,7 @@ impl Meter {
     ///
     /// Redis does not answer.
     pub(crate) fn start(order: &Order) -> Result<Self, BoxError> {
-        let mut redis = None;
-        if order.on_redis() {
-            redis = Some(order.redis_connection()?);
-        }
+        let mut redis = order.on_redis().then(|| order.redis_connection()).transpose()?;
         let (mut before, answer) = redis.as_mut().map(RedisUsage::read).transpose()?.unwrap_or_default();
         // Redis sends this answer after it was counted.
         before.bytes += answer;
@@ -117,7 +114,12 @@ fn own_cpu_us() -> f64 {
 
 /// Returns the most memory that this process ever had, where the system reports it.
 pub(crate) fn peak_rss_mib() -> Option<f64> {
-    let status = fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-    Some(line.trim().strip_suffix(" kB")?.parse::<f64>().ok()? / 1024.0)
+    Some(line_of("/proc/self/status", "VmHWM")?.strip_suffix(" kB")?.parse::<f64>().ok()? / 1024.0)
+}
+
+/// Returns what stands behind a name in a file of the system; `None` where the system has no such file.
+pub(crate) fn line_of(path: &str, name: &str) -> Option<String> {
+    let text = fs::read_to_string(path).ok()?;
+    let line = text.lines().find(|line| line.starts_with(name))?;
+    Some(line.split_once(':')?.1.trim().to_owned())
 }

@@ -1,12 +1,13 @@
 //! Counts the cost of a call: on Redis by the counters of the server, on SQLite by the bytes that this process writes.
 
-use std::fs;
-
 use asynq_runtime::prelude::BoxError;
 use redis::Connection;
 use serde::Serialize;
 
-use crate::{meter::Meter, order::Order};
+use crate::{
+    meter::{Meter, line_of},
+    order::Order,
+};
 
 /// The cost of one call. `None` where the broker or the system has no such figure, or where it says nothing about the call.
 #[derive(Debug, Clone, Copy, Serialize)]
@@ -74,6 +75,5 @@ impl Counter {
 
 /// Returns the bytes that this process has written, to files and sockets; `None` on systems without `/proc`.
 fn written() -> Option<f64> {
-    let counters = fs::read_to_string("/proc/self/io").ok()?;
-    counters.lines().find_map(|line| line.strip_prefix("wchar: "))?.parse().ok()
+    line_of("/proc/self/io", "wchar")?.parse().ok()
 }

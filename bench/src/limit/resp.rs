@@ -36,6 +36,17 @@ impl Resp {
         words.iter().for_each(|word| self.word(word));
     }
 
+    /// Sends a whole command, and hands each text of its reply to `each`.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`reply`](Self::reply).
+    pub(super) fn call(&mut self, words: &[&[u8]], each: impl FnMut(&[u8])) -> io::Result<()> {
+        self.command(words);
+        self.send()?;
+        self.reply(each)
+    }
+
     /// Begins a command of `words` words; [`word`](Self::word) adds each.
     pub(super) fn begin(&mut self, words: usize) {
         self.header(b'*', words);

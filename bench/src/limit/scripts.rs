@@ -5,8 +5,8 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use asynq_runtime::Bytes;
 use asynq_runtime::{
+    Bytes,
     job::{JobOptions, PreparedTask},
     prelude::BoxError,
     task::TaskMessage,
@@ -88,19 +88,13 @@ impl Script {
         let (mut redis, settings) = (Resp::connect(&format!("{host}:{port}"))?, info.redis_settings());
         if let Some(password) = settings.password() {
             let words = [Some("AUTH"), settings.username(), Some(password)].into_iter().flatten();
-            redis.command(&words.map(str::as_bytes).collect::<Vec<_>>());
-            redis.send()?;
-            redis.reply(|_| {})?;
+            redis.call(&words.map(str::as_bytes).collect::<Vec<_>>(), |_| {})?;
         }
-        redis.command(&[b"SELECT", settings.db().to_string().as_bytes()]);
-        redis.send()?;
-        redis.reply(|_| {})?;
+        redis.call(&[b"SELECT", settings.db().to_string().as_bytes()], |_| {})?;
         let enqueue = load(&mut redis, ENQUEUE)?;
         let cycle = format!("{SETTLE}\n{FETCH}\nsettle()\nreturn fetch(tonumber(ARGV[2]), ARGV[3])");
         let cycle = load(&mut redis, &cycle)?;
-        redis.command(&[b"SADD", b"asynq:queues", QUEUE.as_bytes()]);
-        redis.send()?;
-        redis.reply(|_| {})?;
+        redis.call(&[b"SADD", b"asynq:queues", QUEUE.as_bytes()], |_| {})?;
         Ok(Self { redis, enqueue, cycle, taken: Vec::new(), keys: Keys::of(QUEUE), open: 0, requested: 0 })
     }
 
@@ -223,9 +217,7 @@ impl Script {
     /// Redis refused one.
     pub(super) fn set(&mut self, tasks: &Tasks) -> io::Result<()> {
         for (number, (_, message)) in tasks.0.iter().enumerate() {
-            self.redis.command(&[b"SET", plain(number as u64).as_bytes(), message]);
-            self.redis.send()?;
-            self.redis.reply(|_| {})?;
+            self.redis.call(&[b"SET", plain(number as u64).as_bytes(), message], |_| {})?;
         }
         Ok(())
     }
@@ -255,9 +247,7 @@ impl Script {
     /// Redis refused it.
     pub(crate) fn forget(&mut self, n: u64) -> io::Result<()> {
         for number in 0..n {
-            self.redis.command(&[b"UNLINK", plain(number).as_bytes()]);
-            self.redis.send()?;
-            self.redis.reply(|_| {})?;
+            self.redis.call(&[b"UNLINK", plain(number).as_bytes()], |_| {})?;
         }
         Ok(())
     }
@@ -298,10 +288,8 @@ fn plain(number: u64) -> String {
 }
 
 fn load(redis: &mut Resp, script: &str) -> io::Result<Vec<u8>> {
-    redis.command(&[b"SCRIPT", b"LOAD", script.as_bytes()]);
-    redis.send()?;
     let mut sha = Vec::new();
-    redis.reply(|text| sha.extend_from_slice(text))?;
+    redis.call(&[b"SCRIPT", b"LOAD", script.as_bytes()], |text| sha.extend_from_slice(text))?;
     Ok(sha)
 }
 

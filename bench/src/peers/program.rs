@@ -90,7 +90,7 @@ pub(super) enum Outcome {
 }
 
 /// The output of a program.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Answer {
     cannot: String,
@@ -103,20 +103,6 @@ struct Answer {
     /// Tasks that wait at the end.
     waiting: u64,
     micros: Vec<u64>,
-}
-
-impl Default for Answer {
-    fn default() -> Self {
-        Self {
-            cannot: String::new(),
-            seconds: f64::NAN,
-            cpu_us: None,
-            ran: 0,
-            again: 0,
-            waiting: 0,
-            micros: Vec::new(),
-        }
-    }
 }
 
 /// A program that takes longer has failed.

@@ -2,6 +2,8 @@
 
 use std::{env, fs, path::Path, process::Command, thread::available_parallelism};
 
+use crate::meter::line_of;
+
 /// Returns machine, system, versions, profile of the build, commit and date of now as a Markdown list. A benchmark asks at its beginning, because the
 /// tree may change while it runs.
 pub(crate) fn facts() -> String {
@@ -43,12 +45,6 @@ fn profile() -> String {
 pub(crate) fn load() -> String {
     fs::read_to_string("/proc/loadavg")
         .map_or_else(|_| "unknown".to_owned(), |text| text.split(' ').take(3).collect::<Vec<_>>().join(", "))
-}
-
-fn line_of(path: &str, name: &str) -> Option<String> {
-    let text = fs::read_to_string(path).ok()?;
-    let line = text.lines().find(|line| line.starts_with(name))?;
-    Some(line.split_once(':')?.1.trim().to_owned())
 }
 
 /// Returns the output of a program, or nothing if the program is not here.
