@@ -101,7 +101,7 @@ impl BrokerFlags {
             }
             (false, None, uri) => ("", uri.as_deref().unwrap_or(GO_URI)),
         };
-        if let Some((_, _)) = hosts.split_once("://") {
+        if hosts.contains("://") {
             return Err(CliError::Usage("--uri takes HOST:PORT; a URL is written --url URL".into()));
         }
         let login = match (&self.username, &self.password) {
@@ -113,9 +113,8 @@ impl BrokerFlags {
             ),
         };
         let db = self.db.filter(|&db| db > 0).map(|db| format!("/{db}")).unwrap_or_default();
-        let middle = if secure.is_empty() { scheme.to_owned() } else { format!("s{scheme}") };
         let name = self.tls_server.as_deref().map(|name| format!("?tls_name={}", encoded(name))).unwrap_or_default();
-        Ok(format!("redis{middle}://{login}{hosts}{db}{name}"))
+        Ok(format!("redis{secure}{scheme}://{login}{hosts}{db}{name}"))
     }
 }
 

@@ -3,9 +3,10 @@
 use std::{
     ffi::OsString,
     fmt,
-    future::Future,
+    future::{Future, poll_fn},
     io::{BufRead, IsTerminal as _, Read, Write},
     pin::Pin,
+    task::Poll,
 };
 
 use asynq_runtime::{Client, app::wants_colours};
@@ -93,13 +94,7 @@ impl Environment {
 
 impl fmt::Debug for Environment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { colours, width, bars, client, .. } = self;
-        f.debug_struct("Environment")
-            .field("colours", colours)
-            .field("width", width)
-            .field("bars", bars)
-            .field("client", client)
-            .finish_non_exhaustive()
+        f.debug_struct("Environment").field("input", &self.input).field("client", &self.client).finish_non_exhaustive()
     }
 }
 
@@ -116,25 +111,14 @@ impl fmt::Debug for Input {
 /// once.
 fn signalled() -> Stop {
     use tokio::signal::unix::{SignalKind, signal};
+    let hangup = if is_hangup_ignored() { None } else { Some(SignalKind::hangup()) };
+    let kinds = [SignalKind::interrupt(), SignalKind::terminate()].into_iter().chain(hangup);
     // The handlers are installed now, not at the first poll.
-    let signals = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()));
-    let hangup = if is_hangup_ignored() { None } else { signal(SignalKind::hangup()).ok() };
-    Box::pin(async move {
-        let hung_up = async move {
-            match hangup {
-                Some(mut hangup) => {
-                    hangup.recv().await;
-                }
-                None => std::future::pending().await,
-            }
-        };
-        match signals {
-            (Ok(mut interrupt), Ok(mut terminate)) => {
-                tokio::select! { _ = interrupt.recv() => {}, _ = terminate.recv() => {}, () = hung_up => {} }
-            }
-            _ => std::future::pending().await,
-        }
-    })
+    let mut signals: Vec<_> = kinds.filter_map(|kind| signal(kind).ok()).collect();
+    Box::pin(poll_fn(move |cx| match signals.iter_mut().any(|signal| signal.poll_recv(cx).is_ready()) {
+        true => Poll::Ready(()),
+        false => Poll::Pending,
+    }))
 }
 
 /// Returns whether the process ignores SIGHUP, as `nohup` starts it, or whether that is not known; a handler would undo it.

@@ -88,18 +88,17 @@ impl CliError {
     /// Returns whether the broker, or the part of it that was asked, is away or refuses this program, so that further calls may fail, too.
     pub(crate) fn is_broker_gone(&self) -> bool {
         let error = match self {
-            Self::Broker(error) | Self::Inspect(InspectError::Broker(error)) => error,
+            Self::Broker(error) | Self::Inspect(InspectError::Broker(error)) => Some(error),
             Self::Inspect(InspectError::Interrupted { source, .. } | InspectError::UnreadableQueue { source, .. }) => {
-                source
+                Some(source)
             }
-            Self::Enqueue(EnqueueError::Broker(error)) => error,
-            Self::Periodic(error) => match error.broker() {
-                Some(error) => error,
-                None => return false,
-            },
-            _ => return false,
+            Self::Enqueue(EnqueueError::Broker(error)) => Some(error),
+            Self::Periodic(error) => error.broker(),
+            _ => None,
         };
-        error.is_unavailable() || matches!(error.kind(), BrokerErrorKind::Denied | BrokerErrorKind::Config)
+        error.is_some_and(|error| {
+            error.is_unavailable() || matches!(error.kind(), BrokerErrorKind::Denied | BrokerErrorKind::Config)
+        })
     }
 
     /// Returns whether the reader of the output went away: `asynq task ls | head` is not a failure.

@@ -1,7 +1,7 @@
 //! Long work on many tasks: a bar that shows its progress, and a stop between two slices when the user asks for it.
 
 use asynq_runtime::inspector::{BulkProgress, BulkReport, RunningBulk};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressFinish, ProgressStyle};
 
 use crate::{environment::Stop, error::CliError, session::Session};
 
@@ -18,22 +18,13 @@ pub(super) struct Ended {
 pub(super) async fn carry_out(session: &Session, mut bulk: RunningBulk) -> Result<Ended, CliError> {
     let bar = bar(session, bulk.progress());
     let mut stop = session.stop();
-    loop {
-        if is_over(&mut stop).await {
-            bar.finish_and_clear();
-            return Ok(Ended { report: bulk.progress().into(), stopped: true });
-        }
-        match bulk.slice().await {
-            Ok(Some(progress)) => show(&bar, progress),
-            Ok(None) => break,
-            Err(error) => {
-                bar.finish_and_clear();
-                return Err(error.into());
-            }
+    while !is_over(&mut stop).await {
+        match bulk.slice().await? {
+            Some(progress) => show(&bar, progress),
+            None => return Ok(Ended { report: bulk.report().await?, stopped: false }),
         }
     }
-    bar.finish_and_clear();
-    Ok(Ended { report: bulk.report().await?, stopped: false })
+    Ok(Ended { report: bulk.progress().into(), stopped: true })
 }
 
 /// Returns whether the user has asked the command to stop. The call does not wait.
@@ -52,10 +43,10 @@ pub(super) fn bar(session: &Session, progress: BulkProgress) -> ProgressBar {
     bar
 }
 
-/// Returns a bar for `total` of `noun`, such as queues.
+/// Returns a bar for `total` of `noun`, such as queues; its last handle clears it.
 pub(super) fn counting(session: &Session, total: u64, noun: &str) -> ProgressBar {
     let target = if session.has_bars() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
-    let bar = ProgressBar::with_draw_target(Some(total), target);
+    let bar = ProgressBar::with_draw_target(Some(total), target).with_finish(ProgressFinish::AndClear);
     // The template is a constant: a mistake in it would only cost the looks.
     let template = format!("{{bar:40}} {noun}: {{human_pos}} of {{human_len}}, {{eta}} left");
     if let Ok(style) = ProgressStyle::with_template(&template) {

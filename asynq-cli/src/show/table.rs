@@ -27,21 +27,9 @@ pub(crate) struct Table {
     wrapped: Vec<usize>,
 }
 
-/// A cell with its tone.
-#[derive(Debug, Clone)]
-pub(crate) struct Cell {
-    text: String,
-    tone: Tone,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Tone {
-    Plain,
-    Good,
-    Warning,
-    Bad,
-    Faint,
-}
+/// A cell with its tone, which a table without colours leaves out.
+#[derive(Debug)]
+pub(crate) struct Cell(comfy_table::Cell);
 
 impl Table {
     /// Creates a table with these headings.
@@ -75,18 +63,7 @@ impl Table {
 
     /// Adds a row.
     pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = Cell>) {
-        let colours = self.style.colours;
-        self.inner.add_row(cells.into_iter().map(|Cell { text, tone }| {
-            let cell = comfy_table::Cell::new(clean(&text));
-            match tone {
-                _ if !colours => cell,
-                Tone::Plain => cell,
-                Tone::Good => cell.fg(Color::Green),
-                Tone::Warning => cell.fg(Color::Yellow),
-                Tone::Bad => cell.fg(Color::Red),
-                Tone::Faint => cell.add_attribute(Attribute::Dim),
-            }
-        }));
+        self.inner.add_row(cells.into_iter().map(|cell| cell.0));
     }
 
     /// Returns the table as text.
@@ -110,28 +87,24 @@ impl Table {
 }
 
 impl Cell {
-    fn with(self, tone: Tone) -> Self {
-        Self { tone, ..self }
-    }
-
     /// Marks the cell as fine.
     pub(crate) fn good(self) -> Self {
-        self.with(Tone::Good)
+        Self(self.0.fg(Color::Green))
     }
 
     /// Marks the cell as worth a look.
     pub(crate) fn warning(self) -> Self {
-        self.with(Tone::Warning)
+        Self(self.0.fg(Color::Yellow))
     }
 
     /// Marks the cell as wrong.
     pub(crate) fn bad(self) -> Self {
-        self.with(Tone::Bad)
+        Self(self.0.fg(Color::Red))
     }
 
     /// Makes the cell faint.
     pub(crate) fn faint(self) -> Self {
-        self.with(Tone::Faint)
+        Self(self.0.add_attribute(Attribute::Dim))
     }
 
     /// Returns a cell with a count; a zero is faint.
@@ -142,7 +115,7 @@ impl Cell {
 
 impl<T: fmt::Display> From<T> for Cell {
     fn from(text: T) -> Self {
-        Self { text: text.to_string(), tone: Tone::Plain }
+        Self(comfy_table::Cell::new(clean(&text.to_string())))
     }
 }
 

@@ -4,7 +4,7 @@ use asynq_runtime::broker::DayStats;
 use clap::{Args, builder::RangedU64ValueParser};
 use serde_json::{Value, json};
 
-use super::super::several::Several;
+use super::{super::several::Several, Names};
 use crate::{
     error::CliError,
     session::Session,
@@ -13,9 +13,8 @@ use crate::{
 
 #[derive(Debug, Args)]
 pub(crate) struct History {
-    /// The queues
-    #[arg(required = true, value_name = "QUEUE")]
-    queues: Vec<String>,
+    #[command(flatten)]
+    names: Names,
     /// How many days, today first; they are kept for 90
     #[arg(short = 'x', long, default_value_t = 10, value_parser = RangedU64ValueParser::<usize>::new().range(1..=90))]
     days: usize,
@@ -26,7 +25,7 @@ impl History {
         let inspector = session.inspector().await?;
         let style = session.style();
         Several::reading("queue")
-            .each(session, &self.queues, async |name| {
+            .each(session, &self.names.queues, async |name| {
                 let days = inspector.history(name, self.days).await?;
                 let text = format!("Queue: {}\n\n{}", clean(name), table(&days, style));
                 Ok((json!({ "days": days.iter().map(to_json).collect::<Vec<_>>() }), text))

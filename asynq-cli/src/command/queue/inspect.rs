@@ -1,39 +1,32 @@
 //! `queue inspect`: one queue by itself.
 
 use asynq_runtime::{broker::QueueStats, inspector::Statistics};
-use clap::Args;
 use serde_json::json;
 
-use super::super::{group, several::Several};
+use super::{
+    super::{group, several::Several},
+    Names,
+};
 use crate::{
     error::CliError,
     session::Session,
     show::{Facts, Style, bytes, error_rate, latency, number, queue_table},
 };
 
-#[derive(Debug, Args)]
-pub(crate) struct Inspect {
-    /// The queues
-    #[arg(required = true, value_name = "QUEUE")]
-    queues: Vec<String>,
-}
-
-impl Inspect {
-    pub(super) async fn run(self, session: &mut Session) -> Result<(), CliError> {
-        let inspector = session.inspector().await?;
-        let style = session.style();
-        Several::reading("queue")
-            .each(session, &self.queues, async |name| {
-                let stats = inspector.queue(name).await?;
-                let memory = inspector.memory_usage(name).await?;
-                let groups = group::all(&inspector, name).await?.len();
-                let mut fields = Statistics::queue_to_json(&stats);
-                fields["memory_bytes"] = json!(memory);
-                fields["groups"] = json!(groups);
-                Ok((fields, text(&stats, memory, groups, style)))
-            })
-            .await
-    }
+pub(super) async fn run(names: &Names, session: &mut Session) -> Result<(), CliError> {
+    let inspector = session.inspector().await?;
+    let style = session.style();
+    Several::reading("queue")
+        .each(session, &names.queues, async |name| {
+            let stats = inspector.queue(name).await?;
+            let memory = inspector.memory_usage(name).await?;
+            let groups = group::all(&inspector, name).await?.len();
+            let mut fields = Statistics::queue_to_json(&stats);
+            fields["memory_bytes"] = json!(memory);
+            fields["groups"] = json!(groups);
+            Ok((fields, text(&stats, memory, groups, style)))
+        })
+        .await
 }
 
 fn text(stats: &QueueStats, memory: u64, groups: usize, style: Style) -> String {

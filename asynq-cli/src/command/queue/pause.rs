@@ -1,18 +1,10 @@
 //! `queue pause` and `queue resume`.
 
 use asynq_runtime::{Inspector, inspector::InspectError};
-use clap::Args;
 use serde_json::json;
 
-use super::super::several::Several;
+use super::{super::several::Several, Names};
 use crate::{error::CliError, session::Session, show::clean};
-
-#[derive(Debug, Args)]
-pub(crate) struct Names {
-    /// The queues
-    #[arg(required = true, value_name = "QUEUE")]
-    queues: Vec<String>,
-}
 
 impl Names {
     pub(super) async fn set(self, session: &mut Session, paused: bool) -> Result<(), CliError> {

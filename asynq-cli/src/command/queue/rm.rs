@@ -12,9 +12,12 @@ use futures_util::FutureExt as _;
 use parking_lot::Mutex;
 use serde_json::json;
 
-use super::super::{
-    progress,
-    several::{Done, Several, once},
+use super::{
+    super::{
+        progress,
+        several::{Done, Several, once},
+    },
+    Names,
 };
 use crate::{
     error::CliError,
@@ -24,9 +27,8 @@ use crate::{
 
 #[derive(Debug, Args)]
 pub(crate) struct Rm {
-    /// The queues
-    #[arg(required = true, value_name = "QUEUE")]
-    queues: Vec<String>,
+    #[command(flatten)]
+    names: Names,
     /// Deletes its tasks, too; running ones keep a queue from being deleted
     #[arg(short, long)]
     force: bool,
@@ -38,7 +40,7 @@ impl Rm {
         let force = if self.force { Force::Yes } else { Force::No };
         let mut answers = Several::changing("queue");
         let (mut chosen, mut count) = (Vec::new(), 0);
-        for name in once(&self.queues) {
+        for name in once(&self.names.queues) {
             match inspector.delete_queue(name, force).dry_run().await {
                 Ok(would) => {
                     chosen.push(&**name);

@@ -2,7 +2,7 @@
 
 use ratatui::{
     Frame,
-    layout::{Constraint, Flex, Layout, Rect},
+    layout::{Constraint, Rect},
     style::Stylize as _,
     text::{Line, Span},
     widgets::{Block, BorderType, Clear, Padding, Paragraph, Wrap},
@@ -60,7 +60,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, dialog: &Dialog) {
 /// Draws an empty box with room for this many lines, or as many as the screen has, and returns the area inside.
 fn draw_box(frame: &mut Frame<'_>, title: &'static str, lines: usize) -> Rect {
     let height = u16::try_from(lines).unwrap_or(u16::MAX).saturating_add(2);
-    let area = centred(frame.area(), WIDTH, height);
+    let area = frame.area().centered(Constraint::Length(WIDTH), Constraint::Length(height));
     let block = Block::bordered()
         .border_type(BorderType::Rounded)
         .padding(Padding::horizontal(1))
@@ -89,10 +89,4 @@ pub(super) fn lines(text: &str, width: usize) -> usize {
         }
     }
     lines
-}
-
-fn centred(area: Rect, width: u16, height: u16) -> Rect {
-    let [row] = Layout::vertical([Constraint::Length(height)]).flex(Flex::Center).areas(area);
-    let [middle] = Layout::horizontal([Constraint::Length(width)]).flex(Flex::Center).areas(row);
-    middle
 }
