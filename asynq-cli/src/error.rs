@@ -72,6 +72,12 @@ impl CliError {
     const UNCONFIRMED: u8 = 3;
     const STOPPED: u8 = 130;
 
+    /// Returns the error of a call of the operating system, with the context in which it was made.
+    pub(crate) fn system(context: impl Into<String>) -> impl FnOnce(std::io::Error) -> Self {
+        let context = context.into();
+        |source| Self::System { context, source }
+    }
+
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Self::Usage(_) | Self::Open(_) => Self::USAGE,

@@ -1,6 +1,6 @@
 //! The resources of a command: the broker, opened when it is first needed; the output; the user to ask.
 
-use std::io::{Read as _, Write as _};
+use std::io::{self, Read, Write as _};
 
 use asynq_runtime::{
     Client, DEFAULT_URL, Inspector, URL_VARIABLE,
@@ -160,9 +160,7 @@ impl Session {
     /// Writes to standard output.
     pub(crate) fn write(&mut self, text: &str) -> Result<(), CliError> {
         let out = &mut self.environment.out;
-        out.write_all(text.as_bytes())
-            .and_then(|()| out.flush())
-            .map_err(|source| CliError::System { context: "cannot write the answer".into(), source })
+        out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(CliError::system("cannot write the answer"))
     }
 
     /// Writes a line for people to standard error; it is cleaned here, and passwords in URLs are hidden.
@@ -205,7 +203,7 @@ impl Session {
         let err = &mut self.environment.err;
         let written = write!(err, "{} [y/N] ", show::clean(&without_passwords(question))).and_then(|()| err.flush());
         // A question whose reader went away is a failure, unlike an answer: the wrapper hides the kind of the error.
-        written.and_then(|()| std::io::BufRead::read_line(input, &mut answer)).map_err(|source| CliError::System {
+        written.and_then(|()| io::BufRead::read_line(input, &mut answer)).map_err(|source| CliError::System {
             context: "cannot ask".into(),
             source: std::io::Error::other(source),
         })?;
@@ -215,16 +213,13 @@ impl Session {
         }
     }
 
-    /// Reads standard input up to `limit` bytes and one more, by which the caller sees that the input is longer.
+    /// Reads standard input as [`read_beyond`] does.
     pub(crate) fn read_input(&mut self, limit: usize) -> Result<Vec<u8>, CliError> {
-        let limit = u64::try_from(limit).unwrap_or(u64::MAX).saturating_add(1);
-        let mut bytes = Vec::new();
         let read = match &mut self.environment.input {
-            Input::Terminal(input) => input.take(limit).read_to_end(&mut bytes),
-            Input::Piped(input) => input.take(limit).read_to_end(&mut bytes),
+            Input::Terminal(input) => read_beyond(limit, input),
+            Input::Piped(input) => read_beyond(limit, input),
         };
-        read.map_err(|source| CliError::System { context: "cannot read standard input".into(), source })?;
-        Ok(bytes)
+        read.map_err(CliError::system("cannot read standard input"))
     }
 
     /// Reads one line: of a pipe at most `limit` + 1 bytes, at a terminal after a question and without showing the keys. A line
@@ -264,7 +259,7 @@ impl Session {
         let typed = (self.environment.type_without_echo)().await;
         self.note("");
         typed.map_err(|source| match source.kind() {
-            std::io::ErrorKind::Interrupted => stopped_at_the_question(),
+            io::ErrorKind::Interrupted => stopped_at_the_question(),
             _ => CliError::System { context: "cannot ask".into(), source },
         })
     }
@@ -282,6 +277,13 @@ impl Session {
         }
         code
     }
+}
+
+/// Reads up to `limit` bytes and one more, by which the caller sees that there are more.
+pub(crate) fn read_beyond(limit: usize, from: impl Read) -> io::Result<Vec<u8>> {
+    let limit = u64::try_from(limit).unwrap_or(u64::MAX).saturating_add(1);
+    let mut bytes = Vec::new();
+    from.take(limit).read_to_end(&mut bytes).map(|_| bytes)
 }
 
 fn stopped_at_the_question() -> CliError {

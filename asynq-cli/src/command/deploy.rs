@@ -89,8 +89,8 @@ impl Deploy {
 
 impl Check {
     async fn run(self, session: &mut Session) -> Result<(), CliError> {
-        let (read, file) = (std::fs::read_to_string(&self.file), self.file.display());
-        let text = read.map_err(|source| CliError::System { context: format!("cannot read {file}"), source })?;
+        let file = self.file.display();
+        let text = std::fs::read_to_string(&self.file).map_err(CliError::system(format!("cannot read {file}")))?;
         let lock = JobsLock::parse(&text).map_err(|error| CliError::Usage(format!("{file}: {error}")))?;
         let Counted { found, unseen, unreadable } = self.count_tasks(session, &lock).await?;
         let unknown = found.values().filter(|found| found.shape.is_none());

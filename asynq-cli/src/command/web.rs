@@ -71,8 +71,6 @@ pub(super) async fn hash_password(session: &mut Session) -> Result<(), CliError>
 
 /// Returns the text of a file without white space around it.
 fn secret(file: &Path) -> Result<String, CliError> {
-    let read = std::fs::read_to_string(file);
-    let text =
-        read.map_err(|source| CliError::System { context: format!("cannot read {}", file.display()), source })?;
+    let text = std::fs::read_to_string(file).map_err(CliError::system(format!("cannot read {}", file.display())))?;
     Ok(text.trim().to_owned())
 }

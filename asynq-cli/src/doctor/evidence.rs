@@ -250,13 +250,11 @@ async fn oldest_group(broker: &dyn Broker, stats: &QueueStats) -> Result<Option<
 /// is left out.
 async fn states(broker: &dyn Broker, queue: &QueueName, examination: &Examination) -> HashMap<String, TaskState> {
     let mut states = HashMap::new();
-    for Oddity { kind, examples, .. } in &examination.oddities {
-        if matches!(kind, OddityKind::TaskWithoutPlace | OddityKind::TaskInWrongPlace) {
-            for id in examples {
-                if let Ok(Some(task)) = broker.task(queue, &TaskId::from_wire(id)).await {
-                    states.insert(id.clone(), task.state);
-                }
-            }
+    let is_misplaced = |kind| matches!(kind, OddityKind::TaskWithoutPlace | OddityKind::TaskInWrongPlace);
+    let misplaced = examination.oddities.iter().filter(|oddity| is_misplaced(oddity.kind));
+    for id in misplaced.flat_map(|oddity| &oddity.examples) {
+        if let Ok(Some(task)) = broker.task(queue, &TaskId::from_wire(id)).await {
+            states.insert(id.clone(), task.state);
         }
     }
     states

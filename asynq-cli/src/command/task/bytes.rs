@@ -5,7 +5,10 @@ use std::path::PathBuf;
 use asynq_runtime::Client;
 use clap::{Args, builder::RangedU64ValueParser};
 
-use crate::{error::CliError, session::Session};
+use crate::{
+    error::CliError,
+    session::{Session, read_beyond},
+};
 
 /// Where a payload comes from.
 #[derive(Debug, Args)]
@@ -47,15 +50,9 @@ impl Source {
                 text.into_bytes()
             }
             (None, Some(file)) if file.as_os_str() == "-" => session.read_input(limits.payload_limit)?,
-            (None, Some(file)) => {
-                let failed = |source| CliError::System { context: format!("cannot read {}", file.display()), source };
-                // One byte more than the limit is enough to refuse the payload.
-                let opened = std::fs::File::open(&file).map_err(failed)?;
-                let most = u64::try_from(limits.payload_limit).unwrap_or(u64::MAX).saturating_add(1);
-                let mut bytes = Vec::new();
-                std::io::Read::read_to_end(&mut std::io::Read::take(opened, most), &mut bytes).map_err(failed)?;
-                bytes
-            }
+            (None, Some(file)) => std::fs::File::open(&file)
+                .and_then(|opened| read_beyond(limits.payload_limit, opened))
+                .map_err(CliError::system(format!("cannot read {}", file.display())))?,
             (None, None) => Vec::new(),
         };
         if bytes.len() > limits.payload_limit {
