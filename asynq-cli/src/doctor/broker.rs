@@ -10,6 +10,7 @@ use chrono::TimeDelta;
 use super::{
     Evidence, Finding, Severity,
     clocks::{GOS_PRECISION, MOST_SKEW},
+    finding::FindingsAbout,
 };
 use crate::unlisted::is_away;
 
@@ -25,13 +26,14 @@ pub(super) fn check(evidence: &Evidence) -> Vec<Finding> {
     // A node of a cluster that answers nothing is a finding of `cluster.rs`.
     let nodes: Vec<&Node> = evidence.nodes.iter().filter(|node| !is_away(node, &evidence.nodes)).collect();
     for &node in &nodes {
-        info(node, &mut findings);
-        memory(node, evidence, &mut findings);
-        persistence(node, &mut findings);
-        clock(node, &mut findings);
-        slow_calls(node, evidence, &mut findings);
-        file(node, &mut findings);
-        disk(node, &mut findings);
+        let mut of_node = FindingsAbout { subject: &node.address, all: &mut findings };
+        info(node, &mut of_node);
+        memory(node, evidence, &mut of_node);
+        persistence(node, &mut of_node);
+        clock(node, &mut of_node);
+        slow_calls(node, evidence, &mut of_node);
+        file(node, &mut of_node);
+        disk(node, &mut of_node);
     }
     findings.extend(node_clocks(&nodes));
     findings.extend(server_clocks(evidence));
@@ -71,66 +73,61 @@ fn set(node: &Node, setting: &str, value: &str) -> String {
     )
 }
 
-fn info(node: &Node, findings: &mut Vec<Finding>) {
+fn info(node: &Node, findings: &mut FindingsAbout<'_>) {
     // Only CLUSTER INFO has this section. A file always has facts.
     if node.facts.iter().all(|fact| fact.section == "cluster info") {
-        findings.push(Finding::new(
-            &node.address,
+        findings.add(
             Severity::Error,
             "unreadable",
-            "this Redis does not answer INFO".to_owned(),
+            "this Redis does not answer INFO",
             "its version, its role, eviction, memory and persistence are not known: it may lose tasks, or take no writes",
             "grant this program's user +info, or give the command its name back (rename-command), then ask again",
-        ));
+        );
     }
 }
 
-fn memory(node: &Node, evidence: &Evidence, findings: &mut Vec<Finding>) {
+fn memory(node: &Node, evidence: &Evidence, findings: &mut FindingsAbout<'_>) {
     match node.fact("maxmemory_policy").unwrap_or_default() {
-        "" if node.fact("redis_version").is_some() && !evidence.allows_eviction => findings.push(Finding::new(
-            &node.address,
+        "" if node.fact("redis_version").is_some() && !evidence.allows_eviction => findings.add(
             Severity::Warning,
             "eviction",
-            "this Redis does not tell its maxmemory-policy".to_owned(),
+            "this Redis does not tell its maxmemory-policy",
             "unless it is noeviction, Redis deletes tasks or their locks without a word when its memory is full",
             "set the policy to noeviction where the service is set up, and end this warning by allow_eviction=true in the URL",
-        )),
+        ),
         // A file has no such fact, and an INFO that is refused is a finding of its own.
         "" | "noeviction" => {}
-        policy => findings.push(Finding::new(
-            &node.address,
+        policy => findings.add(
             Severity::Error,
             "eviction",
             format!("maxmemory-policy is {policy}"),
             "when its memory is full, Redis deletes tasks or their locks without a word",
             set(node, "maxmemory-policy", "noeviction"),
-        )),
+        ),
     }
     if let (Some(used), Some(most @ 1..)) = (node.number("used_memory"), node.number("maxmemory")) {
         let percent = used.saturating_mul(100) / most;
         if percent >= 80 {
-            findings.push(Finding::new(
-                &node.address,
+            findings.add(
                 if percent >= 95 { Severity::Error } else { Severity::Warning },
                 "memory",
                 format!("{percent} % of maxmemory are used"),
                 "when maxmemory is reached, nothing can be enqueued; running tasks still end",
                 "give Redis more memory, or delete what is not needed: asynq task delete-all --queue QUEUE --state completed",
-            ));
+            );
         }
     }
 }
 
-fn persistence(node: &Node, findings: &mut Vec<Finding>) {
+fn persistence(node: &Node, findings: &mut FindingsAbout<'_>) {
     if node.fact("aof_enabled") == Some("0") {
-        findings.push(Finding::new(
-            &node.address,
+        findings.add(
             Severity::Warning,
             "persistence",
-            "there is no append-only file".to_owned(),
+            "there is no append-only file",
             "when Redis dies, every task since its last snapshot is lost",
             set(node, "appendonly", "yes"),
-        ));
+        );
     }
     let writes = [
         ("aof_last_write_status", "the append-only file cannot be written"),
@@ -145,35 +142,32 @@ fn persistence(node: &Node, findings: &mut Vec<Finding>) {
     };
     for (fact, found) in writes {
         if node.fact(fact).is_some_and(|status| status != "ok") {
-            findings.push(Finding::new(
-                &node.address,
+            findings.add(
                 Severity::Error,
                 "persistence",
-                found.to_owned(),
+                found,
                 means,
                 "look into the log of Redis: mostly the disk is full or the folder not writable",
-            ));
+            );
         }
     }
     if node.fact("role") == Some("slave") {
-        findings.push(Finding::new(
-            &node.address,
+        findings.add(
             Severity::Error,
             "replica",
-            "this Redis is a replica".to_owned(),
+            "this Redis is a replica",
             "it takes no writes: nothing can be enqueued or run here, and no server is listed as running",
             format!(
                 "use the URL of the master, or redis-sentinel:// with the sentinels' addresses; if it was made a replica by \
                  mistake: {} REPLICAOF NO ONE",
                 redis_cli(node)
             ),
-        ));
+        );
     }
     if node.refuses_writes == Some(WriteRefusal::TooFewReplicas) {
         let good = node.number("min_slaves_good_slaves").unwrap_or_default();
         let are = if good == 1 { "replica is" } else { "replicas are" };
-        findings.push(Finding::new(
-            &node.address,
+        findings.add(
             Severity::Error,
             "no-writes",
             format!("it takes no writes: min-replicas-to-write is not met, {good} {are} in step"),
@@ -183,21 +177,20 @@ fn persistence(node: &Node, findings: &mut Vec<Finding>) {
                  then, before any CONFIG REWRITE",
                 redis_cli(node)
             ),
-        ));
+        );
     }
 }
 
-fn clock(node: &Node, findings: &mut Vec<Finding>) {
+fn clock(node: &Node, findings: &mut FindingsAbout<'_>) {
     let off = TimeDelta::from_std(node.precision).unwrap_or(TimeDelta::MAX);
     if node.ahead.abs() > MOST_SKEW + off {
-        findings.push(Finding::new(
-            &node.address,
+        findings.add(
             Severity::Warning,
             "clock",
             format!("its clock is {} this host's", off_by(node.ahead)),
             "our workers go by the broker's clock; those of Go go by their own and start tasks early or late by as much",
             "let every host keep its time by NTP, such as by timedatectl set-ntp true",
-        ));
+        );
     }
 }
 
@@ -209,15 +202,15 @@ fn node_clocks(nodes: &[&Node]) -> Option<Finding> {
     let off = |node: &Node| TimeDelta::from_std(node.precision).unwrap_or_default();
     let apart = ahead.ahead - behind.ahead;
     (apart > MOST_SKEW + off(ahead) + off(behind)).then(|| {
-        Finding::new(
-            &ahead.address,
-            Severity::Warning,
-            "clock",
-            format!("its clock is {} that of {}", off_by(apart), behind.address),
-            "programs know the time of one node: in the queues of another that is ahead of it delayed tasks, retries and the tasks of dead \
+        Finding {
+            severity: Severity::Warning,
+            check: "clock",
+            subject: ahead.address.clone(),
+            found: format!("its clock is {} that of {}", off_by(apart), behind.address),
+            means: "programs know the time of one node: in the queues of another that is ahead of it delayed tasks, retries and the tasks of dead \
              workers come later by as much, and in those of one behind it tasks pass their deadline or expire too early",
-            "let every host of the cluster keep its time by NTP, such as by timedatectl set-ntp true",
-        )
+            repair: "let every host of the cluster keep its time by NTP, such as by timedatectl set-ntp true".to_owned(),
+        }
     })
 }
 
@@ -251,7 +244,7 @@ fn server_clocks(evidence: &Evidence) -> impl Iterator<Item = Finding> + '_ {
     })
 }
 
-fn slow_calls(node: &Node, evidence: &Evidence, findings: &mut Vec<Finding>) {
+fn slow_calls(node: &Node, evidence: &Evidence, findings: &mut FindingsAbout<'_>) {
     let slow: Vec<_> = node
         .slow_calls
         .iter()
@@ -259,38 +252,35 @@ fn slow_calls(node: &Node, evidence: &Evidence, findings: &mut Vec<Finding>) {
         .filter(|call| call.took.as_millis() >= SLOW_MS && call.at > evidence.now - RECENT)
         .collect();
     let Some(worst) = slow.iter().max_by_key(|call| call.took) else { return };
-    findings.push(Finding::new(
-        &node.address,
+    findings.add(
         Severity::Warning,
         "slow-calls",
         format!("{} slow calls in a day, the worst took {} ms: {}", slow.len(), worst.took.as_millis(), worst.command),
         "while one call runs, Redis answers no other client: every start and every end of a task waits",
         format!("{} SLOWLOG GET 20 shows them; mostly other programs use this Redis, or a host swaps", redis_cli(node)),
-    ));
+    );
 }
 
-fn disk(node: &Node, findings: &mut Vec<Finding>) {
+fn disk(node: &Node, findings: &mut FindingsAbout<'_>) {
     let (Some(room), Some(reserve)) = (node.number("disk_room_bytes"), node.number("disk_reserve_bytes")) else {
         return;
     };
     // Ten reserves would be more than a small disk has.
     let little = reserve.saturating_mul(10).min(node.number("disk_bytes").unwrap_or_default() / 10);
     if room < reserve.max(little) {
-        findings.push(Finding::new(
-            &node.address,
+        findings.add(
             if room < reserve { Severity::Error } else { Severity::Warning },
             "disk",
             format!("{} MiB are free on its disk and in the file; the last {} MiB take no new task", room >> 20, reserve >> 20),
             "when only the last of the disk is free, nothing can be enqueued; tasks that wait are worked off",
             "make room on the disk of the file, or delete what is not needed: asynq task delete-all --queue QUEUE --state completed",
-        ));
+        );
     }
 }
 
-fn file(node: &Node, findings: &mut Vec<Finding>) {
+fn file(node: &Node, findings: &mut FindingsAbout<'_>) {
     if node.refuses_writes == Some(WriteRefusal::Locked) {
-        findings.push(Finding::new(
-            &node.address,
+        findings.add(
             Severity::Error,
             "no-writes",
             format!("it takes no writes: {}", node.fact("write_error").unwrap_or("the write lock is held")),
@@ -300,32 +290,30 @@ fn file(node: &Node, findings: &mut Vec<Finding>) {
                  a transaction that was left open: lsof {} shows the programs that have the file open",
                 shell::quote(&node.address)
             ),
-        ));
+        );
     }
     match node.fact("quick_check") {
         None | Some("ok") => {}
         Some(unknown) if unknown.starts_with("unknown") => {}
-        Some(damage) => findings.push(Finding::new(
-            &node.address,
+        Some(damage) => findings.add(
             Severity::Error,
             "damaged-file",
-            damage.to_owned(),
+            damage,
             "SQLite cannot trust the file; tasks in the damaged part are lost",
             "stop every worker and keep a copy of FILE, FILE-wal and FILE-shm; then restore a backup, or salvage: sqlite3 FILE \
              .recover >salvaged.sql && sqlite3 NEW <salvaged.sql (docs/operations.md#sqlite says what to look at before NEW takes \
              the place of FILE)",
-        )),
+        ),
     }
     if let Some(bytes) = node.number("wal_bytes")
         && bytes > LARGE_LOG
     {
-        findings.push(Finding::new(
-            &node.address,
+        findings.add(
             Severity::Warning,
             "large-log",
             format!("its write-ahead log has {} MiB", bytes >> 20),
             "a connection has read from an old state for very long, so that the log cannot begin anew",
             "end the program that keeps the file open for reading, such as a forgotten sqlite3 shell or a backup",
-        ));
+        );
     }
 }

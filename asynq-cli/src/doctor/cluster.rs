@@ -8,6 +8,7 @@ use asynq_runtime::broker::Node;
 use super::{
     Evidence, Finding, Severity,
     broker::{host_and_port, tls},
+    evidence::unreadable,
     unanswered::Unanswered,
 };
 use crate::unlisted::is_away;
@@ -29,24 +30,19 @@ fn unanswered(evidence: &Evidence) -> Vec<Finding> {
     for node in evidence.nodes.iter().filter(|node| is_away(node, &evidence.nodes)) {
         let place = node.endpoint.as_deref().unwrap_or("one of them");
         let queues = by_node.remove(place).map_or_else(String::new, |there| format!(", with {}", there.listed()));
-        findings.push(Finding::new(
-            &node.address,
-            Severity::Error,
-            "unreadable",
-            format!("a node of the cluster does not answer: {place}{queues}"),
-            "queues in its slots can neither be filled nor served, and workers with reports there are not listed",
-            "bring the node back, or let a replica of it take over, then ask again",
-        ));
+        findings.push(Finding {
+            severity: Severity::Error,
+            check: "unreadable",
+            subject: node.address.clone(),
+            found: format!("a node of the cluster does not answer: {place}{queues}"),
+            means: "queues in its slots can neither be filled nor served, and workers with reports there are not listed",
+            repair: "bring the node back, or let a replica of it take over, then ask again".to_owned(),
+        });
     }
     for (node, there) in by_node {
-        findings.push(Finding::new(
-            node,
-            Severity::Error,
-            "unreadable",
-            format!("this node does not answer for {}: {}", there.listed(), there.error),
-            "nothing is known of these queues: neither what waits in them nor what is wrong with them",
-            "repair what the error names; where a node of a cluster is down, bring it back, then ask again",
-        ));
+        let found = format!("this node does not answer for {}: {}", there.listed(), there.error);
+        let means = "nothing is known of these queues: neither what waits in them nor what is wrong with them";
+        findings.push(unreadable(node, found, means));
     }
     findings
 }
@@ -64,20 +60,20 @@ fn slots(node: &Node) -> Option<Finding> {
             Some((host, port)) => shell::quote(&format!("{host}:{port}")),
             None => "HOST:PORT".to_owned(),
         };
-        Finding::new(
-            &node.address,
-            Severity::Error,
-            "cluster",
-            match missing {
+        Finding {
+            severity: Severity::Error,
+            check: "cluster",
+            subject: node.address.clone(),
+            found: match missing {
                 0 => format!("the state of the cluster is {state}"),
                 _ => format!("the state of the cluster is {state}, and {missing} of {SLOTS} slots have no master"),
             },
-            "some slots have no master: queues in them, or all of them, can neither be filled nor served",
-            format!(
+            means: "some slots have no master: queues in them, or all of them, can neither be filled nor served",
+            repair: format!(
                 "redis-cli --cluster check {place}{tls} shows which; bring the nodes back, or let their replicas take over; only where \
                  their data is gone for good: redis-cli --cluster fix {place}{tls}, which gives the slots to other nodes without their \
                  tasks"
             ),
-        )
+        }
     })
 }

@@ -214,7 +214,8 @@ fn is_foreign(oddity: &Oddity) -> bool {
 /// The text of the finding for a queue whose numbers cannot be read.
 const QUEUE: &str = "nothing is known of this queue: neither what waits in it nor what is wrong with it";
 
-fn unreadable(subject: &str, found: String, means: &'static str) -> Finding {
+/// Returns the finding for something that cannot be read.
+pub(super) fn unreadable(subject: &str, found: String, means: &'static str) -> Finding {
     Finding {
         severity: Severity::Error,
         check: "unreadable",

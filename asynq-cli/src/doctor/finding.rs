@@ -21,16 +21,23 @@ pub(crate) struct Finding {
     pub(crate) repair: String,
 }
 
-impl Finding {
-    pub(super) fn new(
-        subject: &str,
+/// Adds findings that have the same subject.
+pub(super) struct FindingsAbout<'a> {
+    pub(super) subject: &'a str,
+    pub(super) all: &'a mut Vec<Finding>,
+}
+
+impl FindingsAbout<'_> {
+    pub(super) fn add(
+        &mut self,
         severity: Severity,
         check: &'static str,
-        found: String,
+        found: impl Into<String>,
         means: &'static str,
         repair: impl Into<String>,
-    ) -> Self {
-        Self { severity, check, subject: subject.to_owned(), found, means, repair: repair.into() }
+    ) {
+        let (subject, found, repair) = (self.subject.to_owned(), found.into(), repair.into());
+        self.all.push(Finding { severity, check, subject, found, means, repair });
     }
 }
 

@@ -9,6 +9,7 @@ use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use super::{
     Evidence, Finding, Severity,
     evidence::{QueueEvidence, UnknownCounts, UnknownPart},
+    finding::FindingsAbout,
 };
 use crate::show::tasks;
 
@@ -20,14 +21,15 @@ const LONG_IN_GROUP: TimeDelta = TimeDelta::hours(1);
 pub(super) fn check(evidence: &Evidence) -> Vec<Finding> {
     let mut findings = Vec::new();
     for queue in &evidence.queues {
+        let mut of_queue = FindingsAbout { subject: queue.stats.name.as_str(), all: &mut findings };
         if evidence.has_all_servers() {
-            consumers(queue, Consumers::of(queue, &evidence.servers), &mut findings);
+            consumers(queue, Consumers::of(queue, &evidence.servers), &mut of_queue);
         }
-        unlisted(queue, &mut findings);
-        paused(queue, &mut findings);
-        groups(queue, evidence.now, &mut findings);
-        unknown_tasks(queue, &mut findings);
-        archive(queue, ArchiveRoom::limit_of(&evidence.servers, &queue.stats.name), &mut findings);
+        unlisted(queue, &mut of_queue);
+        paused(queue, &mut of_queue);
+        groups(queue, evidence.now, &mut of_queue);
+        unknown_tasks(queue, &mut of_queue);
+        archive(queue, ArchiveRoom::limit_of(&evidence.servers, &queue.stats.name), &mut of_queue);
         findings.extend(queue.examination.oddities.iter().map(|oddity| oddities::finding(queue, oddity)));
     }
     findings
@@ -61,7 +63,7 @@ impl Consumers {
     }
 }
 
-fn consumers(queue: &QueueEvidence, consumers: Consumers, findings: &mut Vec<Finding>) {
+fn consumers(queue: &QueueEvidence, consumers: Consumers, findings: &mut FindingsAbout<'_>) {
     let (stats, is_served) = (&queue.stats, consumers == Consumers::There);
     let waiting = stats.pending + stats.scheduled + stats.retry + stats.aggregating;
     // A quiet server ends the tasks that it runs.
@@ -80,23 +82,19 @@ fn consumers(queue: &QueueEvidence, consumers: Consumers, findings: &mut Vec<Fin
         let tasks = [waits, ran].into_iter().flatten().collect::<Vec<_>>().join(", ");
         let name = shell::quote(stats.name.as_str());
         // A worker that is started anew with this queue alone would leave its other queues.
-        let start = if is_refused(&stats.name) {
-            "our workers refuse a queue of this name: start one of Go".to_owned()
-        } else if consumers == Consumers::Quiet {
-            "its workers run and take no more tasks (`stopped`): start them anew".to_owned()
-        } else if consumers == Consumers::Nothing {
-            format!(
+        let start = match consumers {
+            _ if is_refused(&stats.name) => "our workers refuse a queue of this name: start one of Go".to_owned(),
+            Consumers::Quiet => "its workers run and take no more tasks (`stopped`): start them anew".to_owned(),
+            Consumers::Nothing => format!(
                 "no worker runs: start one, which serves the queues of its jobs unless it is told others, as by {}",
                 serving(&stats.name)
-            )
-        } else {
-            format!(
+            ),
+            Consumers::Others | Consumers::There => format!(
                 "add it to the queues of a worker that has its jobs, or start a further one for it alone with {}",
                 serving(&stats.name)
-            )
+            ),
         };
-        findings.push(Finding::new(
-            queue.stats.name.as_str(),
+        findings.add(
             Severity::Error,
             "no-consumer",
             match consumers {
@@ -109,27 +107,25 @@ fn consumers(queue: &QueueEvidence, consumers: Consumers, findings: &mut Vec<Fin
                 0 => start,
                 _ => format!("{start}, or move those that wait: asynq task move --queue={name} ID --to QUEUE"),
             },
-        ));
+        );
     } else if is_served && !stats.paused && stats.latency.as_secs() >= LONG_WAIT {
-        findings.push(Finding::new(
-            queue.stats.name.as_str(),
+        findings.add(
             Severity::Warning,
             "long-wait",
             format!("a task that could run waits for {} s; {} are pending", stats.latency.as_secs(), stats.pending),
             "tasks come faster than they are run, or greater queues go before this one",
             "start more workers, raise --concurrency, or give the queue a greater weight",
-        ));
+        );
     }
 }
 
-fn unlisted(queue: &QueueEvidence, findings: &mut Vec<Finding>) {
+fn unlisted(queue: &QueueEvidence, findings: &mut FindingsAbout<'_>) {
     let stats = &queue.stats;
     // Rests without a task, such as locks, are findings of their own.
     if !queue.is_listed && stats.size > 0 {
         let name = shell::quote(stats.name.as_str());
         let pause = if stats.paused { ", which ends its pause, too" } else { "" };
-        findings.push(Finding::new(
-            stats.name.as_str(),
+        findings.add(
             Severity::Error,
             "unlisted-queue",
             format!(
@@ -141,15 +137,14 @@ fn unlisted(queue: &QueueEvidence, findings: &mut Vec<Finding>) {
                 "list it again{pause}: asynq queue resume -- {name}; then, where its tasks are not wanted: asynq queue rm --force -- \
                  {name}"
             ),
-        ));
+        );
     }
 }
 
-fn paused(queue: &QueueEvidence, findings: &mut Vec<Finding>) {
+fn paused(queue: &QueueEvidence, findings: &mut FindingsAbout<'_>) {
     let stats = &queue.stats;
     if stats.paused && stats.latency.as_secs() >= LONG_WAIT {
-        findings.push(Finding::new(
-            queue.stats.name.as_str(),
+        findings.add(
             Severity::Warning,
             "paused",
             format!(
@@ -159,16 +154,15 @@ fn paused(queue: &QueueEvidence, findings: &mut Vec<Finding>) {
             ),
             "no server takes its tasks until it is resumed, through restarts",
             format!("where the pause is not meant: asynq queue resume -- {}", shell::quote(stats.name.as_str())),
-        ));
+        );
     }
 }
 
-fn groups(queue: &QueueEvidence, now: DateTime<Utc>, findings: &mut Vec<Finding>) {
+fn groups(queue: &QueueEvidence, now: DateTime<Utc>, findings: &mut FindingsAbout<'_>) {
     let Some(oldest) = &queue.oldest_group else { return };
     let Some(since) = oldest.oldest.filter(|&since| now - since >= LONG_IN_GROUP) else { return };
     let (name, group) = (shell::quote(queue.stats.name.as_str()), shell::quote(oldest.group.as_str()));
-    findings.push(Finding::new(
-        queue.stats.name.as_str(),
+    findings.add(
         Severity::Warning,
         "group-waits",
         format!("a task has been in group {group} since {}", since.to_rfc3339_opts(SecondsFormat::Secs, true)),
@@ -177,10 +171,10 @@ fn groups(queue: &QueueEvidence, now: DateTime<Utc>, findings: &mut Vec<Finding>
             "see the logs of the workers; where the server means so long a delay nothing is wrong; only where the job of these tasks does \
              the work by itself, too, as an empty body loses it: asynq task run-all --queue={name} --state aggregating --group={group}"
         ),
-    ));
+    );
 }
 
-fn unknown_tasks(queue: &QueueEvidence, findings: &mut Vec<Finding>) {
+fn unknown_tasks(queue: &QueueEvidence, findings: &mut FindingsAbout<'_>) {
     let name = shell::quote(queue.stats.name.as_str());
     for ((r#type, part), UnknownCounts { waiting, archived }) in &queue.unknown {
         let (check, description, means, repair) = match part {
@@ -211,29 +205,27 @@ fn unknown_tasks(queue: &QueueEvidence, findings: &mut Vec<Finding>) {
                  archived, asynq task run --queue={name} ID …"
             ),
         };
-        findings.push(Finding::new(
-            queue.stats.name.as_str(),
+        findings.add(
             Severity::Error,
             check,
             format!("{description}: {waiting} wait for one that does, {archived} are archived"),
             means,
             format!("{repair}{run_again}"),
-        ));
+        );
     }
 }
 
-fn archive(queue: &QueueEvidence, limit: u64, findings: &mut Vec<Finding>) {
+fn archive(queue: &QueueEvidence, limit: u64, findings: &mut FindingsAbout<'_>) {
     let archived = queue.stats.archived;
     if archived > 0 && archived.saturating_mul(10) >= limit.saturating_mul(9) {
         let name = shell::quote(queue.stats.name.as_str());
-        findings.push(Finding::new(
-            queue.stats.name.as_str(),
+        findings.add(
             Severity::Warning,
             "full-archive",
             format!("{archived} archived tasks; {limit} are kept unless a worker says otherwise"),
             "beyond that the oldest are deleted, and with them why they failed",
             format!("asynq task ls --queue={name} --state archived, then run or delete them"),
-        ));
+        );
     }
 }
 

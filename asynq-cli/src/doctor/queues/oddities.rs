@@ -124,7 +124,7 @@ pub(super) fn finding(queue: &QueueEvidence, oddity: &Oddity) -> Finding {
     let shown: Vec<&str> = examples.iter().take(SHOWN).map(String::as_str).collect();
     let more = if *count > shown.len() as u64 { ", …" } else { "" };
     let found = format!("{count} {description}: {}{more}", shown.join(", "));
-    Finding::new(queue.stats.name.as_str(), severity, check, found, means, repair)
+    Finding { severity, check, subject: queue.stats.name.to_string(), found, means, repair }
 }
 
 /// Returns the repair of tasks that are not where their state says. It goes by the state of each example, because a task that is over
