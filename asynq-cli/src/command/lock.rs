@@ -116,8 +116,7 @@ impl Rm {
         if !found.is_empty()
             && let Err(error) = session.confirm(&question(&self.queue, &found))
         {
-            answers.refuse(session, found.keys().map(String::as_str), &error)?;
-            return Err(error);
+            return answers.refuse(session, found.keys().map(String::as_str), error);
         }
         if found.is_empty() && self.stuck && !session.is_json() {
             session.note(&format!("no stuck unique locks in queue {}", self.queue));

@@ -59,7 +59,9 @@ impl Several {
             if let Some(stop) = &mut stop
                 && progress::is_over(stop).await
             {
-                return self.stopped(session, n, names.len());
+                self.write_json(session)?;
+                let of = names.len();
+                return Err(CliError::Stopped(format!("stopped: {n} of {of} were tried, the others are as they were")));
             }
             let done = act(name).await;
             self.add(session, name, done).await?;
@@ -114,24 +116,17 @@ impl Several {
         }
     }
 
-    /// Adds a row with this error for each of these names, none of which was changed, and writes the JSON array.
-    pub(super) fn refuse(
+    /// Writes the JSON array with a row of this error for each of these names, none of which was changed, and returns the error.
+    pub(super) fn refuse<'a>(
         mut self,
         session: &mut Session,
-        names: impl IntoIterator<Item = impl Into<Value>>,
-        error: &CliError,
+        names: impl IntoIterator<Item = &'a str>,
+        error: CliError,
     ) -> Result<(), CliError> {
-        self.rows.extend(names.into_iter().map(|name| {
-            let name: Value = name.into();
-            Value::Object(Map::from_iter([(self.key.to_owned(), name), ("error".into(), error.line().into())]))
-        }));
-        self.write_json(session)
-    }
-
-    /// Writes the JSON array, and returns the error of a command that the user stopped after it had tried `tried` of `of` names.
-    fn stopped(self, session: &mut Session, tried: usize, of: usize) -> Result<(), CliError> {
+        let (key, line) = (self.key, error.line());
+        self.rows.extend(names.into_iter().map(|name| json!({ (key): name, "error": line })));
         self.write_json(session)?;
-        Err(CliError::Stopped(format!("stopped: {tried} of {of} were tried, the others are as they were")))
+        Err(error)
     }
 
     /// Writes the JSON array, and returns an error if a name failed.

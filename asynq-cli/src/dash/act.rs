@@ -10,13 +10,13 @@ use crate::error::CliError;
 pub(crate) async fn perform(client: &Client, act: Act) -> Result<String, CliError> {
     let inspector = client.inspector();
     Ok(match act {
-        Act::Pause(queue) => {
+        Act::PauseQueue(queue, true) => {
             // The queue may have been deleted since it was shown: the pause would be there before its next task, and in no list.
             inspector.exists(&queue).await?;
             let became = if inspector.pause(&queue).await? { "is paused" } else { "was paused already" };
             format!("queue {queue} {became}")
         }
-        Act::Resume(queue) => {
+        Act::PauseQueue(queue, false) => {
             let became = if inspector.resume(&queue).await? { "goes on" } else { "was not paused" };
             format!("queue {queue} {became}")
         }

@@ -78,12 +78,11 @@ pub(crate) enum Step {
 /// A change.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Act {
-    Pause(QueueName),
-    Resume(QueueName),
-    Task(TaskAct, TheTask),
-    RunEntry(Box<SchedulerEntry>),
-    /// Pauses an entry if `true`, resumes it if `false`.
+    /// Pauses a queue if `true`, resumes it if `false`; so does the one of an entry.
+    PauseQueue(QueueName, bool),
     PauseEntry(Box<SchedulerEntry>, bool),
+    RunEntry(Box<SchedulerEntry>),
+    Task(TaskAct, TheTask),
 }
 
 /// A task as it was seen: a task whose state has changed meanwhile is not changed.
@@ -322,8 +321,7 @@ impl Model {
             _ => None,
         };
         match queue {
-            Some(queue) if queue.paused => Step::Act(Act::Resume(queue.name.clone())),
-            Some(queue) => Step::Act(Act::Pause(queue.name.clone())),
+            Some(queue) => Step::Act(Act::PauseQueue(queue.name.clone(), !queue.paused)),
             None => Step::Stay,
         }
     }

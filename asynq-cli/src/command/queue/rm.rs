@@ -53,8 +53,7 @@ impl Rm {
         if !chosen.is_empty()
             && let Err(error) = session.confirm(&question(&chosen, count))
         {
-            answers.refuse(session, chosen, &error)?;
-            return Err(error);
+            return answers.refuse(session, chosen, error);
         }
         let stop = session.stop().shared();
         for name in chosen {

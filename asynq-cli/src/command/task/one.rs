@@ -106,8 +106,7 @@ async fn confirm_room(
 
 /// Reports that none of the tasks was changed, because the user did not confirm it.
 fn refused(session: &mut Session, tasks: &TheTasks, error: CliError) -> Result<(), CliError> {
-    Several::changing("id").refuse(session, tasks.ids().into_iter().map(String::as_str), &error)?;
-    Err(error)
+    Several::changing("id").refuse(session, tasks.ids().into_iter().map(String::as_str), error)
 }
 
 /// Runs `act` on each task, and reports the results.

@@ -38,11 +38,10 @@ pub(super) fn draw(
     let height = u16::try_from(errors.len()).unwrap_or(0);
     let [area, below] = Layout::vertical([Constraint::Min(2), Constraint::Length(height)]).areas(area);
     frame.render_widget(Paragraph::new(errors), below);
-    if queues.is_empty() && !unreadable.is_empty() {
-        return;
-    }
     if queues.is_empty() {
-        frame.render_widget(Paragraph::new("no queues yet: nothing was ever enqueued here").dim(), area);
+        if unreadable.is_empty() {
+            frame.render_widget(Paragraph::new("no queues yet: nothing was ever enqueued here").dim(), area);
+        }
         return;
     }
     let has_bars = !is_narrow(area);

@@ -40,14 +40,8 @@ pub(super) fn room(area: Rect) -> usize {
 
 pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, view: &TaskPage<'_>) {
     let TaskPage { listing, stats, tasks, groups, row, .. } = view;
-    let [facts, tabs, _, table, page] = Layout::vertical([
-        Constraint::Length(1),
-        Constraint::Length(1),
-        Constraint::Length(1),
-        Constraint::Min(1),
-        Constraint::Length(1),
-    ])
-    .areas(area);
+    let line = Constraint::Length(1);
+    let [facts, tabs, _, table, page] = Layout::vertical([line, line, line, Constraint::Min(1), line]).areas(area);
     frame.render_widget(about_queue(stats), facts);
     frame.render_widget(tab_line(tabs, listing.state, stats), tabs);
     if tasks.is_empty() {
