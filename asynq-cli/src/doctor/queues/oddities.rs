@@ -22,24 +22,20 @@ pub(super) fn finding(queue: &QueueEvidence, oddity: &Oddity) -> Finding {
     let Oddity { kind, count, examples } = oddity;
     let name = shell::quote(queue.stats.name.as_str());
     let first = shell::quote(examples.first().map_or("", String::as_str));
+    let is_refused = is_refused(&queue.stats.name);
     // Returns a repair by the janitor of a worker of ours, if one may serve the queue.
-    let by_janitor = |repair: String| {
-        if is_refused(&queue.stats.name) {
-            format!(
-                "our workers refuse a queue of this name, and those of Go do not repair it: move the tasks that wait, asynq \
-                 task move --queue={name} ID --to QUEUE"
-            )
-        } else {
-            repair
+    let by_janitor = |effect: &str| match is_refused {
+        true => format!(
+            "our workers refuse a queue of this name, and those of Go do not repair it: move the tasks that wait, asynq \
+             task move --queue={name} ID --to QUEUE"
+        ),
+        false => format!("{WORKER_OF_OURS} ({}): its janitor {effect}", serving(&queue.stats.name)),
+    };
+    let of_active = match is_refused {
+        true => "",
+        false => {
+            "; one in the list of active tasks cannot be changed: the janitor of a worker of ours has it run again"
         }
-    };
-    let janitor = || {
-        by_janitor(format!("{WORKER_OF_OURS} ({}): its janitor repairs it within a minute", serving(&queue.stats.name)))
-    };
-    let of_active = if is_refused(&queue.stats.name) {
-        ""
-    } else {
-        "; one in the list of active tasks cannot be changed: the janitor of a worker of ours has it run again"
     };
     let (check, severity, description, means, repair) = match kind {
         OddityKind::ActiveWithoutLease => (
@@ -47,26 +43,24 @@ pub(super) fn finding(queue: &QueueEvidence, oddity: &Oddity) -> Finding {
             Severity::Error,
             "active tasks without a lease",
             "if their worker dies no server notices, and they stay active for ever",
-            janitor(),
+            by_janitor("repairs it within a minute"),
         ),
         OddityKind::LeaseWithoutTask => (
             "lease-without-task",
             Severity::Warning,
             "leases of tasks that are not active",
             "an outcome of a Go worker broke off half way; nothing runs twice by it",
-            janitor(),
+            by_janitor("repairs it within a minute"),
         ),
         OddityKind::IdWithoutTask => (
             "id-without-task",
             Severity::Error,
             "ids in the queue with no task behind them",
             "the contents of these tasks are gone: evicted, or deleted by hand",
-            by_janitor(format!(
-                "{WORKER_OF_OURS} ({}): its janitor removes these ids from the active and the \
-                 pending tasks within a minute; among other tasks each stays until it is due or its time to be kept is \
-                 over, and is not run",
-                serving(&queue.stats.name)
-            )),
+            by_janitor(
+                "removes these ids from the active and the pending tasks within a minute; among other tasks each stays until it is due \
+                 or its time to be kept is over, and is not run",
+            ),
         ),
         OddityKind::TaskWithoutPlace => (
             "orphan",
@@ -143,27 +137,21 @@ fn misplaced(queue: &QueueEvidence, oddity: &Oddity) -> String {
     let repair = |(state, ids): (Option<TaskState>, Vec<String>)| {
         let ids = ids.join(" ");
         let command = |verb: &str| format!("asynq task {verb} --queue={name} -- {ids}");
+        let [run, archive, delete] = ["run", "archive", "delete"].map(command);
         match state {
-            Some(TaskState::Completed) => format!("delete those that have succeeded: {}", command("delete")),
-            Some(TaskState::Archived) => {
-                format!("put those back into the archive that were given up: {}", command("archive"))
-            }
+            Some(TaskState::Completed) => format!("delete those that have succeeded: {delete}"),
+            Some(TaskState::Archived) => format!("put those back into the archive that were given up: {archive}"),
             Some(TaskState::Active) => format!(
-                "those that were running may have succeeded; where a second run does no harm: {}, else: {}",
-                command("run"),
-                command("archive")
+                "those that were running may have succeeded; where a second run does no harm: {run}, else: {archive}"
             ),
             Some(TaskState::Aggregating) => format!(
                 "a group without a name gets it again with its next task, or from the janitor of a worker of ours on the queue within minutes; \
-                 those of another group run by themselves only where their job does the work so, as an empty body loses them: {}, else: {}",
-                command("run"),
-                command("archive")
+                 those of another group run by themselves only where their job does the work so, as an empty body loses them: {run}, \
+                 else: {archive}"
             ),
-            Some(_) => format!("run those that waited, at once and not at their time: {}", command("run")),
+            Some(_) => format!("run those that waited, at once and not at their time: {run}"),
             None => format!(
-                "the state of some cannot be read, and they may have succeeded; where a second run does no harm: {}, else: {}",
-                command("run"),
-                command("archive")
+                "the state of some cannot be read, and they may have succeeded; where a second run does no harm: {run}, else: {archive}"
             ),
         }
     };
