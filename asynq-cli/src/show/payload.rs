@@ -9,7 +9,7 @@ use asynq_runtime::{
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::Bytes;
 use serde::Serialize;
-use serde_json::value::RawValue;
+use serde_json::{Value, value::RawValue};
 
 use super::text::{clean, cut};
 
@@ -36,8 +36,8 @@ pub(crate) struct Payload<'a> {
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 enum Data<'a> {
-    Arguments(serde_json::Value),
-    CutArguments(Option<String>),
+    /// Arguments, or their beginning as a text.
+    Arguments(Value),
     Json(&'a RawValue),
     Text(&'a str),
     Base64(String),
@@ -47,17 +47,16 @@ impl<'a> Payload<'a> {
     /// Returns a payload of this type: its arguments, where they are known, else its bytes; at most `most` of them. Without a
     /// `reader` the bytes are returned as they are.
     pub(crate) fn of_type(r#type: &str, bytes: &'a [u8], most: usize, reader: Option<&ArgumentReader>) -> Self {
-        let (cut, data) = match reader.and_then(|reader| reader.read(r#type, None, bytes)) {
+        let (cut, arguments) = match reader.and_then(|reader| reader.read(r#type, None, bytes)) {
             None => return Self::of(bytes, most),
-            Some(Ok(arguments)) if bytes.len() <= most => (false, Data::Arguments(arguments)),
+            Some(Ok(arguments)) if bytes.len() <= most => (false, arguments),
             Some(Ok(arguments)) => {
                 let text = arguments.to_string().into_bytes();
-                let text = text_of(&text[..text.len().min(most)], true).unwrap_or_default().to_owned();
-                (true, Data::CutArguments(Some(text)))
+                (true, text_of(&text[..text.len().min(most)], true).unwrap_or_default().into())
             }
-            Some(Err(_)) => (true, Data::CutArguments(None)),
+            Some(Err(_)) => (true, Value::Null),
         };
-        Self { bytes: bytes.len(), encoding: "arguments", cut, data }
+        Self { bytes: bytes.len(), encoding: "arguments", cut, data: Data::Arguments(arguments) }
     }
 
     /// Returns at most `most` of these bytes.
@@ -81,7 +80,7 @@ impl<'a> Payload<'a> {
 fn json_of(text: &str) -> Option<&RawValue> {
     let json = serde_json::from_str(text).ok()?;
     // In the answer the value is in a list and two objects.
-    serde_json::from_str::<serde_json::Value>(&format!("[[[{text}]]]")).is_ok().then_some(json)
+    serde_json::from_str::<Value>(&format!("[[[{text}]]]")).is_ok().then_some(json)
 }
 
 /// Returns the bytes as text, if they are valid; of a text that was cut inside a character, all whole characters.

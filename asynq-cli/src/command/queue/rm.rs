@@ -1,7 +1,5 @@
 //! `queue rm`: deletes queues, and with --force their tasks.
 
-use std::sync::Arc;
-
 use asynq_grammar::shell;
 use asynq_runtime::{
     Inspector,
@@ -9,8 +7,8 @@ use asynq_runtime::{
 };
 use clap::Args;
 use futures_util::FutureExt as _;
-use parking_lot::Mutex;
 use serde_json::json;
+use tokio::sync::watch;
 
 use super::{
     super::{
@@ -84,21 +82,18 @@ async fn remove(
 ) -> Result<Done, CliError> {
     let was_paused = inspector.queue(name).await?.paused;
     let bar = progress::bar(session, BulkProgress::default());
-    let done = Arc::new(Mutex::new(BulkProgress::default()));
-    let removal = {
-        let (bar, done) = (bar.clone(), Arc::clone(&done));
-        inspector.delete_queue(name, force).on_progress(move |progress| {
-            progress::show(&bar, progress);
-            *done.lock() = progress;
-        })
-    };
+    let (sender, so_far) = watch::channel(BulkProgress::default());
+    let shown = bar.clone();
+    let removal = inspector.delete_queue(name, force).on_progress(move |progress| {
+        progress::show(&shown, progress);
+        sender.send_replace(progress);
+    });
     let removed = tokio::select! {
         biased;
         () = stop => None,
         removed = removal => Some(removed),
     };
     bar.finish_and_clear();
-    let so_far = *done.lock();
     let removed = match removed {
         Some(Ok(removed)) => removed.tasks,
         Some(Err(error)) => {
@@ -123,7 +118,7 @@ async fn remove(
             }
             match inspector.queue(name).await {
                 // The step that was under way deleted the queue itself.
-                Err(error) if error.is_not_found() => so_far.changed,
+                Err(error) if error.is_not_found() => so_far.borrow().changed,
                 Err(error) => return Err(error.into()),
                 Ok(left) => {
                     return Err(CliError::Stopped(format!(
