@@ -5,26 +5,18 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressFinish, ProgressStyle};
 
 use crate::{environment::Stop, error::CliError, session::Session};
 
-/// How a bulk call ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Ended {
-    pub(super) report: BulkReport,
-    /// Whether the user stopped it.
-    pub(super) stopped: bool,
-}
-
-/// Treats slice after slice until the bulk call is done or the user stops it. A slice that has begun is completed, so
-/// that the count is right.
-pub(super) async fn carry_out(session: &Session, mut bulk: RunningBulk) -> Result<Ended, CliError> {
+/// Treats slice after slice until the bulk call is done or the user stops it; returns the report, and whether the user did. A slice
+/// that has begun is completed, so that the count is right.
+pub(super) async fn carry_out(session: &Session, mut bulk: RunningBulk) -> Result<(BulkReport, bool), CliError> {
     let bar = bar(session, bulk.progress());
     let mut stop = session.stop();
     while !is_over(&mut stop).await {
         match bulk.slice().await? {
             Some(progress) => show(&bar, progress),
-            None => return Ok(Ended { report: bulk.report().await?, stopped: false }),
+            None => return Ok((bulk.report().await?, false)),
         }
     }
-    Ok(Ended { report: bulk.progress().into(), stopped: true })
+    Ok((bulk.progress().into(), true))
 }
 
 /// Returns whether the user has asked the command to stop. The call does not wait.

@@ -98,27 +98,26 @@ impl All {
                 _ => confirm_beyond_archive(session, &question, bulk.archive_room(), total, may_exceed_archive)?,
             }
         }
-        let ended = match carry_out(session, bulk).await {
+        let (report, is_stopped) = match carry_out(session, bulk).await {
             Ok(ended) => ended,
             Err(error) => {
-                if let CliError::Inspect(InspectError::Interrupted { done, .. }) = &error
-                    && session.is_json()
-                {
-                    let written = session.answer(&self.report(*done, true), |_| String::new());
-                    return CliError::unless_reader_left(written, Err(error));
-                }
-                return Err(error);
+                let written = match &error {
+                    CliError::Inspect(InspectError::Interrupted { done, .. }) if session.is_json() => {
+                        session.answer(&self.report(*done, true), |_| String::new())
+                    }
+                    _ => Ok(()),
+                };
+                return CliError::unless_reader_left(written, Err(error));
             }
         };
-        let report = ended.report;
-        let written = session.answer(&self.report(report, ended.stopped), |_| match report.changed {
+        let written = session.answer(&self.report(report, is_stopped), |_| match report.changed {
             1 => format!("1 task {}\n", done.replacen("are", "is", 1)),
             n => format!("{} {done}\n", tasks(n)),
         });
         if report.ghosts > 0 {
             session.note(&format!("{} had no task behind their id any more and were taken off", tasks(report.ghosts)));
         }
-        if ended.stopped {
+        if is_stopped {
             let stopped = CliError::Stopped(format!(
                 "stopped: {} of {} done, {} left; run the same command to continue",
                 report.changed + report.ghosts,
