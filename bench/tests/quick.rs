@@ -1,17 +1,35 @@
 //! Every workload works, and every goal finds its run.
 
-use std::process::Command;
+use std::{path::Path, process::Command};
 
 use asynq_test_support::{has_go, skip};
+use serde_json::Value;
+
+/// Runs the program to its end, with its page in this folder if there is one; returns its output.
+#[track_caller]
+fn bench(arguments: &[&str], folder: Option<&Path>) -> String {
+    let mut bench = Command::new(env!("CARGO_BIN_EXE_asynq-bench"));
+    bench.args(arguments);
+    if let Some(folder) = folder {
+        bench.arg("--out").arg(folder);
+    }
+    let output = bench.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Runs the program as [`bench`] does; returns the JSON of each line of its output.
+#[track_caller]
+fn lines_of(arguments: &[&str], folder: Option<&Path>) -> Vec<Value> {
+    bench(arguments, folder).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
 
 #[test]
 fn a_quick_run_measures_every_row_of_the_page() {
     let folder = tempfile::tempdir().unwrap();
     // A section of another command stands on the same page.
     std::fs::write(folder.path().join("RESULTS.md"), "# Old\n\n## Beside other libraries\n\nkept\n\n## Old\n").unwrap();
-    let mut bench = Command::new(env!("CARGO_BIN_EXE_asynq-bench"));
-    let output = bench.args(["all", "--quick", "--out"]).arg(folder.path()).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    bench(&["all", "--quick"], Some(folder.path()));
 
     let page = std::fs::read_to_string(folder.path().join("RESULTS.md")).unwrap();
     assert!(page.contains("| drain, Redis, concurrency 10, tasks/s |"), "{page}");
@@ -27,12 +45,7 @@ fn a_quick_run_measures_every_row_of_the_page() {
 
 #[test]
 fn a_run_prints_the_documented_numbers_as_json() {
-    let mut bench = Command::new(env!("CARGO_BIN_EXE_asynq-bench"));
-    let output = bench.args(["drain", "--n", "300", "--concurrency", "10", "--runs", "2", "--json"]).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-
-    let lines: Vec<serde_json::Value> =
-        String::from_utf8(output.stdout).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let lines = lines_of(&["drain", "--n", "300", "--concurrency", "10", "--runs", "2", "--json"], None);
     let brokers: Vec<_> = lines.iter().map(|line| line["broker"].as_str().unwrap()).collect();
     assert_eq!(brokers, ["redis", "sqlite", "redis", "sqlite"], "brokers take turns");
     for line in &lines {
@@ -56,11 +69,7 @@ fn the_limits_of_any_number_of_tasks_end_and_are_those_that_the_broker_has() {
         ("sqlite", 7, of_file, 7),
         ("sqlite", 100_000, of_file, 100),
     ] {
-        let mut bench = Command::new(env!("CARGO_BIN_EXE_asynq-bench"));
-        let output = bench.args(["limit", "--plan", "--broker", broker, "--n", &n.to_string()]).output().unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        let lines = String::from_utf8(output.stdout).unwrap();
-        let planned: Vec<serde_json::Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let planned = lines_of(&["limit", "--plan", "--broker", broker, "--n", &n.to_string()], None);
         let planned: Vec<_> =
             planned.iter().map(|run| (run["workload"].as_str().unwrap(), run["n"].as_u64().unwrap())).collect();
         let expected: Vec<_> = names.iter().map(|name| format!("limit-{name}")).collect();
@@ -81,13 +90,7 @@ fn go_asynq_is_measured_in_turns_with_ours_and_every_task_of_it_is_counted() {
         "# Title\n\n## Beside other libraries\n\nold\n\n## Next\n\nkept\n",
     )
     .unwrap();
-    let mut bench = Command::new(env!("CARGO_BIN_EXE_asynq-bench"));
-    let output =
-        bench.args(["peers", "--quick", "--only", "asynq", "--json", "--out"]).arg(folder.path()).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-
-    let lines: Vec<serde_json::Value> =
-        String::from_utf8(output.stdout).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let lines = lines_of(&["peers", "--quick", "--only", "asynq", "--json"], Some(folder.path()));
     let rows_of = |library: &str| -> Vec<_> {
         lines.iter().filter(|line| line["library"] == library).map(|line| line["row"].as_str().unwrap()).collect()
     };
@@ -110,13 +113,8 @@ const BOUNDED: [&str; 4] =
 #[test]
 fn reading_queues_costs_the_same_commands_with_ten_times_as_many_tasks_and_groups() {
     let folder = tempfile::tempdir().unwrap();
-    let mut bench = Command::new(env!("CARGO_BIN_EXE_asynq-bench"));
-    bench.args(["cost", "--max", "10000", "--json", "--only", &BOUNDED.join(","), "--out"]).arg(folder.path());
-    let output = bench.output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-
-    let lines: Vec<serde_json::Value> =
-        String::from_utf8(output.stdout).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let arguments = ["cost", "--max", "10000", "--json", "--only", &BOUNDED.join(",")];
+    let lines = lines_of(&arguments, Some(folder.path()));
     for row in BOUNDED {
         let commands = |size: u64| {
             let line = lines.iter().find(|line| line["row"] == row && line["size"] == size);
