@@ -1,4 +1,5 @@
 //! Every workload works, and every goal finds its run.
+#![allow(clippy::unwrap_used)]
 
 use std::{path::Path, process::Command};
 
