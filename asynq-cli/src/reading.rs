@@ -2,7 +2,7 @@
 
 use asynq_runtime::{
     TaskState,
-    broker::{Broker, BrokerError, GroupPage, Page, TaskBrief},
+    broker::{Broker, BrokerError, Page, TaskBrief},
     inspector::ListGroups,
     task::QueueName,
 };
@@ -116,18 +116,18 @@ async fn count_of(broker: &dyn Broker, queue: &QueueName, state: TaskState) -> R
     let mut count = broker.queue_stats(queue).await?.count(state);
     // The numbers of a queue on Redis estimate the tasks in very many groups, and the end of the pages must be exact.
     if state == TaskState::Aggregating && count > 0 && broker.kind() == "redis" {
-        let mut page = broker.groups(queue, None, ListGroups::LIMIT).await?;
-        count = size_of(&page);
-        while let Some(next) = page.next.take() {
-            page = broker.groups(queue, Some(&next), ListGroups::LIMIT).await?;
-            count += size_of(&page);
+        let mut after = None;
+        count = 0;
+        loop {
+            let page = broker.groups(queue, after.as_ref(), ListGroups::LIMIT).await?;
+            count += page.groups.iter().map(|group| group.size).sum::<u64>();
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
         }
     }
     Ok(usize::try_from(count).unwrap_or(usize::MAX))
-}
-
-fn size_of(page: &GroupPage) -> u64 {
-    page.groups.iter().map(|group| group.size).sum()
 }
 
 #[cfg(test)]

@@ -101,12 +101,10 @@ impl Check {
             let mut table = Table::new(style, &["TYPE", "SHAPE", "QUEUES", "WAITING", "ARCHIVED", "IN FILE"]);
             table = table.right([3, 4]).wrapped([1, 2]);
             for ((r#type, fingerprint), found) in &found {
-                let unknown = || {
-                    format!("{} is not in the file", fingerprint.as_deref().unwrap_or("a JSON payload of this type"))
-                };
+                let fingerprint = fingerprint.as_deref().unwrap_or("a JSON payload of this type");
                 let (shape, is_in_file) = match &found.shape {
                     Some(locked) => (locked.text(), Cell::from("yes")),
-                    None => (unknown(), Cell::from("NO").bad()),
+                    None => (format!("{fingerprint} is not in the file"), Cell::from("NO").bad()),
                 };
                 table.row([
                     r#type.into(),
