@@ -10,7 +10,7 @@ use asynq_runtime::prelude::{BoxError, Client};
 use clap::Args;
 use serde::Serialize;
 
-use self::{plan::Planned, program::Outcome};
+use self::program::Outcome;
 use crate::{measured::Measured, order::Order, page, run, run_broker::RunBroker, size, suite};
 
 /// The name of our program in tables.
