@@ -9,26 +9,29 @@ export function charts() {
   draw();
   document.addEventListener("page", draw);
   document.addEventListener("theme", () => {
-    for (const [element, chart] of drawn) { chart.plot.destroy(); chart.watch?.disconnect(); drawn.delete(element); }
+    for (const element of drawn.keys()) erase(element);
     draw();
   });
 }
 
 function draw() {
-  for (const [element, chart] of drawn) {
-    if (!element.isConnected) { chart.plot.destroy(); chart.watch?.disconnect(); drawn.delete(element); }
-  }
+  for (const element of drawn.keys()) if (!element.isConnected) erase(element);
   for (const element of document.querySelectorAll("[data-chart]")) each(element, element.dataset.chart, chart);
   for (const element of document.querySelectorAll("[data-spark]")) each(element, element.dataset.spark, spark);
 }
 
 // Draws an element once, and again when its data is new.
 function each(element, text, make) {
+  if (drawn.get(element)?.text === text) return;
+  erase(element);
+  drawn.set(element, { text, ...make(element, text) });
+}
+
+function erase(element) {
   const old = drawn.get(element);
-  if (old?.text === text) return;
   old?.plot.destroy();
   old?.watch?.disconnect();
-  drawn.set(element, { text, ...make(element, text) });
+  drawn.delete(element);
 }
 
 function colour(element, name) {
@@ -56,15 +59,15 @@ const UNITS = { count: short, rate: (n) => `${short(n)}/s`, span };
 // {"k": lines|stack|bars, "u": unit, "t": [seconds], "s": [[state, name, [values]]]}
 function chart(element, text) {
   const { k: kind, u: unit, t: times, s: series } = JSON.parse(text);
-  const shown = UNITS[unit] ?? short;
+  const shown = UNITS[unit];
   const soft = colour(element);
   const grid = { stroke: faint(soft, 0.15), width: 1 };
   const sums = series.map(([, , values]) => values);
   if (kind === "stack") {
-    for (let n = sums.length - 2; n >= 0; n--) sums[n] = sums[n].map((v, i) => v === null ? null : v + (sums[n + 1][i] ?? 0));
+    for (let n = sums.length - 2; n >= 0; n--) sums[n] = sums[n].map((v, i) => v + sums[n + 1][i]);
   }
   const head = element.parentElement.querySelector("[data-at]");
-  const said = head?.textContent;
+  const said = head.textContent;
   const plot = new window.uPlot({
     width: element.clientWidth || 300,
     height: element.clientHeight || 132,
@@ -82,14 +85,13 @@ function chart(element, text) {
     series: [{}, ...series.map(([state]) => {
       const stroke = colour(element, state);
       const fill = kind === "lines" ? undefined : solid(element, stroke, kind === "stack" ? 0.5 : 0.8);
-      return { stroke, fill, width: kind === "bars" ? 0 : 1.5, dash: state === "failed" ? [4, 3] : undefined, points: { show: false }, spanGaps: false,
+      return { stroke, fill, width: kind === "bars" ? 0 : 1.5, dash: state === "failed" ? [4, 3] : undefined, points: { show: false },
         paths: kind === "bars" ? window.uPlot.paths.bars({ size: [0.7, 24] }) : undefined };
     })],
     hooks: { setCursor: [(u) => {
       const at = u.cursor.idx;
-      if (!head) return;
       const when = kind === "bars" ? day(times[at]) : `${clock(times)(times[at])} UTC`;
-      head.textContent = at == null || u.cursor.left < 0 ? said : `${when}: ${series.map(([, name, v]) => `${name} ${v[at] === null ? "–" : shown(v[at])}`).join(", ")}`;
+      head.textContent = at == null || u.cursor.left < 0 ? said : `${when}: ${series.map(([, name, v]) => `${name} ${shown(v[at])}`).join(", ")}`;
     }] },
   }, [times, ...sums], element);
   const watch = new ResizeObserver(() => {
@@ -106,9 +108,9 @@ const clock = (times) => {
 };
 const day = (seconds) => new Date(seconds * 1000).toLocaleDateString("en-GB", { day: "numeric", month: "short", timeZone: "UTC" });
 
-// "1,2,,3;0,0,,1": processed, then failed.
+// "1,2,3;0,0,1": processed, then failed.
 function spark(element, text) {
-  const rows = text.split(";").map((row) => row.split(",").map((n) => n === "" ? null : +n));
+  const rows = text.split(";").map((row) => row.split(",").map(Number));
   const names = ["processed", "failed"];
   if (!rows[1].some(Boolean)) rows.pop();
   const plot = new window.uPlot({

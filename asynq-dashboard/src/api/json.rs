@@ -4,7 +4,7 @@ use std::time::Duration;
 
 pub(crate) use asynq_runtime::inspector::time;
 use asynq_runtime::{
-    TaskInfo,
+    TaskInfo, TaskState,
     broker::{Failure, GroupStats, Node, QueueStats, ServerState, SlowCall, TaskBrief},
     inspector::Statistics,
     task::Timestamp,
@@ -52,7 +52,7 @@ pub(crate) fn samples(snapshot: &Snapshot, only: &str) -> Value {
     let queues: Map<String, Value> = chosen.into_iter().map(|stats| (stats.name.to_string(), queue(stats))).collect();
     json!({
         "at": time(snapshot.at),
-        "totals": snapshot.totals,
+        "totals": snapshot.totals.to_json(),
         "queues": queues,
         "left_out": left_out,
     })
@@ -63,19 +63,16 @@ pub(super) fn series(points: &[Point]) -> Value {
     fn column<T: Into<Value>>(points: &[Point], of: impl Fn(&Point) -> T) -> Value {
         points.iter().map(|point| of(point).into()).collect()
     }
-    json!({
+    let mut columns = json!({
         "at_ms": column(points, |p| p.at_ms),
-        "pending": column(points, |p| p.pending),
-        "active": column(points, |p| p.active),
-        "scheduled": column(points, |p| p.scheduled),
-        "retry": column(points, |p| p.retry),
-        "archived": column(points, |p| p.archived),
-        "completed": column(points, |p| p.completed),
-        "aggregating": column(points, |p| p.aggregating),
         "processed_per_second": column(points, |p| p.processed),
         "failed_per_second": column(points, |p| p.failed),
         "latency_ms": column(points, |p| p.latency_ms),
-    })
+    });
+    for state in TaskState::ALL {
+        columns[state.as_str()] = column(points, |p| p.count(state));
+    }
+    columns
 }
 
 fn rendered(rendered: &Rendered) -> Value {

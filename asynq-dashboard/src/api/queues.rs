@@ -28,7 +28,7 @@ pub(super) async fn all(State(app): State<AppState>) -> Answer {
     let snapshot = app.samples.snapshot().await?;
     let mut answer = json!({
         "at": json::time(snapshot.at),
-        "totals": snapshot.totals,
+        "totals": snapshot.totals.to_json(),
         "queues": snapshot.queues.iter().map(json::queue).collect::<Vec<_>>(),
     });
     if !snapshot.unreadable.is_empty() {

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use asynq_runtime::TaskState;
+
 use super::{
     format::{count, span},
     part::chart::{Chart, Kind, Series as Row, Unit},
@@ -11,12 +13,20 @@ use crate::sample::{Point, Series};
 /// Most points of one chart.
 const POINTS: usize = 90;
 
+/// The states of the tasks that are not at their end, from the top of the stack down, with their names.
+const OPEN: [(TaskState, &str); 5] = [
+    (TaskState::Pending, "Pending"),
+    (TaskState::Active, "Active"),
+    (TaskState::Scheduled, "Scheduled"),
+    (TaskState::Retry, "Retry"),
+    (TaskState::Aggregating, "Aggregating"),
+];
+
 /// Returns the three charts of a series.
 pub(super) fn charts(series: &Series) -> Vec<Chart> {
     let points = thinned(series, POINTS);
     let times: Vec<i64> = points.iter().map(|point| point.at_ms / 1000).collect();
-    let row =
-        |class, name, of: fn(&Point) -> f64| Row { class, name, values: points.iter().map(|p| Some(of(p))).collect() };
+    let row = |class, name, of: &dyn Fn(&Point) -> f64| Row { class, name, values: points.iter().map(of).collect() };
     // A title tells the last latency, not the highest of the last points.
     let latency_ms = series.last().map_or(0, |last| last.latency_ms);
     let last = points.last().map(|&point| Point { latency_ms, ..point });
@@ -30,8 +40,8 @@ pub(super) fn charts(series: &Series) -> Vec<Chart> {
             now: now(|p| format!("{}/s, {}/s failed", rate(p.processed), rate(p.failed))),
             times: times.clone(),
             series: vec![
-                row("processed", "Processed", |p| f64::from(p.processed)),
-                row("failed", "Failed", |p| f64::from(p.failed)),
+                row("processed", "Processed", &|p| f64::from(p.processed)),
+                row("failed", "Failed", &|p| f64::from(p.failed)),
             ],
         },
         Chart {
@@ -41,13 +51,7 @@ pub(super) fn charts(series: &Series) -> Vec<Chart> {
             unit: Unit::Count,
             now: now(|p| format!("{} open", count(open(p)))),
             times: times.clone(),
-            series: vec![
-                row("pending", "Pending", |p| f64::from(p.pending)),
-                row("active", "Active", |p| f64::from(p.active)),
-                row("scheduled", "Scheduled", |p| f64::from(p.scheduled)),
-                row("retry", "Retry", |p| f64::from(p.retry)),
-                row("aggregating", "Aggregating", |p| f64::from(p.aggregating)),
-            ],
+            series: OPEN.map(|(state, name)| row(state.as_str(), name, &|p| f64::from(p.count(state)))).into(),
         },
         Chart {
             id: "latency",
@@ -56,13 +60,13 @@ pub(super) fn charts(series: &Series) -> Vec<Chart> {
             unit: Unit::Span,
             now: now(|p| span(Duration::from_millis(p.latency_ms))),
             times,
-            series: vec![row("latency", "Wait of the next task", |p| p.latency_ms as f64 / 1000.0)],
+            series: vec![row("latency", "Wait of the next task", &|p| p.latency_ms as f64 / 1000.0)],
         },
     ]
 }
 
 fn open(p: &Point) -> u64 {
-    [p.pending, p.active, p.scheduled, p.retry, p.aggregating].into_iter().map(u64::from).sum()
+    OPEN.into_iter().map(|(state, _)| u64::from(p.count(state))).sum()
 }
 
 /// Formats a rate, with one digit behind the point below 100.
@@ -95,13 +99,8 @@ mod tests {
     fn point(n: u32) -> Point {
         Point {
             at_ms: i64::from(n) * 5000,
-            pending: n,
-            active: 1,
-            scheduled: 0,
-            retry: 0,
-            archived: 7,
-            completed: 0,
-            aggregating: 0,
+            // One runs, seven are archived.
+            tasks: [1, n, 0, 0, 7, 0, 0],
             processed: n as f32,
             failed: 0.0,
             latency_ms: 1500,
@@ -112,7 +111,7 @@ mod tests {
     fn an_hour_becomes_a_few_points_with_mean_rates() {
         let hour: Series = (0..720).map(point).collect();
         let few = thinned(&hour, 90);
-        assert_eq!((few.len(), few[89].pending, few[89].processed), (90, 719, 715.5));
+        assert_eq!((few.len(), few[89].count(TaskState::Pending), few[89].processed), (90, 719, 715.5));
         assert_eq!(thinned(&hour[..3].to_vec(), 90), hour[..3]);
         assert!(thinned(&Series::new(), 90).is_empty());
     }

@@ -172,17 +172,19 @@ fn render(view: &View) -> Markup {
 }
 
 fn figures(totals: &Totals) -> Markup {
-    let waiting = totals.pending + totals.scheduled + totals.retry + totals.aggregating;
+    use TaskState::{Active, Aggregating, Archived, Pending, Retry, Scheduled};
+    let waiting: u64 = [Pending, Scheduled, Retry, Aggregating].into_iter().map(|state| totals.count(state)).sum();
+    let archived = totals.count(Archived);
     html! {
         dl.figures {
             div { dt { "Waiting" } dd { (count(waiting)) } }
-            div { dt { "Running" } dd { (count(totals.active)) } }
+            div { dt { "Running" } dd { (count(totals.count(Active))) } }
             div { dt { "Highest latency" } dd { (span(std::time::Duration::from_millis(totals.latency_ms))) } }
             div { dt { "Processed today" } dd { (count(totals.processed)) } }
             div { dt { "Failed today" } dd {
                 (count(totals.failed)) " " small { (percent(totals.failed, totals.processed)) }
             } }
-            div { dt { "Archived" } dd.alarm[totals.archived > 0] { (count(totals.archived)) } }
+            div { dt { "Archived" } dd.alarm[archived > 0] { (count(archived)) } }
         }
     }
 }
@@ -281,6 +283,6 @@ pub(super) fn pause(mount: &str, queue: &QueueStats) -> Markup {
 /// Renders the last hour as a line of at most 40 points.
 fn sparkline(name: &str, series: &Series) -> Markup {
     let points = curves::thinned(series, 40);
-    let rate = |of: fn(&crate::sample::Point) -> f32| points.iter().map(|p| Some(f64::from(of(p)))).collect::<Vec<_>>();
+    let rate = |of: fn(&crate::sample::Point) -> f32| points.iter().map(|p| f64::from(of(p))).collect::<Vec<_>>();
     spark(&format!("spark-{name}"), &rate(|p| p.processed), &rate(|p| p.failed))
 }

@@ -155,7 +155,7 @@ fn days(history: &[DayStats]) -> Chart {
     let row = |class, name, of: fn(&DayStats) -> u64| Series {
         class,
         name,
-        values: days.iter().map(|day| Some(of(day) as f64)).collect(),
+        values: days.iter().map(|day| of(day) as f64).collect(),
     };
     let now = history
         .first()
@@ -338,7 +338,7 @@ mod tests {
         let day = |d| NaiveDate::from_ymd_opt(2030, 1, d).unwrap_or_default();
         let chart = days(&[DayStats::new(day(2), 10, 1), DayStats::new(day(1), 4, 0)]);
         assert_eq!(chart.times, [1_893_456_000, 1_893_542_400]);
-        assert_eq!(chart.series[0].values, [Some(4.0), Some(10.0)]);
+        assert_eq!(chart.series[0].values, [4.0, 10.0]);
         assert_eq!(chart.now, "10 today, 10 % failed");
     }
 }

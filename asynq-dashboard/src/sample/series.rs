@@ -10,6 +10,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use asynq_runtime::TaskState;
+
 use super::snapshot::{Snapshot, Totals};
 
 /// Most points of one ring: an hour of sweeps, 5 seconds apart.
@@ -26,26 +28,21 @@ const GRACE: Duration = Duration::from_secs(60);
 pub(crate) struct Point {
     /// Milliseconds since the Unix epoch.
     pub(crate) at_ms: i64,
-    /// Pending tasks.
-    pub(crate) pending: u32,
-    /// Running tasks.
-    pub(crate) active: u32,
-    /// Scheduled tasks.
-    pub(crate) scheduled: u32,
-    /// Tasks that wait for their next attempt.
-    pub(crate) retry: u32,
-    /// Given-up tasks.
-    pub(crate) archived: u32,
-    /// Kept successes.
-    pub(crate) completed: u32,
-    /// Tasks that wait in groups.
-    pub(crate) aggregating: u32,
+    /// Tasks by state, in the order of [`TaskState::ALL`].
+    pub(crate) tasks: [u32; TaskState::ALL.len()],
     /// Runs per second that ended since the point before.
     pub(crate) processed: f32,
     /// Runs per second that failed since the point before.
     pub(crate) failed: f32,
     /// For how long the next task has waited, in milliseconds.
     pub(crate) latency_ms: u64,
+}
+
+impl Point {
+    /// Returns the number of tasks in a state.
+    pub(crate) fn count(&self, state: TaskState) -> u32 {
+        self.tasks[usize::from(state.number()) - 1]
+    }
 }
 
 /// Points, the oldest first.
@@ -93,7 +90,7 @@ impl Rings {
                 continue;
             }
             let is_wanted = self.wanted.contains(name);
-            let works = numbers.active > 0 || numbers.pending > 0;
+            let works = queue.active > 0 || queue.pending > 0;
             if self.queues.len() < RINGS || ((is_wanted || works) && self.make_room(now, is_wanted)) {
                 let mut ring = Ring::default();
                 ring.push(at, numbers, Ended::default(), now);
@@ -199,13 +196,7 @@ impl Ring {
         }
         self.points.push_back(Point {
             at_ms,
-            pending: small(numbers.pending),
-            active: small(numbers.active),
-            scheduled: small(numbers.scheduled),
-            retry: small(numbers.retry),
-            archived: small(numbers.archived),
-            completed: small(numbers.completed),
-            aggregating: small(numbers.aggregating),
+            tasks: numbers.tasks.map(|tasks| u32::try_from(tasks).unwrap_or(u32::MAX)),
             processed,
             failed,
             latency_ms: numbers.latency_ms,
@@ -217,10 +208,6 @@ impl Ring {
 /// back.
 fn is_in_hour(point: &Point, now_ms: i64) -> bool {
     (now_ms.saturating_sub(HOUR_MS)..=now_ms).contains(&point.at_ms)
-}
-
-fn small(number: u64) -> u32 {
-    u32::try_from(number).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use asynq_runtime::{
-    Inspector,
+    Inspector, TaskState,
     broker::{Broker, BrokerError, BrokerErrorKind, QueueStats},
     inspector::{InspectError, UnreadableQueue},
 };
 use chrono::{DateTime, Utc};
-use serde::Serialize;
+use serde_json::Value;
 
 /// All queues at one moment, by name.
 #[derive(Debug, Clone)]
@@ -23,28 +23,14 @@ pub(crate) struct Snapshot {
     pub(crate) totals: Totals,
 }
 
-/// Sums over all queues, named in JSON as in [`Statistics::queue_to_json`](asynq_runtime::inspector::Statistics::queue_to_json).
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+/// Sums over all queues.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Totals {
-    /// As in [`QueueStats`].
-    pub(crate) pending: u64,
-    /// As in [`QueueStats`].
-    pub(crate) active: u64,
-    /// As in [`QueueStats`].
-    pub(crate) scheduled: u64,
-    /// As in [`QueueStats`].
-    pub(crate) retry: u64,
-    /// As in [`QueueStats`].
-    pub(crate) archived: u64,
-    /// As in [`QueueStats`].
-    pub(crate) completed: u64,
-    /// As in [`QueueStats`].
-    pub(crate) aggregating: u64,
+    /// Tasks by state, in the order of [`TaskState::ALL`].
+    pub(super) tasks: [u64; TaskState::ALL.len()],
     /// Runs that ended today (UTC), failed ones included.
-    #[serde(rename = "processed_today")]
     pub(crate) processed: u64,
     /// Runs that failed today (UTC).
-    #[serde(rename = "failed_today")]
     pub(crate) failed: u64,
     /// Runs that ended since the beginning.
     pub(crate) processed_total: u64,
@@ -81,15 +67,28 @@ impl Totals {
         Self::default().add(queue)
     }
 
+    /// Returns the number of tasks in a state.
+    pub(crate) fn count(&self, state: TaskState) -> u64 {
+        self.tasks[usize::from(state.number()) - 1]
+    }
+
+    /// Returns the sums in the JSON form, named as in
+    /// [`Statistics::queue_to_json`](asynq_runtime::inspector::Statistics::queue_to_json).
+    pub(crate) fn to_json(self) -> Value {
+        let tasks = TaskState::ALL.into_iter().map(|state| (state.as_str(), self.count(state)));
+        let others = [
+            ("processed_today", self.processed),
+            ("failed_today", self.failed),
+            ("processed_total", self.processed_total),
+            ("failed_total", self.failed_total),
+            ("latency_ms", self.latency_ms),
+        ];
+        tasks.chain(others).collect()
+    }
+
     fn add(self, queue: &QueueStats) -> Self {
         Self {
-            pending: self.pending.saturating_add(queue.pending),
-            active: self.active.saturating_add(queue.active),
-            scheduled: self.scheduled.saturating_add(queue.scheduled),
-            retry: self.retry.saturating_add(queue.retry),
-            archived: self.archived.saturating_add(queue.archived),
-            completed: self.completed.saturating_add(queue.completed),
-            aggregating: self.aggregating.saturating_add(queue.aggregating),
+            tasks: TaskState::ALL.map(|state| self.count(state).saturating_add(queue.count(state))),
             processed: self.processed.saturating_add(queue.processed),
             failed: self.failed.saturating_add(queue.failed),
             processed_total: self.processed_total.saturating_add(queue.processed_total),

@@ -54,8 +54,8 @@ pub(crate) struct Series {
     pub(crate) class: &'static str,
     /// The name for people.
     pub(crate) name: &'static str,
-    /// A number per time; `None` where the number is not known.
-    pub(crate) values: Vec<Option<f64>>,
+    /// A number per time.
+    pub(crate) values: Vec<f64>,
 }
 
 impl Chart {
@@ -83,7 +83,7 @@ impl Chart {
         let series: Vec<Value> = self
             .series
             .iter()
-            .map(|s| json!([s.class, s.name, s.values.iter().map(|v| v.map(rounded)).collect::<Vec<_>>()]))
+            .map(|s| json!([s.class, s.name, s.values.iter().copied().map(rounded).collect::<Vec<_>>()]))
             .collect();
         json!({ "k": self.kind, "u": self.unit, "t": self.times, "s": series })
     }
@@ -96,10 +96,8 @@ fn rounded(value: f64) -> Value {
 }
 
 /// Renders a line without axes: processed tasks, and failed ones.
-pub(crate) fn spark(id: &str, processed: &[Option<f64>], failed: &[Option<f64>]) -> Markup {
-    let row = |values: &[Option<f64>]| {
-        values.iter().map(|v| v.map(|v| rounded(v).to_string()).unwrap_or_default()).collect::<Vec<_>>().join(",")
-    };
+pub(crate) fn spark(id: &str, processed: &[f64], failed: &[f64]) -> Markup {
+    let row = |values: &[f64]| values.iter().map(|&v| rounded(v).to_string()).collect::<Vec<_>>().join(",");
     html! {
         @if processed.len() < 2 { div.spark {} } @else {
             div.spark id=(id) aria-hidden="true" data-spark={ (row(processed)) ";" (row(failed)) } {}
@@ -112,8 +110,7 @@ mod tests {
     use super::*;
 
     fn chart(times: Vec<i64>) -> Chart {
-        let values = times.iter().map(|&t| (t > 1).then_some(1.0 / 3.0)).collect();
-        let series = vec![Series { class: "failed", name: "Failed", values }];
+        let series = vec![Series { class: "failed", name: "Failed", values: vec![1.0 / 3.0; times.len()] }];
         Chart { id: "c", title: "Rate", kind: Kind::Lines, unit: Unit::Rate, now: "0.3/s".into(), times, series }
     }
 
@@ -121,7 +118,7 @@ mod tests {
     fn a_chart_carries_its_numbers_and_says_them() {
         assert_eq!(
             chart(vec![1, 2]).data(),
-            json!({ "k": "lines", "u": "rate", "t": [1, 2], "s": [["failed", "Failed", [null, 0.333]]] })
+            json!({ "k": "lines", "u": "rate", "t": [1, 2], "s": [["failed", "Failed", [0.333, 0.333]]] })
         );
         let html = chart(vec![1, 2]).show().into_string();
         assert!(html.contains(r#"aria-label="Rate: 0.3/s""#) && html.contains("data-chart="), "{html}");
@@ -130,7 +127,7 @@ mod tests {
 
     #[test]
     fn a_spark_is_short() {
-        let html = spark("s", &[Some(1.0), None], &[Some(0.0), Some(2.5)]).into_string();
-        assert!(html.contains(r#"data-spark="1,;0,2.5""#), "{html}");
+        let html = spark("s", &[1.0, 0.5], &[0.0, 2.5]).into_string();
+        assert!(html.contains(r#"data-spark="1,0.5;0,2.5""#), "{html}");
     }
 }
