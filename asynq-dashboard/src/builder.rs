@@ -17,7 +17,7 @@ use crate::{
     route::RouteInfo,
     router,
     serve::{self, Bound},
-    state::{AppState, Config, Rules, Stopping},
+    state::{AppState, Config, Stopping},
 };
 
 /// A dashboard over the broker of one client.
@@ -43,9 +43,7 @@ use crate::{
 pub struct Dashboard {
     client: Client,
     registry: Option<Registry>,
-    title: String,
-    read_only: bool,
-    mount: String,
+    config: Config,
     hosts: Vec<String>,
     host_flag: Option<&'static str>,
     password_hash: Option<String>,
@@ -53,8 +51,6 @@ pub struct Dashboard {
     header: Option<String>,
     proxies: Vec<IpAddr>,
     without_login: bool,
-    observed_only: bool,
-    queue_metrics: bool,
     stopping: Stopping,
 }
 
@@ -64,9 +60,13 @@ impl Dashboard {
         Self {
             client: client.clone(),
             registry: None,
-            title: "asynq".to_owned(),
-            read_only: false,
-            mount: String::new(),
+            config: Config {
+                title: "asynq".to_owned(),
+                read_only: false,
+                mount: String::new(),
+                observed_only: false,
+                queue_metrics: true,
+            },
             hosts: Vec::new(),
             host_flag: None,
             password_hash: None,
@@ -74,21 +74,19 @@ impl Dashboard {
             header: None,
             proxies: Vec::new(),
             without_login: false,
-            observed_only: false,
-            queue_metrics: true,
             stopping: std::future::pending().boxed().shared(),
         }
     }
 
     /// Sets the title above every page; default `asynq`.
     pub fn title(mut self, title: impl Into<String>) -> Self {
-        self.title = title.into();
+        self.config.title = title.into();
         self
     }
 
     /// Sets whether nothing can be changed; default no. A read-only dashboard refuses every change.
     pub fn read_only(mut self, read_only: bool) -> Self {
-        self.read_only = read_only;
+        self.config.read_only = read_only;
         self
     }
 
@@ -100,7 +98,7 @@ impl Dashboard {
 
     /// Sets the path at which the dashboard is mounted: every route and link begins with it. Default: empty, which is the root.
     pub fn mount(mut self, path: impl Into<String>) -> Self {
-        self.mount = path.into();
+        self.config.mount = path.into();
         self
     }
 
@@ -165,14 +163,14 @@ impl Dashboard {
     /// web page in a browser could reach under its own name. The first two need the bearer token if there is one, and no other login
     /// counts: without a token every client that reaches the port reads them.
     pub fn observed_only(mut self) -> Self {
-        self.observed_only = true;
+        self.config.observed_only = true;
         self
     }
 
     /// Sets whether `/metrics` has the numbers of all queues besides this program's own metrics. Default: yes. The numbers are
     /// equal wherever they are read, and each scrape reads all queues, so one place of a deployment is enough.
     pub fn queue_metrics(mut self, queues: bool) -> Self {
-        self.queue_metrics = queues;
+        self.config.queue_metrics = queues;
         self
     }
 
@@ -186,8 +184,7 @@ impl Dashboard {
 
     /// Returns the routes with the callers that may use them, for an audit.
     pub fn routes(&self) -> Vec<RouteInfo> {
-        let table = if self.observed_only { router::observed() } else { router::table() };
-        table.iter().map(RouteInfo::of).collect()
+        router::table(self.config.observed_only).into_iter().map(|route| route.info).collect()
     }
 
     /// Returns the router, to merge into that of an application. Its paths begin with [`mount`](Self::mount). Wrong
@@ -201,10 +198,10 @@ impl Dashboard {
     ///
     /// There is neither a login nor [`without_login`](Self::without_login), or a setting is not valid.
     pub fn router(self) -> Result<Router, DashboardError> {
-        if !self.without_login && !self.observed_only && !self.has_login() {
+        if !self.without_login && !self.config.observed_only && !self.has_login() {
             return Err(DashboardError::MountedWithoutLogin);
         }
-        let hosts_any = self.observed_only;
+        let hosts_any = self.config.observed_only;
         Ok(router::router(&self.build(hosts_any, None)?, false))
     }
 
@@ -215,7 +212,7 @@ impl Dashboard {
     /// Other machines could reach the dashboard and there is no login, a setting is not valid, or the address is taken.
     pub async fn bind(mut self, address: &str) -> Result<Bound, DashboardError> {
         let addresses = serve::resolve(address).await?;
-        if !self.observed_only
+        if !self.config.observed_only
             && !self.has_login()
             && let Some(open) = addresses.iter().find(|address| !address.ip().is_loopback())
         {
@@ -226,7 +223,7 @@ impl Dashboard {
             self.hosts.push(address.to_string());
         }
         let is_local = addresses.iter().all(|address| address.ip().is_loopback());
-        let hosts_any = self.observed_only && !is_local;
+        let hosts_any = self.config.observed_only && !is_local;
         let (listener, address) = serve::listen(address, &addresses).await?;
         Ok(Bound::new(listener, address, self.build(hosts_any, Some(address.port()))?))
     }
@@ -247,7 +244,7 @@ impl Dashboard {
 
     /// Returns the state of a dashboard that has this port to itself, or of one that is mounted in an application.
     fn build(self, hosts_any: bool, port: Option<u16>) -> Result<AppState, DashboardError> {
-        let is_whole = !self.observed_only;
+        let is_whole = !self.config.observed_only;
         let password = self.password_hash.filter(|_| is_whole);
         let password = password.map(|hash| Password::new(&hash).ok_or(DashboardError::PasswordHash)).transpose()?;
         let token = self.token.map(|token| Token::new(token).ok_or(DashboardError::Token)).transpose()?;
@@ -257,7 +254,7 @@ impl Dashboard {
         let header = self.header.filter(|_| is_whole);
         let header = header.map(|name| name.parse::<HeaderName>().map_err(|_| DashboardError::Header { name }));
         let header = header.transpose()?.map(|name| Trusted { name, proxies: self.proxies });
-        let mount = mount(&self.mount)?;
+        let mount = mount(&self.config.mount)?;
         let login = Login::new(password, token, header, Cookie::new(port, &mount));
         // A host of a request is compared as a whole, so a pattern would match none.
         let name_of = |host: &str| match host.parse::<Ipv6Addr>() {
@@ -265,21 +262,11 @@ impl Dashboard {
             Ok(address) => Some(format!("[{address}]")),
             Err(_) => host::name_of(host).filter(|name| !name.contains('*')),
         };
-        let hosts = self.hosts.into_iter().map(|host| name_of(&host).ok_or(DashboardError::Host { host }));
-        let hosts = hosts.collect::<Result<_, _>>()?;
-        let config = Config {
-            title: self.title,
-            read_only: self.read_only,
-            has_password: login.has_password(),
-            mount,
-            observed_only: self.observed_only,
-            queue_metrics: self.queue_metrics,
-        };
-        let rules = Rules {
-            hosts: if hosts_any { Hosts::Any } else { Hosts::Only { allowed: hosts, flag: self.host_flag } },
-            login,
-        };
-        Ok(AppState::new(self.client, self.registry, config, rules, self.stopping))
+        let allowed = self.hosts.into_iter().map(|host| name_of(&host).ok_or(DashboardError::Host { host }));
+        let allowed = allowed.collect::<Result<_, _>>()?;
+        let hosts = if hosts_any { Hosts::Any } else { Hosts::Only { allowed, flag: self.host_flag } };
+        let config = Config { mount, ..self.config };
+        Ok(AppState::new(self.client, self.registry, config, hosts, login, self.stopping))
     }
 }
 
@@ -298,9 +285,7 @@ impl fmt::Debug for Dashboard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Dashboard")
             .field("client", &self.client)
-            .field("title", &self.title)
-            .field("read_only", &self.read_only)
-            .field("mount", &self.mount)
+            .field("config", &self.config)
             .field("hosts", &self.hosts)
             .field("has_login", &self.has_login())
             .finish_non_exhaustive()

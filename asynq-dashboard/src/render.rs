@@ -76,7 +76,7 @@ fn failed(app: &AppState, format: &RequestFormat, failure: Failure, response: Re
         let body = json!({ "error": { "code": failure.kind.code(), "message": failure.message } });
         return with_body(response, axum::Json(body).into_response());
     }
-    if failure.kind == Kind::NoLogin && app.config.has_password {
+    if failure.kind == Kind::NoLogin && app.login.has_password() {
         let to = path::with_query(&app.href(&["login"]), &[("next", &format.path)]);
         if let Ok(to) = HeaderValue::try_from(to) {
             let mut response = with_body(response, Body::empty().into_response());

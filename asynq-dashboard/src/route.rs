@@ -7,12 +7,8 @@ use crate::state::AppState;
 /// One path and method.
 #[derive(Debug, Clone)]
 pub(crate) struct Route {
-    /// GET (HEAD comes with it) or POST.
-    pub(crate) method: Method,
-    /// The path below the mount path, as axum writes it: `/queues/{queue}`.
-    pub(crate) path: &'static str,
-    /// The callers that may use it.
-    pub(crate) access: Access,
+    /// The method, the path and the callers.
+    pub(crate) info: RouteInfo,
     /// The handler.
     pub(crate) call: MethodRouter<AppState>,
 }
@@ -39,24 +35,29 @@ impl Access {
 }
 
 impl Route {
+    /// Creates a route.
+    pub(crate) fn new(method: Method, path: &'static str, access: Access, call: MethodRouter<AppState>) -> Self {
+        Self { info: RouteInfo { method, path, access }, call }
+    }
+
     /// Creates a GET for health checks.
     pub(crate) fn probe(path: &'static str, call: MethodRouter<AppState>) -> Self {
-        Self { method: Method::GET, path, access: Access::Probe, call }
+        Self::new(Method::GET, path, Access::Probe, call)
     }
 
     /// Creates a GET that needs a login.
     pub(crate) fn read(path: &'static str, call: MethodRouter<AppState>) -> Self {
-        Self { method: Method::GET, path, access: Access::Read, call }
+        Self::new(Method::GET, path, Access::Read, call)
     }
 
     /// Creates a POST that changes something.
     pub(crate) fn write(path: &'static str, call: MethodRouter<AppState>) -> Self {
-        Self { method: Method::POST, path, access: Access::Write, call }
+        Self::new(Method::POST, path, Access::Write, call)
     }
 
     /// Creates a GET for every client.
     pub(crate) fn public(path: &'static str, call: MethodRouter<AppState>) -> Self {
-        Self { method: Method::GET, path, access: Access::Public, call }
+        Self::new(Method::GET, path, Access::Public, call)
     }
 }
 
@@ -64,17 +65,10 @@ impl Route {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RouteInfo {
-    /// `GET` or `POST`.
+    /// `GET`, with which `HEAD` comes, or `POST`.
     pub method: Method,
     /// The path below the mount path, as axum writes it: `/queues/{queue}`.
     pub path: &'static str,
     /// The callers that may use it.
     pub access: Access,
-}
-
-impl RouteInfo {
-    /// Returns the description of a row of the table.
-    pub(crate) fn of(route: &Route) -> Self {
-        Self { method: route.method.clone(), path: route.path, access: route.access }
-    }
 }

@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 
 use axum::{
     Router,
-    http::Method,
     middleware::from_fn_with_state,
-    routing::{MethodFilter, MethodRouter, any, on},
+    routing::{MethodRouter, any},
 };
 
 use crate::{
@@ -17,38 +16,24 @@ use crate::{
     state::AppState,
 };
 
-/// Returns every route of the dashboard.
-pub(crate) fn table() -> Vec<Route> {
-    let mut routes = page::routes();
-    routes.extend(action::routes());
-    routes.extend(api::routes());
-    routes.extend(live::routes());
-    routes.extend(asset::routes());
-    routes.extend(observed());
-    routes
-}
-
-/// Returns the routes of metrics and health: all routes that `--metrics` serves.
-pub(crate) fn observed() -> Vec<Route> {
-    health::routes()
+/// Returns every route of the dashboard; with `observed_only` those of metrics and health, which are all that `--metrics` serves.
+pub(crate) fn table(observed_only: bool) -> Vec<Route> {
+    if observed_only {
+        return health::routes();
+    }
+    [page::routes(), action::routes(), api::routes(), live::routes(), asset::routes(), health::routes()].concat()
 }
 
 /// Returns the router of the table. If `is_all`, the whole server is ours, and the router answers to unknown paths too;
 /// in an application it does so only below a mount path.
 pub(crate) fn router(app: &AppState, is_all: bool) -> Router {
-    let table = if app.config.observed_only { observed() } else { table() };
     let mount = &app.config.mount;
     let mut router = Router::new();
     let guarded = |access| from_fn_with_state((app.clone(), access), guard::guard);
     let mut by_path = BTreeMap::<_, MethodRouter<AppState>>::new();
-    for Route { path, access, call, method } in table {
-        let call = match access {
-            // A read-only dashboard has no handler that changes anything.
-            Access::Write if app.config.read_only => on(filter(&method), read_only),
-            _ => call,
-        };
-        let there = by_path.remove(path).unwrap_or_default();
-        by_path.insert(path, there.merge(call.layer(guarded(access))));
+    for Route { info, call } in table(app.config.observed_only) {
+        let there = by_path.remove(info.path).unwrap_or_default();
+        by_path.insert(info.path, there.merge(call.layer(guarded(info.access))));
     }
     let lost = any(no_such_page).layer(guarded(Access::Public));
     if !mount.is_empty() {
@@ -66,14 +51,6 @@ pub(crate) fn router(app: &AppState, is_all: bool) -> Router {
         router = router.fallback_service(lost.with_state(app.clone()));
     }
     router.layer(from_fn_with_state(app.clone(), render::render)).with_state(app.clone())
-}
-
-fn filter(method: &Method) -> MethodFilter {
-    if *method == Method::POST { MethodFilter::POST } else { MethodFilter::GET }
-}
-
-async fn read_only() -> Failure {
-    Failure::new(Kind::ReadOnly, "this dashboard is read-only")
 }
 
 async fn no_such_method() -> Failure {

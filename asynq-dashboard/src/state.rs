@@ -50,8 +50,10 @@ pub(crate) struct Inner {
     pub(crate) nodes: Nodes,
     /// The settings of the dashboard.
     pub(crate) config: Config,
-    /// The rules of access.
-    pub(crate) rules: Rules,
+    /// The host names that the dashboard answers to.
+    pub(crate) hosts: Hosts,
+    /// The ways for people and programs to log in.
+    pub(crate) login: Login,
     /// The permits of event streams, one for each listener.
     pub(crate) listeners: Arc<Semaphore>,
     /// The permits of searches.
@@ -62,15 +64,6 @@ pub(crate) struct Inner {
     pub(crate) closing: CancellationToken,
 }
 
-/// The rules of access.
-#[derive(Debug)]
-pub(crate) struct Rules {
-    /// The host names that the dashboard answers to.
-    pub(crate) hosts: Hosts,
-    /// The ways for people and programs to log in.
-    pub(crate) login: Login,
-}
-
 /// The settings of the dashboard.
 #[derive(Debug, Clone)]
 pub(crate) struct Config {
@@ -78,8 +71,6 @@ pub(crate) struct Config {
     pub(crate) title: String,
     /// Whether nothing can be changed: pages show no buttons then.
     pub(crate) read_only: bool,
-    /// Whether a password can be given, so that there is a logout.
-    pub(crate) has_password: bool,
     /// The path at which the dashboard is mounted, without a slash at the end: `` or `/jobs`.
     pub(crate) mount: String,
     /// Whether only metrics and health checks are served, so that samples are never shown.
@@ -94,7 +85,8 @@ impl AppState {
         client: Client,
         registry: Option<Registry>,
         config: Config,
-        rules: Rules,
+        hosts: Hosts,
+        login: Login,
         stopping: Stopping,
     ) -> Self {
         // From now on the metrics of this program are recorded.
@@ -110,7 +102,8 @@ impl AppState {
             client,
             registry,
             config,
-            rules,
+            hosts,
+            login,
             listeners: Arc::new(Semaphore::new(STREAMS)),
             searches: Semaphore::new(SEARCHES),
             stopping,

@@ -7,16 +7,18 @@ mod queue;
 mod task;
 
 use asynq_runtime::broker::BulkAction;
-use axum::{Json, routing::post};
+use axum::{Json, http::Method, routing::post};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::route::Route;
+use crate::route::{Access, Route};
 
 /// Returns these routes, all of them [`Route::write`] but the login's.
 pub(crate) fn routes() -> Vec<Route> {
-    let mut routes = login::routes();
-    routes.extend([
+    vec![
+        Route::new(Method::POST, "/login", Access::Public, post(login::log_in)),
+        // A read-only dashboard has this route as well: a logout changes only the login.
+        Route::new(Method::POST, "/logout", Access::Read, post(login::log_out)),
         Route::write("/queues/{queue}/pause", post(queue::set_paused::<true>)),
         Route::write("/queues/{queue}/resume", post(queue::set_paused::<false>)),
         Route::write("/queues/{queue}/delete", post(queue::delete)),
@@ -29,8 +31,7 @@ pub(crate) fn routes() -> Vec<Route> {
         Route::write("/periodic/{queue}/{entry}/run", post(periodic::run)),
         Route::write("/periodic/{queue}/{entry}/pause", post(periodic::set_paused::<true>)),
         Route::write("/periodic/{queue}/{entry}/resume", post(periodic::set_paused::<false>)),
-    ]);
-    routes
+    ]
 }
 
 /// The body of a change that takes nothing but its path.

@@ -62,14 +62,13 @@ async fn pass(
     who: &mut Option<Caller>,
 ) -> Result<Request, Failure> {
     limits::check(request.uri(), request.headers())?;
-    let rules = &app.rules;
     let host = host::of(&request);
     if access != Access::Probe {
-        rules.hosts.check(host.as_deref())?;
+        app.hosts.check(host.as_deref())?;
     }
     origin::check_reader(request.headers())?;
     // Public routes authenticate too: a wrong token counts everywhere, and a page shows the user's name.
-    let caller = rules.login.caller(&request, renews(&request, &app.config.mount));
+    let caller = app.login.caller(&request, renews(&request, &app.config.mount));
     *who = caller.as_ref().ok().cloned();
     match caller {
         Ok(caller) if access.is_open() || caller.is_in() => {

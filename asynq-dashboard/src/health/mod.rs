@@ -1,23 +1,31 @@
-//! `/healthz`, `/readyz` and `/stats`: for a supervisor of the process, and for monitors that read go-workers'
-//! statistics.
+//! `/healthz`, `/readyz`, `/stats` and `/metrics`: for a supervisor of the process, for monitors that read go-workers'
+//! statistics, and for Prometheus.
 
 mod go_workers;
-mod prometheus;
 
 use std::time::Duration;
 
-use axum::{Json, extract::State, http::StatusCode, routing::get};
+use axum::{
+    Json,
+    extract::State,
+    http::{StatusCode, header},
+    response::IntoResponse,
+    routing::get,
+};
 use serde_json::Value;
 use tokio::time::timeout;
 
 use crate::{
     failure::{Failure, Kind},
+    metrics,
     route::Route,
     state::AppState,
 };
 
 /// Longest time for the statistics.
 const FOR_STATS: Duration = Duration::from_secs(10);
+/// The content type of the text format, which every Prometheus reads.
+const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Returns the routes of health checks, statistics and metrics.
 pub(crate) fn routes() -> Vec<Route> {
@@ -25,7 +33,7 @@ pub(crate) fn routes() -> Vec<Route> {
         Route::probe("/healthz", get(healthz)),
         Route::probe("/readyz", get(readyz)),
         Route::read("/stats", get(stats)),
-        Route::read("/metrics", get(prometheus::prometheus)),
+        Route::read("/metrics", get(scrape)),
     ]
 }
 
@@ -50,4 +58,18 @@ async fn stats(State(app): State<AppState>) -> Result<Json<Value>, Failure> {
     let mut answer = statistics.to_json();
     go_workers::add(&mut answer, &statistics);
     Ok(Json(answer))
+}
+
+/// Answers even if the broker is away: `asynq_broker_up` says so, and this program's own metrics are there.
+async fn scrape(State(app): State<AppState>) -> impl IntoResponse {
+    let own = metrics::install();
+    let mut text = String::new();
+    if app.config.queue_metrics {
+        let collected = app.collector.collect().await;
+        text.push_str(&metrics::of(&collected));
+    }
+    if let Some(own) = own {
+        text.push_str(&metrics::without_our_names(&own.render()));
+    }
+    ([(header::CONTENT_TYPE, TEXT)], text)
 }

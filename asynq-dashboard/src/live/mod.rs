@@ -63,7 +63,7 @@ async fn events(
     // The stream ends with the login of its user, and with the server, which may let its requests end first.
     let ended = async move {
         tokio::select! {
-            () = app.rules.login.ended(&caller) => {}
+            () = app.login.ended(&caller) => {}
             () = app.stopping.clone() => {}
             () = app.closing.cancelled() => {}
             () = tokio::time::sleep(LONGEST) => {}

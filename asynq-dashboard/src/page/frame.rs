@@ -85,7 +85,7 @@ fn top(app: &AppState, active: Tab) -> Markup {
                 div.where title=(location) { i.light {} span { (location) } }
                 button.bare type="button" data-theme-switch aria-label="Dark or light" title="Dark or light (d)" { "◐" }
                 button.bare type="button" data-keys aria-label="Keys" title="Keys (?)" { "?" }
-                @if app.config.has_password {
+                @if app.login.has_password() {
                     button.bare type="button" data-post=(app.href(&["logout"])) data-then=(app.href(&[])) { "Log out" }
                 }
             }

@@ -17,7 +17,7 @@ pub(crate) struct Params {
 
 /// Answers `/login`.
 pub(crate) async fn get(State(app): State<AppState>, UrlQuery(params): UrlQuery<Params>) -> Result<Page, Failure> {
-    if !app.config.has_password {
+    if !app.login.has_password() {
         return Err(Failure::not_found("no password is configured: there is nothing to log in to"));
     }
     let next = if is_ours(&params.next, &app.config.mount) { params.next } else { app.href(&[]) };
