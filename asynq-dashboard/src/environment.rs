@@ -44,23 +44,16 @@ impl Dashboard {
     /// A variable is not valid or not UTF-8 text, or its file cannot be read; or `ASYNQ_DASHBOARD_PASSWORD` or its `…_FILE` is set,
     /// because a dashboard takes the hash of a password alone.
     #[allow(clippy::wrong_self_convention)] // it reads as `Dashboard::new(&client).from_env()?`
-    pub fn from_env(self) -> Result<Self, DashboardError> {
-        self.configured(text)
-    }
-
-    fn configured(
-        mut self,
-        text: impl Fn(&'static str) -> Result<Option<String>, DashboardError>,
-    ) -> Result<Self, DashboardError> {
+    pub fn from_env(mut self) -> Result<Self, DashboardError> {
         for variable in PASSWORD {
             if text(variable)?.is_some() {
                 return Err(DashboardError::Variable { variable, reason: hash_instead() });
             }
         }
-        if let Some(hash) = secret(PASSWORD_HASH, &text)? {
+        if let Some(hash) = secret(PASSWORD_HASH)? {
             self = self.password_hash(hash);
         }
-        if let Some(token) = secret(TOKEN, &text)? {
+        if let Some(token) = secret(TOKEN)? {
             self = self.bearer_token(token);
         }
         if let Some(name) = text(TRUSTED_HEADER)? {
@@ -133,22 +126,15 @@ fn yes_or_no(variable: &'static str, text: Option<String>) -> Result<Option<bool
 }
 
 /// Returns a secret from its variable, or from the file that another variable names.
-fn secret(
-    [direct, file]: [&'static str; 2],
-    text: impl Fn(&'static str) -> Result<Option<String>, DashboardError>,
-) -> Result<Option<String>, DashboardError> {
+fn secret([direct, file]: [&'static str; 2]) -> Result<Option<String>, DashboardError> {
+    let wrong = |reason| DashboardError::Variable { variable: file, reason };
     match (text(direct)?, text(file)?) {
-        (Some(_), Some(_)) => {
-            Err(DashboardError::Variable { variable: file, reason: format!("give either it or {direct}") })
-        }
-        (Some(secret), None) => Ok(Some(secret)),
+        (Some(_), Some(_)) => Err(wrong(format!("give either it or {direct}"))),
+        (secret, None) => Ok(secret),
         (None, Some(path)) => match fs::read_to_string(&path) {
             Ok(secret) => Ok(Some(secret.trim().to_owned())),
-            Err(error) => {
-                Err(DashboardError::Variable { variable: file, reason: format!("{path} cannot be read: {error}") })
-            }
+            Err(error) => Err(wrong(format!("{path} cannot be read: {error}"))),
         },
-        (None, None) => Ok(None),
     }
 }
 

@@ -24,7 +24,7 @@ pub(super) async fn run(
     let entry = periodic::one(&app, &queue, &id).await?;
     // An entry of this program is known as a whole; of other entries only the listed fields are known.
     let linked = PeriodicEntry::linked().into_iter().filter_map(|entry| entry.to_periodic().ok());
-    let task = match linked_entry(linked, &entry.queue, &entry.id) {
+    let task = match linked_entry(linked, &entry.queue, &entry.listed.id) {
         Some(linked) => app.schedule.run_now(&linked).await?,
         None => app.schedule.run_listed(&entry.listed).await?,
     };
@@ -45,7 +45,7 @@ pub(super) async fn set_paused<const PAUSED: bool>(
     Segments((queue, id)): EntryPath,
     Input(Nothing {}): Input<Nothing>,
 ) -> Result<Json<Value>, Failure> {
-    let name = pausable(&app, &queue, &id).await?.r#type;
+    let name = pausable(&app, &queue, &id).await?.listed.task_type;
     let (queue, id) = (QueueName::from_wire(&queue), EntryId::from_wire(&id));
     let changed =
         if PAUSED { app.schedule.pause(&queue, &id).await? } else { app.schedule.resume(&queue, &id).await? };

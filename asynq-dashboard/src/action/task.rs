@@ -17,7 +17,7 @@ use crate::{
     failure::{Failure, Kind},
     input::Input,
     path::{Name, Segments},
-    query::payload::Reader,
+    query::payload::{self, Reader},
     state::AppState,
 };
 
@@ -99,7 +99,7 @@ pub(super) async fn edit(
         Failure::new(Kind::Conflict, message)
     };
     if let Some(was) = &new.was {
-        let shown = Reader::new(&app, [(&*task.r#type, &task.payload[..])]).await.payload(&task.r#type, &task.payload);
+        let shown = payload::of_one(&app, &task.r#type, &task.payload).await;
         if *was != shown.text {
             return Err(changed());
         }

@@ -75,15 +75,10 @@ pub(super) fn series(points: &[Point]) -> Value {
     columns
 }
 
-fn rendered(rendered: &Rendered) -> Value {
-    json!({ "form": rendered.form, "text": rendered.text, "size": rendered.size, "is_cut": rendered.is_cut })
-}
-
 /// Returns one task.
 pub(super) async fn task(app: &AppState, task: &TaskInfo) -> Value {
-    let reader = Reader::new(app, [(&*task.r#type, &task.payload[..])]).await;
-    let payload = reader.payload(&task.r#type, &task.payload);
-    described(app, task, &payload, task.result.as_ref().map(|result| payload::any(result)).as_ref())
+    let payload = payload::of_one(app, &task.r#type, &task.payload).await;
+    described(app, task, &payload, task.result.as_deref().map(payload::any).as_ref())
 }
 
 /// Returns the tasks of a listing, with the beginning of large values.
@@ -96,8 +91,8 @@ pub(super) async fn listed(app: &AppState, tasks: &[TaskBrief]) -> Vec<Value> {
 
 fn described(app: &AppState, task: &TaskInfo, payload: &Rendered, result: Option<&Rendered>) -> Value {
     let mut value = Statistics::task_to_json(task);
-    value["payload"] = rendered(payload);
-    value["result"] = result.map(rendered).into();
+    value["payload"] = json!(payload);
+    value["result"] = json!(result);
     value["last_error"] = task.last_error.as_deref().map(|error| payload::error(error).text).into();
     value["is_orphan"] = task.is_orphan(app.client.broker().now()).into();
     value
@@ -138,7 +133,7 @@ fn server(app: &AppState, reader: &Reader<'_>, server: &ServerState) -> Value {
             "id": worker.task_id,
             "type": worker.task_type,
             "queue": worker.queue,
-            "payload": rendered(&reader.payload(&worker.task_type, &worker.task_payload)),
+            "payload": reader.payload(&worker.task_type, &worker.task_payload),
             "since": worker.start_time.and_then(Timestamp::to_datetime).map(time),
             "deadline": worker.deadline.and_then(Timestamp::to_datetime).map(time),
             "stuck": worker.is_stuck(now),
@@ -150,13 +145,13 @@ fn server(app: &AppState, reader: &Reader<'_>, server: &ServerState) -> Value {
 /// Returns one periodic entry.
 pub(super) fn entry(entry: &Entry) -> Value {
     json!({
-        "id": entry.id,
+        "id": entry.listed.id,
         "queue": entry.queue.as_str(),
-        "spec": entry.spec,
+        "spec": entry.listed.spec,
         "sentence": entry.sentence,
-        "type": entry.r#type,
-        "payload": rendered(&entry.payload),
-        "options": entry.options,
+        "type": entry.listed.task_type,
+        "payload": entry.payload,
+        "options": entry.listed.enqueue_options,
         "previous": entry.previous.map(time),
         "next": entry.next.iter().copied().map(time).collect::<Vec<_>>(),
         "paused": entry.error.is_none().then(|| entry.is_paused()),

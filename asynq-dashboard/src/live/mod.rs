@@ -58,7 +58,6 @@ async fn events(
     let Ok(permit) = Arc::clone(&app.listeners).try_acquire_owned() else {
         return Err(Failure::new(Kind::Busy, "64 pages listen already; this one will ask again"));
     };
-    app.samples.start();
     let notifications = notifications(app.samples.subscribe(), which, permit);
     // The stream ends with the login of its user, and with the server, which may let its requests end first.
     let ended = async move {
@@ -77,14 +76,7 @@ async fn events(
     Ok(response)
 }
 
-struct Listener {
-    notifications: watch::Receiver<Notification>,
-    which: Which,
-    was_away: bool,
-    waiting: Vec<Event>,
-    _permit: OwnedSemaphorePermit,
-}
-
+/// Returns the events of a listener, which holds its permit until it is gone.
 fn notifications(
     mut notifications: watch::Receiver<Notification>,
     which: Which,
@@ -92,33 +84,28 @@ fn notifications(
 ) -> impl Stream<Item = Result<Event, Infallible>> {
     // The latest samples come first.
     notifications.mark_changed();
-    let listener = Listener { notifications, which, was_away: false, waiting: Vec::new(), _permit: permit };
-    stream::unfold(listener, |mut listener| async move {
-        while listener.waiting.is_empty() {
-            listener.notifications.changed().await.ok()?;
-            let notification = listener.notifications.borrow_and_update().clone();
-            let is_away = notification.away.is_some();
-            // `waiting` is a stack: the last event that is pushed is sent first.
-            if !is_away && let Some(snapshot) = &notification.latest {
-                let data = match listener.which.brief {
-                    0 => json::samples(snapshot, &listener.which.queue),
-                    _ => serde_json::json!({ "at": json::time(snapshot.at) }),
-                };
-                listener.waiting.push(Event::default().event("samples").data(data.to_string()));
-            }
-            if is_away != listener.was_away {
-                let state = if is_away { "away" } else { "back" };
-                listener.waiting.push(Event::default().event("broker").data(state));
-            }
-            listener.was_away = is_away;
+    let listener = (notifications, which, permit, false);
+    let parts = stream::unfold(listener, |(mut notifications, which, permit, was_away)| async move {
+        notifications.changed().await.ok()?;
+        let Notification { latest, is_away } = notifications.borrow_and_update().clone();
+        let mut events = Vec::new();
+        if is_away != was_away {
+            events.push(Event::default().event("broker").data(if is_away { "away" } else { "back" }));
         }
-        listener.waiting.pop().map(|event| (Ok(event), listener))
-    })
+        if let Some(snapshot) = latest.filter(|_| !is_away) {
+            let data = match which.brief {
+                0 => json::samples(&snapshot, &which.queue),
+                _ => serde_json::json!({ "at": json::time(snapshot.at) }),
+            };
+            events.push(Event::default().event("samples").data(data.to_string()));
+        }
+        Some((stream::iter(events).map(Ok), (notifications, which, permit, is_away)))
+    });
+    parts.flatten()
 }
 
 #[cfg(test)]
 mod tests {
-    use asynq_runtime::broker::{BrokerError, BrokerErrorKind};
     use chrono::DateTime;
     use tokio::sync::Semaphore;
 
@@ -132,13 +119,8 @@ mod tests {
         let permit = Arc::clone(&permits).try_acquire_owned().expect("a permit");
         let mut received = Box::pin(notifications(sender.subscribe(), Which::default(), permit));
         let latest = Some(Arc::new(Snapshot::new(DateTime::UNIX_EPOCH, Vec::new(), Vec::new())));
-        let away = Some(BrokerError::new(BrokerErrorKind::Unavailable, "gone"));
-        for (notification, expected) in [
-            (Notification { latest: latest.clone(), away: None }, &["samples"][..]),
-            (Notification { latest: latest.clone(), away: away.clone() }, &["away"]),
-            (Notification { latest: latest.clone(), away: None }, &["back", "samples"]),
-        ] {
-            sender.send_replace(notification);
+        for (is_away, expected) in [(false, &["samples"][..]), (true, &["away"]), (false, &["back", "samples"])] {
+            sender.send_replace(Notification { latest: latest.clone(), is_away });
             for expected in expected {
                 let event = format!("{:?}", received.next().await.expect("an event"));
                 assert!(event.contains(expected), "{event}");

@@ -74,17 +74,18 @@ pub(crate) async fn get(
         has_older,
         params,
     };
-    Ok(Page::new(view.entry.r#type.clone(), Tab::Periodic, render(&view)))
+    Ok(Page::new(view.entry.listed.task_type.clone(), Tab::Periodic, render(&view)))
 }
 
 fn render(view: &View) -> Markup {
     let (entry, now) = (&view.entry, view.now);
-    let here = href(&view.mount, &["periodic", entry.queue.as_str(), &entry.id]);
+    let (listed, options) = (&entry.listed, &entry.listed.enqueue_options);
+    let here = href(&view.mount, &["periodic", entry.queue.as_str(), &listed.id]);
     let limit = if view.params.all > 0 { text::WHOLE } else { text::BLOCK };
     html! {
         nav.crumbs aria-label="Where this is" { a href=(href(&view.mount, &["periodic"])) { "Periodic" } }
         div.title {
-            h1 { (cell(&entry.r#type)) }
+            h1 { (cell(&listed.task_type)) }
             @if entry.is_paused() { span.tag.warn { "paused" } }
             @if entry.state.is_none() { span.tag { "Go" } }
             span.grow {}
@@ -103,19 +104,19 @@ fn render(view: &View) -> Markup {
                 section.panel {
                     h2 { "Facts" }
                     dl.facts {
-                        dt { "Schedule" } dd { code { (cell(&entry.spec)) } }
+                        dt { "Schedule" } dd { code { (cell(&listed.spec)) } }
                         @if let Some(sentence) = &entry.sentence { dt { "That is" } dd { (cell(sentence)) } }
                         dt { "Queue" } dd { a href=(href(&view.mount, &["queues", entry.queue.as_str()])) { (cell(entry.queue.as_str())) } }
                         dt { "Last" } dd { (when_known(now, entry.previous)) }
-                        @for option in entry.options.iter().take(MOST_OPTIONS) { dt { "Option" } dd.mono { (cell(option)) } }
-                        @if entry.options.len() > MOST_OPTIONS { dt { "Options" } dd { (count((entry.options.len() - MOST_OPTIONS) as u64)) " more are not listed." } }
+                        @for option in options.iter().take(MOST_OPTIONS) { dt { "Option" } dd.mono { (cell(option)) } }
+                        @if options.len() > MOST_OPTIONS { dt { "Options" } dd { (count((options.len() - MOST_OPTIONS) as u64)) " more are not listed." } }
                         @if let Some(state) = &entry.state {
                             dt { "Zone" } dd { (cell(&state.zone)) }
                             @if let Some(task) = &state.previous {
                                 dt { "Last task" } dd.mono { a href=(href(&view.mount, &["queues", entry.queue.as_str(), "tasks", task.as_str()])) { (cell(task.as_str())) } }
                             }
                         }
-                        dt { "Id" } dd.mono { (cell(&entry.id)) }
+                        dt { "Id" } dd.mono { (cell(&listed.id)) }
                     }
                 }
                 section.panel {
@@ -174,18 +175,14 @@ mod tests {
 
     fn shown(page: usize, history: Vec<SchedulerEnqueueEvent>, has_older: bool) -> String {
         let entry = Entry {
-            id: "e".into(),
+            listed: SchedulerEntry::default(),
             queue: QueueName::from_wire("q"),
-            spec: String::new(),
             sentence: None,
-            r#type: "report".into(),
             payload: payload::any(b""),
-            options: Vec::new(),
             previous: None,
             next: Vec::new(),
             state: None,
             error: None,
-            listed: SchedulerEntry::default(),
         };
         let view = View {
             mount: String::new(),

@@ -62,14 +62,14 @@ fn counted_entries(n: u64) -> String {
 
 fn row(mount: &str, can_change: bool, entry: &Entry, now: DateTime<Utc>) -> Markup {
     html! {
-        tr id={ "e-" (segment(entry.queue.as_str())) "/" (segment(&entry.id)) } {
+        tr id={ "e-" (segment(entry.queue.as_str())) "/" (segment(&entry.listed.id)) } {
             th.name scope="row" {
-                a href=(href(mount, &["periodic", entry.queue.as_str(), &entry.id])) { (cell(&entry.r#type)) }
+                a href=(href(mount, &["periodic", entry.queue.as_str(), &entry.listed.id])) { (cell(&entry.listed.task_type)) }
                 @if entry.is_paused() { " " span.tag.warn { "paused" } }
                 @if let Some(error) = &entry.error { " " span.tag.bad title=(error) { "cannot be read" } }
                 @else if entry.state.is_none() { " " span.tag title="Its program plans it; it cannot be paused from here" { "Go" } }
             }
-            td.whole { code { (cell(&entry.spec)) } @if let Some(sentence) = &entry.sentence { br; small { (cell(sentence)) } } }
+            td.whole { code { (cell(&entry.listed.spec)) } @if let Some(sentence) = &entry.sentence { br; small { (cell(sentence)) } } }
             td data-l="Queue" { (cell(entry.queue.as_str())) }
             td data-l="Next" { (when_known(now, entry.next.first().copied())) }
             td data-l="Last" { (when_known(now, entry.previous)) }
@@ -80,7 +80,7 @@ fn row(mount: &str, can_change: bool, entry: &Entry, now: DateTime<Utc>) -> Mark
 
 /// Renders the buttons of an entry.
 pub(super) fn buttons(mount: &str, entry: &Entry) -> Markup {
-    let post = |verb| href(mount, &["periodic", entry.queue.as_str(), &entry.id, verb]);
+    let post = |verb| href(mount, &["periodic", entry.queue.as_str(), &entry.listed.id, verb]);
     let (label, verb) = if entry.is_paused() { ("Resume", "resume") } else { ("Pause", "pause") };
     html! {
         (Button { label: "Run now", post: post("run"), ..Button::default() }.show())

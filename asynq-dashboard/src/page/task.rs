@@ -24,7 +24,7 @@ use super::{
 use crate::{
     failure::Failure,
     path::{Name, Segments, UrlQuery, href, with_query},
-    query::payload::{self, Form, Reader, Rendered},
+    query::payload::{self, Form, Rendered},
     state::AppState,
 };
 
@@ -76,14 +76,12 @@ pub(crate) async fn get(
         // The page is complete without the archive: a queue whose numbers cannot be read hides none of its tasks.
         _ => inspector.archive_room(&queue).await.ok(),
     };
-    let payload = (&*task.r#type, &task.payload[..]);
-    let payload = Reader::new(&app, [payload]).await.payload(payload.0, payload.1);
     let view = View {
         mount: app.config.mount.clone(),
         can_change,
         room,
         now: app.client.broker().now(),
-        payload,
+        payload: payload::of_one(&app, &task.r#type, &task.payload).await,
         result: task.result.as_deref().map(payload::any),
         attempts,
         runs_at,

@@ -22,8 +22,8 @@ pub(crate) const DEEPEST: usize = 64;
 /// The text in place of arguments that neither the job's type nor the kept shape reads.
 const UNREADABLE: &str = "cannot be read with this program's type, nor with the kept shape";
 
-/// Bytes made readable.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Bytes made readable, in JSON with these names.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Rendered {
     /// The form that the bytes were taken for.
     pub(crate) form: Form,
@@ -115,6 +115,11 @@ impl<'a> Reader<'a> {
         }
         beginning(&task.payload, task.payload_size)
     }
+}
+
+/// Returns the payload of one task of this type.
+pub(crate) async fn of_one(app: &AppState, r#type: &str, bytes: &[u8]) -> Rendered {
+    Reader::new(app, [(r#type, bytes)]).await.payload(r#type, bytes)
 }
 
 /// Returns the result of a task of a listing, which may be only the beginning.

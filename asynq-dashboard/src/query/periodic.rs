@@ -20,20 +20,14 @@ const NEXT: usize = 5;
 /// One periodic entry.
 #[derive(Debug, Clone)]
 pub(crate) struct Entry {
-    /// The id; a Go scheduler gives an entry a new one at every start.
-    pub(crate) id: String,
+    /// The entry as the scheduler lists it. A Go scheduler gives an entry a new id at every start.
+    pub(crate) listed: SchedulerEntry,
     /// The queue of the tasks.
     pub(crate) queue: QueueName,
-    /// The schedule as text, with its zone where it names one.
-    pub(crate) spec: String,
     /// The schedule as a sentence, where it can be read.
     pub(crate) sentence: Option<String>,
-    /// The type of the tasks.
-    pub(crate) r#type: String,
     /// The payload of the tasks.
     pub(crate) payload: payload::Rendered,
-    /// The options of the tasks in Go's form: `MaxRetry(3)`.
-    pub(crate) options: Vec<String>,
     /// The time of the last tick.
     pub(crate) previous: Option<DateTime<Utc>>,
     /// The next ticks, soonest first; none while the entry is paused.
@@ -42,8 +36,6 @@ pub(crate) struct Entry {
     pub(crate) state: Option<EntryState>,
     /// Why the broker's state of the entry cannot be read.
     pub(crate) error: Option<String>,
-    /// The entry as the scheduler lists it.
-    pub(crate) listed: SchedulerEntry,
 }
 
 impl Entry {
@@ -70,15 +62,14 @@ pub(crate) async fn entries(app: &AppState, page: usize) -> Result<(Vec<Entry>, 
 /// No scheduler that lives lists the entry, or the broker failed.
 pub(crate) async fn one(app: &AppState, queue: &str, id: &str) -> Result<Entry, Failure> {
     let mut listed = app.schedule.entries().await?.into_iter();
-    match listed.find(|entry| entry.id == id && Schedule::queue_of(entry).as_str() == queue) {
-        Some(entry) => {
-            let state = state(app, &entry).await?;
-            Ok(with(app, entry, state).await)
-        }
-        None => Err(Failure::not_found(format!(
+    let found = listed.find(|entry| entry.id == id && Schedule::queue_of(entry).as_str() == queue);
+    let found = found.ok_or_else(|| {
+        Failure::not_found(format!(
             "periodic entry `{id}` was not found in queue `{queue}`: no scheduler that runs now has it"
-        ))),
-    }
+        ))
+    })?;
+    let state = state(app, &found).await?;
+    Ok(with(app, found, state).await)
 }
 
 /// Returns one page of the tasks that an entry enqueued, the newest first.
@@ -106,7 +97,6 @@ async fn read(app: &AppState, listed: SchedulerEntry) -> Result<Entry, Failure> 
 
 /// Returns an entry with the broker's state of it.
 async fn with(app: &AppState, listed: SchedulerEntry, state: Option<EntryState>) -> Entry {
-    let reader = payload::Reader::new(app, [(&*listed.task_type, &listed.task_payload[..])]).await;
     let spec = Schedule::spec_of(&listed).ok();
     let next = match &state {
         Some(state) if state.paused => Vec::new(),
@@ -114,12 +104,8 @@ async fn with(app: &AppState, listed: SchedulerEntry, state: Option<EntryState>)
         state => next(&listed, spec.as_ref().filter(|_| state.is_some()), app.client.broker().now()),
     };
     Entry {
-        id: listed.id.clone(),
-        spec: listed.spec.clone(),
         sentence: spec.map(|spec| spec.sentence()),
-        r#type: listed.task_type.clone(),
-        payload: reader.payload(&listed.task_type, &listed.task_payload),
-        options: listed.enqueue_options.clone(),
+        payload: payload::of_one(app, &listed.task_type, &listed.task_payload).await,
         previous: listed.prev_enqueue_time.and_then(Timestamp::to_datetime),
         next,
         state,

@@ -15,9 +15,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use asynq_runtime::broker::{Broker, BrokerError, BrokerErrorKind};
+use asynq_runtime::broker::Broker;
 use parking_lot::Mutex;
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 
 use self::series::Rings;
@@ -26,7 +26,7 @@ pub(crate) use self::{
     snapshot::{Snapshot, Totals},
     sweep::Pace,
 };
-use crate::failure::Failure;
+use crate::failure::{Failure, Kind};
 
 /// Samples the queues while a page is open and for some time longer, as [`Pace`] says; and reads them at once on demand.
 #[derive(Debug, Clone)]
@@ -42,31 +42,12 @@ struct Shared {
     reading: Arc<tokio::sync::Mutex<()>>,
     last: Mutex<Option<CachedRead>>,
     /// The last failure of a read, and when it came.
-    failed: Mutex<Option<(Instant, BrokerError)>>,
+    failed: Mutex<Option<(Instant, Failure)>>,
     /// How many changes users have made. A read that began before the last one may not show the change.
     changes: AtomicU64,
     sampler: OnceLock<AbortOnDropHandle<()>>,
-    looks: Arc<Looks>,
-}
-
-/// The time at which a user last looked.
-#[derive(Debug, Default)]
-struct Looks {
-    last: Mutex<Option<Instant>>,
-    came: Notify,
-}
-
-impl Looks {
-    /// Notes that a user looks now.
-    fn note(&self) {
-        *self.last.lock() = Some(Instant::now());
-        self.came.notify_one();
-    }
-
-    /// Returns how long no user has looked; `None` if none ever did.
-    fn since(&self) -> Option<Duration> {
-        self.last.lock().map(|at| at.elapsed())
-    }
+    /// The time at which a user last looked; `None` if none ever did.
+    looked: watch::Sender<Option<Instant>>,
 }
 
 /// The sampler's state, as its readers see it.
@@ -74,8 +55,8 @@ impl Looks {
 pub(crate) struct Notification {
     /// The latest numbers; `None` before the first sweep.
     pub(crate) latest: Option<Arc<Snapshot>>,
-    /// The broker's error, if the broker does not answer now.
-    pub(crate) away: Option<BrokerError>,
+    /// Whether the queues cannot be read now.
+    pub(crate) is_away: bool,
 }
 
 /// One read of all queues, with its duration.
@@ -114,7 +95,7 @@ impl Samples {
             failed: Mutex::default(),
             changes: AtomicU64::default(),
             sampler: OnceLock::new(),
-            looks: Arc::default(),
+            looked: watch::Sender::new(None),
         }))
     }
 
@@ -139,14 +120,14 @@ impl Samples {
     ///
     /// The broker failed.
     pub(crate) async fn snapshot(&self) -> Result<Arc<Snapshot>, Failure> {
-        self.0.looks.note();
-        Ok(self.0.read().await?)
+        self.0.look();
+        self.0.read().await
     }
 
     /// Returns all queues as they were in the last read, without waiting for another; `None` if the read is from before a change
     /// of a user, or from before a sleep of the sampler.
     pub(crate) fn recent(&self) -> Option<Arc<Snapshot>> {
-        self.0.looks.note();
+        self.0.look();
         self.0.last_read(|read| read.is_recent(Instant::now(), self.0.pace))
     }
 
@@ -159,21 +140,26 @@ impl Samples {
     /// Returns the last hour of one queue, or of all together (`None`); empty for a queue that was not sampled yet.
     /// With very many queues this call makes the queue be sampled from now on.
     pub(crate) fn series(&self, queue: Option<&str>) -> Series {
-        self.0.looks.note();
+        self.0.look();
         self.0.rings.lock().series(queue, Instant::now())
     }
 
     /// Returns a receiver of the notifications.
     pub(crate) fn subscribe(&self) -> watch::Receiver<Notification> {
-        self.0.looks.note();
+        self.0.look();
         self.0.notifications.subscribe()
     }
 }
 
 impl Shared {
+    /// Notes that a user looks now.
+    fn look(&self) {
+        self.looked.send_replace(Some(Instant::now()));
+    }
+
     /// Reads all queues, unless the last read is fresh. The read is a task of its own, which goes on when the request that waits for
     /// it is cancelled: a browser gives up before very many queues are read, and its next request takes the answer.
-    async fn read(self: &Arc<Self>) -> Result<Arc<Snapshot>, BrokerError> {
+    async fn read(self: &Arc<Self>) -> Result<Arc<Snapshot>, Failure> {
         let came = Instant::now();
         let one_at_a_time = Arc::clone(&self.reading).lock_owned().await;
         let began = Instant::now();
@@ -181,29 +167,30 @@ impl Shared {
             return Ok(snapshot);
         }
         // While the broker is away, each read would take until its time-out, one after the other.
-        if let Some(error) = self.failed_since(came) {
-            return Err(error);
+        if let Some(failure) = self.failed_since(came) {
+            return Err(failure);
         }
         let changes = self.changes.load(Acquire);
         let shared = Arc::clone(self);
         let read = tokio::spawn(async move {
             let _one_at_a_time = one_at_a_time;
-            let read = snapshot::read(&shared.broker).await;
+            let read = snapshot::read(&shared.broker).await.map_err(Failure::from);
             let snapshot =
-                Arc::new(read.inspect_err(|error| *shared.failed.lock() = Some((Instant::now(), error.clone())))?);
+                Arc::new(read.inspect_err(|failure| *shared.failed.lock() = Some((Instant::now(), failure.clone())))?);
             let read =
                 CachedRead { snapshot: Arc::clone(&snapshot), at: Instant::now(), took: began.elapsed(), changes };
             *shared.last.lock() = Some(read);
-            Ok::<_, BrokerError>(snapshot)
+            Ok::<_, Failure>(snapshot)
         });
         read.await.unwrap_or_else(|ended| {
-            Err(BrokerError::new(BrokerErrorKind::Unexpected, format!("the read of the queues ended: {ended}")))
+            let message = format!("the read of the queues ended: {ended}");
+            Err(Failure::new(Kind::Internal, message))
         })
     }
 
-    /// Returns the error of the last read that failed, if it ended after `came`.
-    fn failed_since(&self, came: Instant) -> Option<BrokerError> {
-        self.failed.lock().as_ref().filter(|(at, _)| *at >= came).map(|(_, error)| error.clone())
+    /// Returns the failure of the last read that failed, if it ended after `came`.
+    fn failed_since(&self, came: Instant) -> Option<Failure> {
+        self.failed.lock().as_ref().filter(|(at, _)| *at >= came).map(|(_, failure)| failure.clone())
     }
 
     /// Returns the last read, if it began after the last change and `is_good`.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use asynq_runtime::{
     Inspector, TaskState,
-    broker::{Broker, BrokerError, BrokerErrorKind, QueueStats},
+    broker::{Broker, QueueStats},
     inspector::{InspectError, UnreadableQueue},
 };
 use chrono::{DateTime, Utc};
@@ -99,15 +99,8 @@ impl Totals {
 }
 
 /// Reads every queue. A queue that cannot be read hides no other.
-pub(super) async fn read(broker: &Arc<dyn Broker>) -> Result<Snapshot, BrokerError> {
-    let inspector = Inspector::new(Arc::clone(broker));
-    let (queues, unreadable) = UnreadableQueue::part(inspector.each_queue().await.map_err(of_the_broker)?);
+pub(super) async fn read(broker: &Arc<dyn Broker>) -> Result<Snapshot, InspectError> {
+    let readings = Inspector::new(Arc::clone(broker)).each_queue().await?;
+    let (queues, unreadable) = UnreadableQueue::part(readings);
     Ok(Snapshot::new(broker.now(), queues, unreadable))
-}
-
-fn of_the_broker(error: InspectError) -> BrokerError {
-    match error {
-        InspectError::Broker(error) => error,
-        other => BrokerError::with_source(BrokerErrorKind::Unexpected, other.to_string(), other),
-    }
 }

@@ -1,7 +1,7 @@
 //! Reads all queues every few seconds, with a pause that grows with the duration of the read.
 
 use std::{
-    sync::{Arc, Weak},
+    sync::Weak,
     time::{Duration, Instant},
 };
 
@@ -46,22 +46,24 @@ pub(super) async fn run(shared: Weak<Shared>) {
         let pause = {
             let Some(shared) = shared.upgrade() else { return };
             let answer = shared.read().await;
-            let is_back = answer.is_ok();
+            let is_away = answer.is_err();
             shared.notifications.send_modify(|notification| match answer {
                 Ok(snapshot) => {
                     shared.rings.lock().add(&snapshot, Instant::now());
-                    *notification = Notification { latest: Some(snapshot), away: None };
+                    *notification = Notification { latest: Some(snapshot), is_away };
                 }
-                Err(error) => notification.away = Some(error),
+                Err(_) => notification.is_away = is_away,
             });
             let watched = shared.notifications.receiver_count() > 0;
-            if !watched && shared.pace.is_asleep(shared.looks.since()) {
-                let looks = Arc::clone(&shared.looks);
+            let mut looked = shared.looked.subscribe();
+            let last = *looked.borrow_and_update();
+            if !watched && shared.pace.is_asleep(last.map(|at| at.elapsed())) {
                 drop(shared);
-                looks.came.notified().await;
+                // Without samples no look can come, and the next turn ends.
+                let _ = looked.changed().await;
                 continue;
             }
-            if is_back { shared.pace.pause(began.elapsed(), watched) } else { AWAY }
+            if is_away { AWAY } else { shared.pace.pause(began.elapsed(), watched) }
         };
         tokio::time::sleep(pause).await;
     }
