@@ -3,7 +3,6 @@
 //! A large SQLite file is read for up to a second before it answers: no page waits for that read.
 
 use std::{
-    fmt,
     future::Future,
     sync::Arc,
     time::{Duration, Instant},
@@ -115,12 +114,6 @@ impl Nodes {
             let until = Instant::now() + good_for(nodes.is_ok(), began.elapsed());
             last.send_replace(Some(NodesReport { nodes, at: Utc::now(), until }));
         })));
-    }
-}
-
-impl fmt::Debug for Nodes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Nodes").field("last", &self.last).finish_non_exhaustive()
     }
 }
 

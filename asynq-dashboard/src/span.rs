@@ -1,5 +1,15 @@
 //! The numbers of one page of a longer list, for the data and for the links below it.
 
+use serde::Deserialize;
+
+/// The query of a list of several pages.
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct PageQuery {
+    /// Counted from 1; the first page is also 0.
+    pub(crate) page: usize,
+}
+
 /// One page of a longer list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Span {

@@ -15,6 +15,7 @@ use crate::{
     input::Input,
     page::count,
     path::{Name, Segments},
+    query::search,
     state::AppState,
 };
 
@@ -88,8 +89,7 @@ pub(super) async fn bulk(
     Segments(queue): Segments<Name>,
     Input(wanted): Input<BulkRequest>,
 ) -> Result<Json<Report>, Failure> {
-    let state: TaskState =
-        wanted.state.parse().map_err(|_| Failure::bad_request(format!("there is no state `{}`", wanted.state)))?;
+    let state = search::known_state(&wanted.state)?;
     let report = match (wanted.all, wanted.ids.as_slice()) {
         (true, []) => all(&app, &queue, state, &wanted).await,
         (false, ids @ [_, ..]) if ids.len() <= ListTasks::MOST => each(&app, &queue, state, ids, &wanted).await,

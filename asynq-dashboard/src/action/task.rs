@@ -17,7 +17,10 @@ use crate::{
     failure::{Failure, Kind},
     input::Input,
     path::{Name, Segments},
-    query::payload::{self, Reader},
+    query::{
+        payload::{self, Reader},
+        search,
+    },
     state::AppState,
 };
 
@@ -34,10 +37,7 @@ pub(super) struct When {
 /// Returns the handler of an action that makes a task `becomes`, if the condition of the request holds.
 pub(super) fn change(action: BulkAction, becomes: &'static str) -> MethodRouter<AppState> {
     post(move |State(app): State<AppState>, Segments((queue, id)): Task, Input(when): Input<When>| async move {
-        let parse = |state: String| {
-            state.parse::<TaskState>().map_err(|_| Failure::bad_request(format!("there is no state `{state}`")))
-        };
-        let only = when.state.map(parse).transpose()?;
+        let only = when.state.as_deref().map(search::known_state).transpose()?;
         app.inspector.change_task(&queue, &id, only, action).await?;
         app.samples.forget();
         Ok::<_, Failure>(done(format!("Task {id} is {becomes}.")))

@@ -12,6 +12,7 @@ use crate::{
     failure::{Failure, Kind},
     path::{Name, Segments, UrlQuery},
     query::{broker, periodic, search},
+    span::PageQuery,
     state::AppState,
 };
 
@@ -44,28 +45,21 @@ pub(super) async fn servers(State(app): State<AppState>) -> Answer {
     Ok(Json(json!({ "servers": json::servers(&app, &servers).await })))
 }
 
-pub(super) async fn periodic(State(app): State<AppState>, UrlQuery(pages): UrlQuery<Pages>) -> Answer {
-    let (entries, span) = periodic::entries(&app, pages.page.unwrap_or(1)).await?;
+pub(super) async fn periodic(State(app): State<AppState>, UrlQuery(pages): UrlQuery<PageQuery>) -> Answer {
+    let (entries, span) = periodic::entries(&app, pages.page).await?;
     Ok(Json(json!({
         "left_out": span.behind(),
         "entries": entries.iter().map(json::entry).collect::<Vec<_>>(),
     })))
 }
 
-/// The query of the periodic entries, and of an entry's history.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct Pages {
-    page: Option<usize>,
-}
-
 pub(super) async fn entry(
     State(app): State<AppState>,
     Segments((queue, id)): Segments<(Name, Name)>,
-    UrlQuery(pages): UrlQuery<Pages>,
+    UrlQuery(pages): UrlQuery<PageQuery>,
 ) -> Answer {
     let entry = periodic::one(&app, &queue, &id).await?;
-    let page = Page { number: pages.page.unwrap_or(1).clamp(1, 1_000_000), ..Page::default() };
+    let page = Page { number: pages.page.clamp(1, 1_000_000), ..Page::default() };
     let history = periodic::history(&app, &id, page).await?;
     let mut value = json::entry(&entry);
     value["history"] = history

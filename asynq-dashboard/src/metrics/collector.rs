@@ -114,7 +114,8 @@ impl CachedScrape {
             self.queues.remove(name);
         }
         self.estimate(broker, began).await;
-        let mut queues: Vec<_> = self.queues.values().map(|queue| (queue.stats.clone(), queue.bytes())).collect();
+        let mut queues: Vec<_> =
+            self.queues.values().map(|queue| (queue.stats.clone(), queue.memory.map(|(bytes, _)| bytes))).collect();
         queues.sort_by(|(a, _), (b, _)| a.name.as_str().cmp(b.name.as_str()));
         Collected { is_up: true, known: names.len(), queues, failed: failed.len(), late, took: began.elapsed() }
     }
@@ -131,12 +132,6 @@ impl CachedScrape {
                 queue.memory = Some((bytes, began));
             }
         }
-    }
-}
-
-impl Queue {
-    fn bytes(&self) -> Option<u64> {
-        self.memory.map(|(bytes, _)| bytes)
     }
 }
 

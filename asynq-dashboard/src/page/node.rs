@@ -58,8 +58,10 @@ pub(super) fn render(number: usize, node: &Node, now: DateTime<Utc>) -> Markup {
 
 /// Returns the most important facts of a node, as far as the node reports them.
 fn cards(node: &Node, now: DateTime<Utc>) -> Vec<Card> {
+    let bytes = |name, fact: &str| node.number(fact).map(|bytes| Card::new(name, size(bytes)));
     let known: Vec<Option<Card>> = if node.fact("page_size").is_some() {
-        vec![file_size(node), log(node), free(node), disk(node), durability(node), check(node)]
+        let (file, log) = (bytes("File", "bytes"), bytes("Write-ahead log", "wal_bytes"));
+        vec![file, log, free(node), disk(node), durability(node), check(node)]
     } else {
         vec![
             memory(node),
@@ -141,14 +143,6 @@ fn cluster(node: &Node) -> Option<Card> {
     let many = |name: &str| count(node.number(name).unwrap_or_default());
     let note = format!("{} masters with slots, {} nodes", many("cluster_size"), many("cluster_known_nodes"));
     Some(Card::new("Cluster", state).note(note).alarm(state != "ok"))
-}
-
-fn file_size(node: &Node) -> Option<Card> {
-    Some(Card::new("File", size(node.number("bytes")?)))
-}
-
-fn log(node: &Node) -> Option<Card> {
-    Some(Card::new("Write-ahead log", size(node.number("wal_bytes")?)))
 }
 
 fn free(node: &Node) -> Option<Card> {

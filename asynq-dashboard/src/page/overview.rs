@@ -35,41 +35,26 @@ const READ_ALL: usize = 200;
 
 /// The query of the page.
 #[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
 pub(crate) struct Params {
     /// Only queues whose names contain this text.
-    #[serde(default)]
     q: String,
-    #[serde(default)]
     page: usize,
-    #[serde(default)]
-    sort: Sort,
+    /// The key of one of [`ORDERS`]; the first one if empty.
+    sort: String,
 }
 
-/// The order of the queues.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Sort {
-    #[default]
-    Name,
-    Size,
-    Latency,
-    Processed,
-    Failed,
-}
+/// An order of the queues: its key, its name for people, and the number of a queue of which the largest comes first.
+type Order = (&'static str, &'static str, fn(&QueueStats) -> u128);
 
-impl Sort {
-    const ALL: [(Self, &'static str, &'static str); 5] = [
-        (Self::Name, "name", "Name"),
-        (Self::Size, "size", "Size"),
-        (Self::Latency, "latency", "Latency"),
-        (Self::Processed, "processed", "Processed today"),
-        (Self::Failed, "failed", "Failed today"),
-    ];
-
-    fn key(self) -> &'static str {
-        Self::ALL.iter().find(|(sort, ..)| *sort == self).map_or("name", |(_, key, _)| key)
-    }
-}
+const ORDERS: [Order; 5] = [
+    // Queues with the same number are by name.
+    ("name", "Name", |_| 0),
+    ("size", "Size", |queue| queue.size.into()),
+    ("latency", "Latency", |queue| queue.latency.as_nanos()),
+    ("processed", "Processed today", |queue| queue.processed.into()),
+    ("failed", "Failed today", |queue| queue.failed.into()),
+];
 
 /// The content of the page.
 #[derive(Debug)]
@@ -102,7 +87,7 @@ pub(crate) async fn get(State(app): State<AppState>, UrlQuery(params): UrlQuery<
         Some(recent) => recent,
         None => app.samples.snapshot().await?,
     };
-    let (span, mut listed) = choose(&snapshot, &params);
+    let (span, mut listed) = choose(&snapshot, &params)?;
     let part = params.q.trim().to_lowercase();
     let matches = |queue: &&UnreadableQueue| queue.name.as_str().to_lowercase().contains(&part);
     let unreadable = snapshot.unreadable.iter().filter(matches).cloned().collect();
@@ -132,19 +117,16 @@ pub(crate) async fn get(State(app): State<AppState>, UrlQuery(params): UrlQuery<
 }
 
 /// Returns the queues of the requested page.
-fn choose(snapshot: &Snapshot, params: &Params) -> (Span, Vec<QueueStats>) {
+fn choose(snapshot: &Snapshot, params: &Params) -> Result<(Span, Vec<QueueStats>), Failure> {
+    let mut orders = ORDERS.into_iter();
+    let order = if params.sort.is_empty() { orders.next() } else { orders.find(|(key, ..)| *key == params.sort) };
+    let (.., number) = order.ok_or_else(|| Failure::bad_request(format!("there is no order `{}`", params.sort)))?;
     let part = params.q.trim().to_lowercase();
     let mut found: Vec<&QueueStats> =
         snapshot.queues.iter().filter(|queue| queue.name.as_str().to_lowercase().contains(&part)).collect();
-    match params.sort {
-        Sort::Name => {}
-        Sort::Size => found.sort_by_key(|queue| Reverse(queue.size)),
-        Sort::Latency => found.sort_by_key(|queue| Reverse(queue.latency)),
-        Sort::Processed => found.sort_by_key(|queue| Reverse(queue.processed)),
-        Sort::Failed => found.sort_by_key(|queue| Reverse(queue.failed)),
-    }
+    found.sort_by_key(|queue| Reverse(number(queue)));
     let span = Span::new(params.page, PER_PAGE, found.len() as u64);
-    (span, found.into_iter().skip(span.offset()).take(PER_PAGE).cloned().collect())
+    Ok((span, found.into_iter().skip(span.offset()).take(PER_PAGE).cloned().collect()))
 }
 
 fn render(view: &View) -> Markup {
@@ -199,7 +181,7 @@ fn table(view: &View) -> Markup {
                 span.grow {}
                 label.row.soft { "Order "
                     select name="sort" autocomplete="off" data-submit {
-                        @for (sort, key, name) in Sort::ALL { option value=(key) selected[sort == params.sort] { (name) } }
+                        @for (key, name, _) in ORDERS { option value=(key) selected[key == params.sort] { (name) } }
                     }
                 }
                 noscript { button { "Show" } }
@@ -222,7 +204,7 @@ fn table(view: &View) -> Markup {
                     } }
                     tbody { @for row in &view.rows { (line(view, row)) } }
                 } }
-                (view.span.pages(|page| with_query(&here, &[("q", &params.q), ("sort", if params.sort == Sort::Name { "" } else { params.sort.key() }), ("page", &page.to_string())])))
+                (view.span.pages(|page| with_query(&here, &[("q", &params.q), ("sort", &params.sort), ("page", &page.to_string())])))
             }
         }
     }

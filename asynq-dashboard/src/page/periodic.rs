@@ -3,7 +3,6 @@
 use axum::extract::State;
 use chrono::{DateTime, Utc};
 use maud::{Markup, html};
-use serde::Deserialize;
 
 use super::{
     Page, Tab,
@@ -14,19 +13,12 @@ use crate::{
     failure::Failure,
     path::{UrlQuery, href, segment, with_query},
     query::periodic::{self, Entry},
-    span::Span,
+    span::{PageQuery, Span},
     state::AppState,
 };
 
-/// The query of the page.
-#[derive(Debug, Clone, Copy, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct Params {
-    page: usize,
-}
-
 /// Answers `/periodic`.
-pub(crate) async fn get(State(app): State<AppState>, UrlQuery(params): UrlQuery<Params>) -> Result<Page, Failure> {
+pub(crate) async fn get(State(app): State<AppState>, UrlQuery(params): UrlQuery<PageQuery>) -> Result<Page, Failure> {
     let (entries, span) = periodic::entries(&app, params.page).await?;
     let config = &app.config;
     let body = render(&config.mount, !config.read_only, &entries, span, app.client.broker().now());

@@ -7,7 +7,6 @@ use asynq_runtime::{
 use axum::extract::State;
 use chrono::{DateTime, Utc};
 use maud::{Markup, html};
-use serde::Deserialize;
 
 use super::{
     Page, Tab,
@@ -21,7 +20,7 @@ use super::{
 use crate::{
     failure::Failure,
     path::{UrlQuery, href, segment, with_query},
-    span::Span,
+    span::{PageQuery, Span},
     state::AppState,
 };
 
@@ -34,15 +33,8 @@ const PER_PAGE: usize = 200;
 /// The meaning of a run that is stuck.
 pub(super) const STUCK: &str = "its time is over and its thread has not returned; task and slot wait for it";
 
-/// The query of the page.
-#[derive(Debug, Clone, Copy, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct Params {
-    page: usize,
-}
-
 /// Answers `/servers`.
-pub(crate) async fn get(State(app): State<AppState>, UrlQuery(params): UrlQuery<Params>) -> Result<Page, Failure> {
+pub(crate) async fn get(State(app): State<AppState>, UrlQuery(params): UrlQuery<PageQuery>) -> Result<Page, Failure> {
     let servers = app.inspector.servers().await?;
     let now = app.client.broker().now();
     // A broker that takes no writes does not take the servers' reports either.

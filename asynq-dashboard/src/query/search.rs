@@ -3,7 +3,7 @@
 mod filter;
 mod position;
 
-pub(crate) use self::filter::state;
+pub(crate) use self::filter::{known_state, state};
 
 use std::{
     sync::Arc,
@@ -11,7 +11,7 @@ use std::{
 };
 
 use asynq_runtime::{
-    TaskInfo, TaskState,
+    TaskState,
     broker::{BrokerError, Page, TaskBrief},
     inspector::ArgumentReader,
     task::{QueueName, TaskId},
@@ -113,13 +113,7 @@ struct Search<'a> {
 pub(crate) async fn search(app: &AppState, query: &Query, longest: Duration) -> Result<SearchResult, Failure> {
     let filter = Filter::read(query)?;
     let start = match query.after.as_str() {
-        "" => Position {
-            step: 0,
-            queue: String::new(),
-            cursor: TaskCursor::default(),
-            is_incomplete: false,
-            partly_searched: 0,
-        },
+        "" => Position::default(),
         text => Position::read(text).ok_or_else(|| Failure::bad_request("`after` is none that a search gave"))?,
     };
     let permit = tokio::time::timeout(PATIENCE, app.searches.acquire()).await;
@@ -269,7 +263,7 @@ impl Search<'_> {
                 cursor.last = Some(mark(task));
                 cursor.looked = (at + 1 + size).saturating_sub(n);
                 self.found.looked_at += 1;
-                if self.found.tasks.iter().any(|known| same(known, task)) {
+                if self.found.tasks.iter().any(|known| known.id == task.id && known.queue == task.queue) {
                     continue;
                 }
                 if self.filter.fits(&reader, task) {
@@ -351,10 +345,6 @@ impl Search<'_> {
         let group = self.filter.group.as_ref();
         self.app.client.broker().list(queue, state, group, Page { number, size }, Some(TaskBrief::BYTES)).await
     }
-}
-
-fn same(a: &TaskInfo, b: &TaskInfo) -> bool {
-    a.id == b.id && a.queue == b.queue
 }
 
 async fn queues(app: &AppState, query: &Query) -> Result<Vec<QueueName>, Failure> {

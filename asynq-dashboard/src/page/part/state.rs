@@ -15,42 +15,31 @@ pub(crate) fn state(state: TaskState) -> Markup {
 
 /// Renders one bar of a queue's tasks, a piece per state, with its numbers as text for screen readers.
 pub(crate) fn bar(stats: &QueueStats) -> Markup {
-    let mut at = 0;
-    let parts: Vec<(TaskState, u64, u64)> = widths(stats)
-        .into_iter()
-        .map(|(state, width)| {
-            let from = at;
-            at += width;
-            (state, from, width)
-        })
-        .collect();
-    let label: Vec<String> = ORDER
-        .iter()
-        .map(|&state| (state, stats.count(state)))
-        .filter(|&(_, n)| n > 0)
-        .map(|(state, n)| format!("{} {state}", count(n)))
-        .collect();
+    let there: Vec<_> = ORDER.map(|state| (state, stats.count(state))).into_iter().filter(|&(_, n)| n > 0).collect();
+    let label: Vec<String> = there.iter().map(|(state, n)| format!("{} {state}", count(*n))).collect();
     let label = if label.is_empty() { "empty".to_owned() } else { label.join(", ") };
     html! {
         svg.bar role="img" aria-label=(label) viewBox="0 0 100 8" preserveAspectRatio="none" {
             title { (label) }
-            @for (state, x, width) in parts {
+            @for (state, x, width) in pieces(&there) {
                 rect class={ "s-" (state) } x=(x) width=(width) height="8" {}
             }
         }
     }
 }
 
-/// Returns the percents of a bar; each state that has tasks gets at least 2 of them, so that it is seen.
-fn widths(stats: &QueueStats) -> Vec<(TaskState, u64)> {
-    let there: Vec<(TaskState, u64)> =
-        ORDER.iter().map(|&state| (state, stats.count(state))).filter(|&(_, n)| n > 0).collect();
+/// Returns the beginning and the width of each piece in percents of a bar. Each state that has tasks gets at least 2 of them, so that
+/// it is seen.
+fn pieces(there: &[(TaskState, u64)]) -> Vec<(TaskState, u64, u64)> {
     let all: u128 = there.iter().map(|&(_, n)| u128::from(n)).sum();
     let free = 100 - 2 * there.len() as u128;
-    there
-        .into_iter()
-        .map(|(state, n)| (state, 2 + u64::try_from(u128::from(n) * free / all).unwrap_or_default()))
-        .collect()
+    let mut end = 0;
+    let piece = |&(state, n): &(TaskState, u64)| {
+        let (from, width) = (end, 2 + u64::try_from(u128::from(n) * free / all).unwrap_or_default());
+        end += width;
+        (state, from, width)
+    };
+    there.iter().map(piece).collect()
 }
 
 #[cfg(test)]
@@ -68,14 +57,17 @@ mod tests {
 
     #[test]
     fn a_bar_is_never_too_long_and_hides_nothing() {
-        for (stats, expected) in [
-            (stats(0, 0, 0), vec![]),
-            (stats(1, 0, 0), vec![100]),
-            (stats(1, 1, 0), vec![50, 50]),
-            (stats(1, 0, 1_000_000), vec![2, 97]),
-            (stats(u64::MAX, u64::MAX, u64::MAX), vec![33, 33, 33]),
+        let state = TaskState::Active;
+        for (tasks, expected) in [
+            (&[][..], &[][..]),
+            (&[1], &[(0, 100)]),
+            (&[1, 1], &[(0, 50), (50, 50)]),
+            (&[1, 1_000_000], &[(0, 2), (2, 97)]),
+            (&[u64::MAX; 3], &[(0, 33), (33, 33), (66, 33)]),
         ] {
-            assert_eq!(widths(&stats).iter().map(|&(_, width)| width).collect::<Vec<_>>(), expected);
+            let there: Vec<_> = tasks.iter().map(|&n| (state, n)).collect();
+            let pieces: Vec<_> = pieces(&there).into_iter().map(|(_, from, width)| (from, width)).collect();
+            assert_eq!(pieces, expected);
         }
     }
 

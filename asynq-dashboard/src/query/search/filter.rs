@@ -98,10 +98,12 @@ impl Filter {
 
 /// Returns the state of this name; `None` for an empty name.
 pub(crate) fn state(name: &str) -> Result<Option<TaskState>, Failure> {
-    match name {
-        "" => Ok(None),
-        name => name.parse().map(Some).map_err(|_| Failure::bad_request(format!("there is no state `{name}`"))),
-    }
+    if name.is_empty() { Ok(None) } else { known_state(name).map(Some) }
+}
+
+/// Returns the state of this name.
+pub(crate) fn known_state(name: &str) -> Result<TaskState, Failure> {
+    name.parse().map_err(|_| Failure::bad_request(format!("there is no state `{name}`")))
 }
 
 fn time(field: &str, text: &str) -> Result<Option<DateTime<Utc>>, Failure> {

@@ -10,7 +10,7 @@ use super::{SLICE, STATES};
 const MOST_SLICES: usize = 1_000_000;
 
 /// The position of a search: every queue is asked for the id first, then state by state, queue by queue, slice by slice.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Position {
     /// 0 while queues are asked for the id, then the index of a state in [`STATES`] plus 1.
     pub(super) step: usize,
