@@ -34,6 +34,7 @@ mod guard;
 mod health;
 mod host;
 mod input;
+mod latest;
 mod live;
 mod login;
 mod metrics;

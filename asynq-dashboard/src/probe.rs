@@ -1,12 +1,16 @@
 //! Whether the broker answers, asked at most once a second.
 
 use std::{
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
     time::{Duration, Instant},
 };
 
 use asynq_runtime::broker::Broker;
-use tokio::{sync::Mutex, time::timeout};
+
+use crate::latest::Latest;
 
 /// A broker that has not answered after this time is away.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -16,60 +20,39 @@ const GOOD_FOR: Duration = Duration::from_secs(1);
 const AWAY_FOR: Duration = Duration::from_millis(200);
 
 /// Checks whether the broker answers, at most once a second.
-#[derive(Debug)]
-pub(crate) struct Probe {
-    broker: Arc<dyn Broker>,
-    /// The lock admits one check at a time: a request that comes meanwhile takes its answer.
-    last: Arc<Mutex<Option<Answer>>>,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Answer {
-    is_ready: bool,
-    at: Instant,
-}
+pub(crate) struct Probe(Latest<bool>);
 
 impl Probe {
     /// Creates a probe for one broker.
     pub(crate) fn new(broker: Arc<dyn Broker>) -> Self {
-        Self { broker, last: Arc::default() }
+        let was_ready = Arc::new(AtomicBool::new(true));
+        Self(Latest::new(
+            |is_ready, _| if *is_ready { GOOD_FOR } else { AWAY_FOR },
+            move || ping(Arc::clone(&broker), Arc::clone(&was_ready)),
+        ))
     }
 
     /// Returns whether the broker answered a moment ago, or does now.
     pub(crate) async fn is_ready(&self) -> bool {
-        timeout(PATIENCE, self.ask()).await.unwrap_or(false)
-    }
-
-    /// Asks the broker, unless an answer holds. The call is a task of its own, which goes on when the request is over: the error that
-    /// names the cause mostly comes later.
-    async fn ask(&self) -> bool {
-        let mut last = Arc::clone(&self.last).lock_owned().await;
-        if let Some(answer) = last.filter(|answer| answer.holds(Instant::now())) {
-            return answer.is_ready;
-        }
-        let broker = Arc::clone(&self.broker);
-        let asked = tokio::spawn(async move {
-            let began = Instant::now();
-            let failure = match broker.ping().await {
-                Err(error) => Some(error.to_string()),
-                Ok(()) if began.elapsed() > PATIENCE => Some(format!("no answer within {PATIENCE:?}")),
-                Ok(()) => None,
-            };
-            let is_ready = failure.is_none();
-            if let Some(failure) = failure.filter(|_| last.is_none_or(|before| before.is_ready)) {
-                log!(warn, "not ready: {failure}");
-            }
-            *last = Some(Answer { is_ready, at: Instant::now() });
-            is_ready
-        });
-        asked.await.unwrap_or(false)
+        self.0.fresh(PATIENCE).await.is_some_and(|report| report.value)
     }
 }
 
-impl Answer {
-    fn holds(&self, now: Instant) -> bool {
-        now.saturating_duration_since(self.at) < if self.is_ready { GOOD_FOR } else { AWAY_FOR }
+/// Returns whether the broker answers in time; logs why it does not if it did before. The error that names the cause mostly comes
+/// when the request is over.
+async fn ping(broker: Arc<dyn Broker>, was_ready: Arc<AtomicBool>) -> bool {
+    let began = Instant::now();
+    let failure = match broker.ping().await {
+        Err(error) => Some(error.to_string()),
+        Ok(()) if began.elapsed() > PATIENCE => Some(format!("no answer within {PATIENCE:?}")),
+        Ok(()) => None,
+    };
+    let is_ready = failure.is_none();
+    let was_ready = was_ready.swap(is_ready, Relaxed);
+    if let Some(failure) = failure.filter(|_| was_ready) {
+        log!(warn, "not ready: {failure}");
     }
+    is_ready
 }
 
 #[cfg(test)]
@@ -92,9 +75,7 @@ mod tests {
         let probe = Probe::new(Arc::new(broker));
         for _ in 0..2 {
             assert!(!probe.is_ready().await);
-            if let Some(answer) = &mut *probe.last.lock().await {
-                answer.at -= AWAY_FOR;
-            }
+            assert_eq!(probe.0.expire().await, Some(false));
         }
         let lines = log.with("not ready: ");
         assert!(lines.len() == 1 && lines[0].contains("Redis cannot be reached"), "{log:?}");
@@ -112,8 +93,7 @@ mod tests {
             assert!(!probe.is_ready().await);
         }
         drop(stopped);
-        let answer = *probe.last.lock().await;
-        assert!(answer.is_some_and(|answer| !answer.is_ready), "{answer:?}");
+        assert_eq!(probe.0.expire().await, Some(false));
         assert_eq!(log.with("not ready: ").len(), 1, "{log:?}");
     }
 }

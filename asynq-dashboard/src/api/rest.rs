@@ -77,10 +77,10 @@ pub(super) async fn broker(State(app): State<AppState>) -> Answer {
 }
 
 pub(super) async fn nodes(State(app): State<AppState>) -> Answer {
-    let report = app.nodes.latest(FOR_NODES).await.filter(|report| report.is_fresh());
+    let report = app.nodes.fresh(FOR_NODES).await;
     let report =
         report.ok_or_else(|| Failure::new(Kind::Slow, "the broker's nodes did not answer within 5 s; ask again"))?;
-    let list = report.nodes?;
+    let list = report.value?;
     let (nodes, slots) = (list.nodes.iter().map(json::node), list.slots.iter().map(Statistics::slot_to_json));
     Ok(Json(json!({
         "at": json::time(report.at),

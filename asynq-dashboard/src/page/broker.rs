@@ -57,8 +57,8 @@ fn render(health: &Health, report: Option<&NodesReport>) -> Markup {
         }
         @match report {
             None => p.soft #asked role="status" { "The broker's report on itself is being fetched." noscript { " Load the page again to see it." } },
-            Some(NodesReport { nodes: Err(error), .. }) => p.notice.bad role="alert" { "It does not say how it does: " (cut(&error.to_string(), BLOCK).0) },
-            Some(NodesReport { nodes: Ok(list), at, .. }) => {
+            Some(NodesReport { value: Err(error), .. }) => p.notice.bad role="alert" { "It does not say how it does: " (cut(&error.to_string(), BLOCK).0) },
+            Some(NodesReport { value: Ok(list), at, .. }) => {
                 @for (number, one) in list.nodes.iter().enumerate() { (node::render(number, one, health.now)) }
                 @if !list.slots.is_empty() { (slots(&list.slots, list.left_out)) }
                 p.soft { "Asked " (when(Utc::now(), *at)) "." }

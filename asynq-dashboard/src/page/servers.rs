@@ -42,7 +42,7 @@ pub(crate) async fn get(State(app): State<AppState>, UrlQuery(params): UrlQuery<
     if servers.is_empty() {
         let report = app.nodes.latest(PATIENCE).await;
         waiting = report.is_none();
-        let list = report.and_then(|report| report.nodes.ok());
+        let list = report.and_then(|report| report.value.ok());
         refuses_writes = list.is_some_and(|list| list.nodes.iter().any(|node| node.refuses_writes.is_some()));
     }
     let body = render(&app.config.mount, &servers, params.page, refuses_writes, now);
