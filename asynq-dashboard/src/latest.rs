@@ -78,17 +78,6 @@ impl<T: Clone + Send + Sync + 'static> Latest<T> {
             last.send_replace(Some(Report { value, at: Utc::now(), until }));
         })));
     }
-
-    /// Waits for the read that is under way, and returns the last result, which is not fresh from now on.
-    #[cfg(test)]
-    pub(crate) async fn expire(&self) -> Option<T> {
-        let reading = self.reading.lock().take();
-        if let Some(reading) = reading {
-            reading.await.expect("the read ends");
-        }
-        self.last.send_modify(|last| last.iter_mut().for_each(|report| report.until = Instant::now()));
-        self.last.borrow().clone().map(|report| report.value)
-    }
 }
 
 #[cfg(test)]
@@ -102,6 +91,18 @@ mod tests {
     use tokio::sync::Notify;
 
     use super::*;
+
+    impl<T: Clone> Latest<T> {
+        /// Waits for the read that is under way, and returns the last result, which is not fresh from now on.
+        pub(crate) async fn expire(&self) -> Option<T> {
+            let reading = self.reading.lock().take();
+            if let Some(reading) = reading {
+                reading.await.expect("the read ends");
+            }
+            self.last.send_modify(|last| last.iter_mut().for_each(|report| report.until = Instant::now()));
+            self.last.borrow().clone().map(|report| report.value)
+        }
+    }
 
     #[tokio::test]
     async fn a_request_waits_no_longer_than_its_limit_and_all_share_one_answer() {
