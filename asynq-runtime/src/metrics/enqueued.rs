@@ -1,24 +1,13 @@
 //! The metrics of enqueues.
 
-use std::{collections::HashMap, sync::Arc};
-
-use metrics::Counter;
-use parking_lot::RwLock;
-
-use super::{
-    names,
-    resolved::{METADATA, Resolved, key},
-};
+use super::{labelled::Labelled, names};
 use crate::{
     broker::{BrokerError, BrokerErrorKind},
     job::EnqueueError,
     task::TaskInfo,
 };
 
-/// How many types that are enqueued have a label of their own.
-pub const MOST_TYPES: usize = 1000;
-/// The label of all further types.
-pub const OTHER: &str = "other";
+static STORED: Labelled = Labelled::new(names::ENQUEUED, "type");
 
 /// Counts the tasks of one call by their outcomes.
 pub(crate) fn enqueued(outcomes: &[Result<TaskInfo, EnqueueError>]) {
@@ -31,7 +20,7 @@ pub(crate) fn enqueued(outcomes: &[Result<TaskInfo, EnqueueError>]) {
                 while outcomes.next_if(|next| next.as_ref().is_ok_and(|next| next.r#type == info.r#type)).is_some() {
                     n += 1;
                 }
-                stored(&info.r#type, n);
+                STORED.count(&info.r#type, n);
             }
             Err(error) => failed(reason(error), 1),
         }
@@ -53,33 +42,6 @@ fn failed(reason: &'static str, tasks: u64) {
         names::describe_once();
         metrics::counter!(names::ENQUEUE_FAILURES, "reason" => reason).increment(tasks);
     }
-}
-
-fn stored(r#type: &str, n: u64) {
-    let named = of(r#type);
-    let count = |recorder: &dyn metrics::Recorder| {
-        recorder.register_counter(&key(names::ENQUEUED, "type", &named.name), &METADATA)
-    };
-    named.counter.get(count).increment(n);
-}
-
-#[derive(Debug)]
-struct Enqueued {
-    name: Arc<str>,
-    counter: Resolved<Counter>,
-}
-
-/// Returns the counter of this type.
-fn of(r#type: &str) -> Arc<Enqueued> {
-    static ALL: RwLock<Option<HashMap<Arc<str>, Arc<Enqueued>>>> = RwLock::new(None);
-    if let Some(known) = ALL.read().as_ref().and_then(|all| all.get(r#type)) {
-        return Arc::clone(known);
-    }
-    let mut all = ALL.write();
-    let all = all.get_or_insert_default();
-    let name: Arc<str> = if all.len() < MOST_TYPES { r#type.into() } else { OTHER.into() };
-    let fresh = || Arc::new(Enqueued { name: Arc::clone(&name), counter: Resolved::new() });
-    Arc::clone(all.entry(Arc::clone(&name)).or_insert_with(fresh))
 }
 
 /// Returns one word per error, for the label.

@@ -169,7 +169,7 @@ pub(super) fn show_all() {
 
 /// Adds to a number and shows it. Of two threads that do so at once, the one that shows last may have the older number: it looks
 /// again.
-fn add(number: &AtomicI64, by: i64, gauge: &Gauge) {
+pub(super) fn add(number: &AtomicI64, by: i64, gauge: &Gauge) {
     let mut shown = number.fetch_add(by, Ordering::SeqCst) + by;
     loop {
         gauge.set(shown as f64);

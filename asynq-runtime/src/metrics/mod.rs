@@ -12,24 +12,21 @@
 
 mod enqueued;
 mod job;
+mod labelled;
 mod names;
 mod resolved;
 mod ticks;
 mod total;
 
-use std::collections::BTreeSet;
-
-use parking_lot::Mutex;
-
-pub use self::{
-    enqueued::{MOST_TYPES, OTHER},
-    job::UNKNOWN,
-    names::{Described, Kind, described},
-};
 pub(crate) use self::{
     enqueued::{enqueue_failed, enqueued, not_enqueued},
     job::{AttemptMetrics, JobMetrics, JobMetricsMap, Outcome},
     total::OUTBOX,
+};
+pub use self::{
+    job::UNKNOWN,
+    labelled::{MOST_TYPES, OTHER},
+    names::{Described, Kind, described},
 };
 /// The metrics of asynq-cron.
 #[doc(hidden)]
@@ -49,42 +46,29 @@ pub fn broker_failed(component: &'static str, kind: BrokerErrorKind) {
 /// Counts outcomes that came too late: another server has the tasks, or they are gone.
 pub(crate) fn fenced(outcomes: u64) {
     if outcomes > 0 {
-        names::describe_once();
         metrics::counter!(names::FENCED).increment(outcomes);
     }
 }
 
 /// Counts a run that had lost its lease while it was going on.
 pub(crate) fn lease_lost() {
-    names::describe_once();
     metrics::counter!(names::LEASES_LOST).increment(1);
 }
 
 /// Counts archived tasks that were deleted because there were more than the archive of their queue keeps.
 pub(crate) fn archive_dropped(queue: &str, tasks: u64) {
-    static NAMED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
-    names::describe_once();
-    let label = queue_label(&mut NAMED.lock(), queue);
-    metrics::counter!(names::ARCHIVE_DROPPED, "queue" => label).increment(tasks);
-}
-
-/// Returns the label of a queue, which is [`OTHER`] beside [`MOST_TYPES`] that are `named`: the names of queues that match a pattern
-/// come from outside.
-fn queue_label(named: &mut BTreeSet<String>, queue: &str) -> String {
-    if named.len() >= MOST_TYPES && !named.contains(queue) {
-        return OTHER.to_owned();
-    }
-    named.insert(queue.to_owned());
-    queue.to_owned()
+    // The names of queues that match a pattern come from outside.
+    static DROPPED: labelled::Labelled = labelled::Labelled::new(names::ARCHIVE_DROPPED, "queue");
+    DROPPED.count(queue, tasks);
 }
 
 /// Counts a set of a group that was aggregated, or was not.
 pub(crate) fn aggregated(outcome: &'static str) {
-    names::describe_once();
     metrics::counter!(names::AGGREGATIONS, "outcome" => outcome).increment(1);
 }
 
-/// Shows the metrics that change rarely, and what is under way, to a recorder that was installed meanwhile.
+/// Describes all metrics to a recorder that was installed meanwhile, and shows it those that change rarely and what is under way. A
+/// server calls this at each beat, so that its own counters are described without it.
 pub(crate) fn refresh() {
     names::describe_once();
     // An alert sees the growth of a counter from its first event on if it began at zero.

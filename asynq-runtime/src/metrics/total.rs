@@ -8,7 +8,7 @@ use std::{
 use metrics::{Gauge, Key};
 
 use super::{
-    names,
+    job, names,
     resolved::{METADATA, Resolved},
 };
 
@@ -34,16 +34,16 @@ impl Total {
         Share { of: self, value: AtomicI64::new(0) }
     }
 
-    fn show(&self) {
+    fn add(&self, by: i64) {
         let gauge = self.gauge.get(|recorder| recorder.register_gauge(&Key::from_static_name(self.name), &METADATA));
-        gauge.set(self.sum.load(Ordering::Relaxed) as f64);
+        job::add(&self.sum, by, &gauge);
     }
 }
 
 /// Shows all totals, also to a recorder that was installed after their last change.
 pub(super) fn show_all() {
-    OUTBOX.show();
-    LEADERS.show();
+    OUTBOX.add(0);
+    LEADERS.add(0);
 }
 
 /// One owner's part of a total of the whole program. The drop subtracts it.
@@ -58,8 +58,7 @@ impl Share {
     pub fn set(&self, value: usize) {
         let value = i64::try_from(value).unwrap_or(i64::MAX);
         let before = self.value.swap(value, Ordering::Relaxed);
-        self.of.sum.fetch_add(value - before, Ordering::Relaxed);
-        self.of.show();
+        self.of.add(value - before);
     }
 }
 
