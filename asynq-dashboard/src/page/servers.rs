@@ -89,7 +89,7 @@ fn one(mount: &str, server: &ServerState, now: DateTime<Utc>) -> Markup {
                 span.tag { @if info.is_gos() { "Go" } @else { "Rust " (cell(&info.rust_version)) } }
                 span.soft { "started " (when_known(now, info.start_time.and_then(Timestamp::to_datetime))) }
                 span.grow {}
-                (slots(server))
+                span { strong { (count(server.workers.len() as u64)) } " of " (count(u64::try_from(info.concurrency).unwrap_or(0))) " busy" }
             }
             div.row.soft {
                 span { @if info.strict_priority { "Strictly in this order:" } @else { "Queues by weight:" } }
@@ -114,12 +114,6 @@ fn one(mount: &str, server: &ServerState, now: DateTime<Utc>) -> Markup {
 /// Returns how many runs of the server outlive their deadlines.
 fn stuck(server: &ServerState, now: DateTime<Utc>) -> usize {
     server.workers.iter().filter(|worker| worker.is_stuck(now)).count()
-}
-
-/// Renders how many slots of the server are busy.
-fn slots(server: &ServerState) -> Markup {
-    let (busy, all) = (server.workers.len(), usize::try_from(server.info.concurrency).unwrap_or(0));
-    html! { span { strong { (count(busy as u64)) } " of " (count(all as u64)) " busy" } }
 }
 
 fn run(mount: &str, worker: &WorkerInfo, now: DateTime<Utc>) -> Markup {

@@ -105,25 +105,6 @@ impl View {
         parts.extend(last);
         href(&self.mount, &parts)
     }
-
-    /// Returns the view of a task that waits for its next attempt.
-    #[cfg(test)]
-    fn of(id: &str, payload: &[u8]) -> Self {
-        let message =
-            asynq_runtime::task::TaskMessage { id: id.to_owned(), queue: "default".to_owned(), ..Default::default() };
-        Self {
-            mount: "/jobs".to_owned(),
-            can_change: true,
-            now: DateTime::UNIX_EPOCH,
-            task: TaskInfo::from_message(&message, TaskState::Retry),
-            attempts: Vec::new(),
-            payload: payload::any(payload),
-            result: None,
-            runs_at: None,
-            limit: text::WHOLE,
-            room: None,
-        }
-    }
 }
 
 fn render(view: &View) -> Markup {
@@ -282,7 +263,28 @@ fn headers(view: &View) -> Markup {
 
 #[cfg(test)]
 mod tests {
+    use asynq_runtime::task::TaskMessage;
+
     use super::*;
+
+    impl View {
+        /// Returns the view of a task that waits for its next attempt.
+        pub(super) fn of(id: &str, payload: &[u8]) -> Self {
+            let message = TaskMessage { id: id.to_owned(), queue: "default".to_owned(), ..Default::default() };
+            Self {
+                mount: "/jobs".to_owned(),
+                can_change: true,
+                now: DateTime::UNIX_EPOCH,
+                task: TaskInfo::from_message(&message, TaskState::Retry),
+                attempts: Vec::new(),
+                payload: payload::any(payload),
+                result: None,
+                runs_at: None,
+                limit: text::WHOLE,
+                room: None,
+            }
+        }
+    }
 
     #[test]
     fn the_page_of_a_task_has_the_ends_of_long_values_and_says_how_many_headers_it_leaves_out() {

@@ -171,10 +171,7 @@ fn cut(form: Form, mut text: String, size: usize) -> Rendered {
 fn hex(bytes: &[u8]) -> Rendered {
     let mut text = String::new();
     for (line, chunk) in bytes[..bytes.len().min(MOST_HEX)].chunks(16).enumerate() {
-        let digits: String = chunk.iter().fold(String::new(), |mut digits, byte| {
-            let _ = write!(digits, "{byte:02x} ");
-            digits
-        });
+        let digits: String = chunk.iter().map(|byte| format!("{byte:02x} ")).collect();
         let ascii: String =
             chunk.iter().map(|&b| if b.is_ascii_graphic() || b == b' ' { char::from(b) } else { '.' }).collect();
         let _ = writeln!(text, "{:08x}  {digits:<48} {ascii}", line * 16);

@@ -69,7 +69,9 @@ impl Table<'_> {
                     // A browser that comes back would tick boxes by their place, where other tasks may be by now.
                     td.check { input type="checkbox" autocomplete="off" name="id" value=(id) aria-label={ "Pick " (cell(id)) }; }
                 }
-                (self.name(task))
+                th.id scope="row" {
+                    a href=(href(self.mount, &["queues", queue, "tasks", id])) title=(text::cut(id, text::CELL).0) { (text::id(id)) }
+                }
                 td.short { (cell(&task.r#type)) }
                 @if self.state.is_none() {
                     td { (state(task.state)) }
@@ -81,19 +83,12 @@ impl Table<'_> {
         }
     }
 
-    /// Renders the id, which leads to the task.
-    fn name(&self, task: &TaskInfo) -> Markup {
-        let id = task.id.as_str();
-        html! {
-            th.id scope="row" {
-                a href=(href(self.mount, &["queues", task.queue.as_str(), "tasks", id])) title=(text::cut(id, text::CELL).0) { (text::id(id)) }
-            }
-        }
-    }
-
     fn cells(&self, task: &TaskBrief) -> Markup {
         let time = |title: &str, at| html! { td data-l=(title) { (when_known(self.now, at)) } };
-        let tried = html! { td data-l="Tried" { (tried(task)) } };
+        let tried = html! { td data-l="Tried" {
+            (count(task.retried.into())) " / " (count(task.max_retry.into()))
+            @if task.crashes > 0 { " " span.tag.bad title="How often its worker died" { (count(task.crashes.into())) " crashed" } }
+        } };
         let error = html! { td.clip.whole.alarm[task.state != TaskState::Pending] {
             @if let Some(error) = &task.last_error { (cell(error)) }
         } };
@@ -132,14 +127,6 @@ impl Table<'_> {
                 }
             },
         }
-    }
-}
-
-/// Renders how often the task failed, of how many retries.
-fn tried(task: &TaskInfo) -> Markup {
-    html! {
-        (count(task.retried.into())) " / " (count(task.max_retry.into()))
-        @if task.crashes > 0 { " " span.tag.bad title="How often its worker died" { (count(task.crashes.into())) " crashed" } }
     }
 }
 
