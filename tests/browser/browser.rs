@@ -230,9 +230,22 @@ impl Browser {
     /// The page itself looks every 25 ms, because a command to the browser costs milliseconds of a processor. A command ends after
     /// some forty looks.
     pub(crate) async fn until(&self, expression: &str) {
+        self.until_after("", expression).await;
+    }
+
+    /// Waits until an expression is true on a page that refreshes itself now and each second, as it does when it is notified: a
+    /// notification comes every five seconds.
+    pub(crate) async fn until_refreshed(&self, expression: &str) {
+        // The listener of this event refreshes the page, as that of a notification does.
+        self.until_after("document.dispatchEvent(new Event('visibilitychange'));", expression).await;
+    }
+
+    /// Waits until an expression is true; each command runs the statement `first`.
+    async fn until_after(&self, first: &str, expression: &str) {
         let begun = Instant::now();
         let looks = format!(
-            "return new Promise((done) => {{
+            "{first}
+             return new Promise((done) => {{
                  const look = (left) => {{
                      try {{ if ({expression}) return done(true); }} catch {{}}
                      if (left > 0) setTimeout(look, 25, left - 1); else done(false);

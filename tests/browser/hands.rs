@@ -166,11 +166,11 @@ fn picked_rows_typed_text_and_open_parts_survive_new_numbers() {
                 watch.observe(bar, { attributes: true, attributeFilter: ['hidden'] });
                 watch.observe(bar.querySelector('output'), { childList: true, characterData: true, subtree: true });")
             .await;
-        // One more task fails, and the page is notified.
+        // One more task fails, and another one comes.
         let run = world.fixture.start_run(task("another")).await;
         world.fixture.settle(&run, retry(std::time::Duration::from_secs(1), "boom")).await;
         world.fixture.enqueue(task("news").in_queue("mail")).await;
-        browser.until("document.querySelectorAll('.tabs b')[1].textContent === '16'").await;
+        browser.until_refreshed("document.querySelectorAll('.tabs b')[1].textContent === '16'").await;
         let script = "const box = document.querySelectorAll('input[name=id]')[1], field = document.querySelector('main input[type=search]');
             return [box.checked, field.value, document.activeElement === field, document.querySelector('details').open, document.querySelector('#picked output').textContent, window.heard.length]";
         assert_eq!(browser.js(script).await, json!([true, "half a w", true, false, "1 picked", 0]));
@@ -415,7 +415,7 @@ fn a_page_reports_that_the_file_is_gone_and_goes_on_when_a_program_has_it_again(
             }
         };
         carry(store.path().parent().unwrap(), elsewhere.path());
-        world.browser.until("document.querySelector('#down').textContent").await;
+        world.browser.until_refreshed("document.querySelector('#down').textContent").await;
         assert!(world.browser.text("#down").await.contains("deleted or moved away"));
         assert_eq!(world.browser.count("tbody tr").await, 3, "the known numbers stay");
         // A page opened now says how to end the outage.

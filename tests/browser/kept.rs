@@ -91,7 +91,7 @@ fn a_queue_stays_at_the_state_that_is_shown() {
         browser.click("tbody tr:nth-child(2) input").await;
         // The page of a queue begins with the first state that has tasks.
         world.fixture.enqueue(task("c")).await;
-        browser.until("[...document.querySelectorAll('.tabs a')].find((tab) => tab.href.endsWith('=pending')).querySelector('b').textContent === '1'").await;
+        browser.until_refreshed("[...document.querySelectorAll('.tabs a')].find((tab) => tab.href.endsWith('=pending')).querySelector('b').textContent === '1'").await;
         assert_eq!(
             browser.js("return document.querySelector('.tabs [aria-current]').search").await,
             "?state=scheduled"
@@ -109,9 +109,9 @@ fn a_page_whose_queue_went_shows_it_when_it_is_there_again() {
         world.fixture.enqueue(task("t1")).await;
         world.open("/queues/default").await;
         Client::new(world.fixture.shared()).inspector().delete_queue("default", Force::Yes).await.unwrap();
-        world.browser.until(&h1("Not here")).await;
+        world.browser.until_refreshed(&h1("Not here")).await;
         world.fixture.enqueue(task("t2")).await;
-        world.browser.until(&h1("default")).await;
+        world.browser.until_refreshed(&h1("default")).await;
         world.leave().await;
     });
 }
@@ -170,9 +170,9 @@ fn typed_arguments_outlive_the_editor() {
 
         // A worker takes the task: there is nothing to edit for a while.
         inspector.run("default", "t1").await.unwrap();
-        browser.until("document.querySelector('.title .s-pending')").await;
+        browser.until_refreshed("document.querySelector('.title .s-pending')").await;
         let run = t.take_one().await;
-        browser.until(stays).await;
+        browser.until_refreshed(stays).await;
         assert_eq!(browser.js(typed).await, r#"{"to":"a long text"}"#);
         let half = Progress::new(0.5, "half");
         t.broker().write_progress(&run.key, &half).await.unwrap();
@@ -184,7 +184,7 @@ fn typed_arguments_outlive_the_editor() {
 
         // The task is gone, until nothing is left that could be lost.
         t.broker().change_task(&queue("default"), &task_id("t1"), None, BulkAction::Delete).await.unwrap();
-        browser.until(stays).await;
+        browser.until_refreshed(stays).await;
         assert_eq!(browser.js(typed).await, r#"{"to":"a long text"}"#);
         browser.fill("textarea", "").await;
         browser.until("document.querySelector('main').textContent.includes('Not here')").await;
@@ -213,7 +213,7 @@ fn the_focus_and_a_selection_stay_in_their_rows_when_a_row_above_goes() {
             .change_task(&queue("mail"), &task_id(first.as_str().unwrap()), None, BulkAction::Delete)
             .await
             .unwrap();
-        browser.until("document.querySelectorAll('tbody tr').length === 5").await;
+        browser.until_refreshed("document.querySelectorAll('tbody tr').length === 5").await;
         let stayed = "const [focused, selected] = window.chosen;
             return [focused.contains(document.activeElement), selected.contains(getSelection().anchorNode), !getSelection().isCollapsed]";
         assert_eq!(browser.js(stayed).await, json!([true, true, true]));
@@ -258,13 +258,13 @@ fn a_row_that_overtakes_another_keeps_the_focus() {
         }
         world.open("/?sort=size").await;
         // The page may show a snapshot that was taken between two of the tasks.
-        browser.until("document.querySelectorAll('tbody tr').length === 2").await;
+        browser.until_refreshed("document.querySelectorAll('tbody tr').length === 2").await;
         assert_eq!(browser.js("return document.querySelector('tbody tr').id").await, "q-big");
         browser.js("document.querySelector('#q-small a').focus()").await;
         for id in ["t2", "t3"] {
             world.fixture.enqueue(task(id).in_queue("small")).await;
         }
-        browser.until("document.querySelector('tbody tr').id === 'q-small'").await;
+        browser.until_refreshed("document.querySelector('tbody tr').id === 'q-small'").await;
         assert_eq!(browser.js("return document.activeElement.closest('tr')?.id ?? null").await, "q-small");
         world.end().await;
     });

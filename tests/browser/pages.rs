@@ -20,8 +20,11 @@ fn every_page_shows_its_data() {
         assert_eq!(browser.count("tbody tr").await, 6);
         assert!(browser.text("#q-reports").await.contains("paused"));
         assert_eq!(browser.count("#q-mail svg.bar rect.s-archived").await, 1);
+        // A chart has two points as soon as the first view of the page has made the sampler look.
         browser
-            .until("document.querySelectorAll('#throughput canvas, #size canvas, #latency canvas').length === 3")
+            .until_refreshed(
+                "document.querySelectorAll('#throughput canvas, #size canvas, #latency canvas').length === 3",
+            )
             .await;
         browser.until("document.querySelector('#q-mail .spark canvas')").await;
         browser.fill("input[name=q]", "INDEX").await;
@@ -153,7 +156,7 @@ fn the_days_of_a_chart_have_the_same_names_on_its_axis_and_under_the_pointer_in_
         let off = browser.js(bar).await.as_f64().unwrap();
         assert!(off < 1.5, "{off} pixels");
         // The hours of the other charts are those of UTC as well. The points are of the last minutes.
-        browser.until("document.querySelector('#size canvas')").await;
+        browser.until_refreshed("document.querySelector('#size canvas')").await;
         let apart = "const over = document.querySelector('#size .u-over'), { left, top, width } = over.getBoundingClientRect();
             over.dispatchEvent(new MouseEvent('mousemove', { clientX: left + width / 2, clientY: top + 9 }));
             const [, hour, minute] = document.querySelector('#size [data-at]').textContent.match(/^(\\d\\d):(\\d\\d).* UTC: Pending/);
@@ -177,7 +180,7 @@ fn the_line_of_failed_tasks_is_told_from_the_other_without_its_colour() {
             };";
         browser.chromium("Page.addScriptToEvaluateOnNewDocument", json!({ "source": note })).await;
         world.open("/").await;
-        browser.until("document.querySelector('#throughput canvas')").await;
+        browser.until_refreshed("document.querySelector('#throughput canvas')").await;
         let dashes = "(() => {
             const figure = document.querySelector('#throughput'), context = document.createElement('canvas').getContext('2d');
             const colour = (name) => {

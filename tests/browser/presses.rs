@@ -54,17 +54,17 @@ fn a_button_that_has_the_focus_never_becomes_another_one() {
         world.open("/queues/default/tasks/t1").await;
         browser.js("document.querySelector(\"[data-post$='/archive']\").focus()").await;
         Client::new(world.fixture.shared()).inspector().archive("default", "t1").await.unwrap();
-        browser.until("document.querySelector('.title .s-archived')").await;
+        browser.until_refreshed("document.querySelector('.title .s-archived')").await;
         assert_eq!(browser.count("[data-post$='/run']").await, 1);
         assert_eq!(browser.js("return document.activeElement.localName").await, "body");
 
         // The button that saves stays what it is where the task can also be run.
         Client::new(world.fixture.shared()).inspector().run("default", "t1").await.unwrap();
-        browser.until("document.querySelector('.title .s-pending')").await;
+        browser.until_refreshed("document.querySelector('.title .s-pending')").await;
         browser.click("details:has(textarea) summary").await;
         browser.js("document.querySelector('form[data-edit] button').focus()").await;
         Client::new(world.fixture.shared()).inspector().archive("default", "t1").await.unwrap();
-        browser.until("document.querySelector('.title .s-archived')").await;
+        browser.until_refreshed("document.querySelector('.title .s-archived')").await;
         assert_eq!(browser.js("return document.activeElement.textContent").await, "Save");
         world.end().await;
     });
@@ -145,9 +145,7 @@ fn a_browser_does_not_ask_about_typed_arguments_that_cannot_be_lost() {
         // The text is as it was when typing began, and another user saves a new one.
         browser.fill("textarea", "first").await;
         Client::new(t.shared()).inspector().edit_raw("default", "t1", "theirs").await.unwrap();
-        // The page is notified of another task.
-        t.enqueue(task("t2")).await;
-        browser.until("document.querySelector('pre').textContent === 'theirs'").await;
+        browser.until_refreshed("document.querySelector('pre').textContent === 'theirs'").await;
         assert_eq!(browser.js(asks).await, false);
 
         browser.fill("textarea", "mine").await;
@@ -176,9 +174,7 @@ fn arguments_that_another_user_has_changed_are_replaced_only_after_they_were_sho
             browser.click("details:has(textarea) summary").await;
             browser.fill("textarea", "mine").await;
             inspector.edit_raw("default", id, "theirs").await.unwrap();
-            // The page is notified of another task.
-            world.fixture.enqueue(task(&format!("beside-{id}"))).await;
-            browser.until("document.querySelector('pre').textContent === 'theirs'").await;
+            browser.until_refreshed("document.querySelector('pre').textContent === 'theirs'").await;
             let editor = "const text = document.querySelector('textarea');
                 return [text.value, text.closest('details').open, document.activeElement === text]";
             assert_eq!(browser.js(editor).await, json!(["mine", true, true]), "{id}");

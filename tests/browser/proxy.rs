@@ -137,7 +137,7 @@ fn an_open_page_loads_the_scripts_of_a_new_version_once_nothing_typed_is_lost() 
             r#"{"to":"a long text"}"#
         );
         world.browser.js("document.querySelector('textarea').form.reset()").await;
-        world.browser.until("!window.isOld").await;
+        world.browser.until_refreshed("!window.isOld").await;
         world.leave().await;
     });
 }
