@@ -63,12 +63,8 @@ pub(crate) fn routes() -> Vec<Route> {
 
 /// Returns the path of one of our own files, such as `js/app.js`.
 pub(crate) fn href(app: &AppState, name: &str) -> String {
-    app.href(&segments(name))
-}
-
-/// Returns the segments of an asset's path, below the mount.
-fn segments(name: &str) -> Vec<&str> {
-    ["assets", &**VERSION].into_iter().chain(name.split('/')).collect()
+    let segments: Vec<&str> = ["assets", &**VERSION].into_iter().chain(name.split('/')).collect();
+    app.href(&segments)
 }
 
 async fn asset(Segments((version, name)): Segments<(String, String)>, headers: HeaderMap) -> Result<Response, Failure> {

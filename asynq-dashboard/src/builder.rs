@@ -9,6 +9,7 @@ use std::{
 use asynq_runtime::{Client, Registry};
 use axum::{Router, http::HeaderName};
 use futures_util::FutureExt as _;
+use tokio::net::TcpListener;
 
 use crate::{
     error::DashboardError,
@@ -224,7 +225,9 @@ impl Dashboard {
         }
         let is_local = addresses.iter().all(|address| address.ip().is_loopback());
         let hosts_any = self.config.observed_only && !is_local;
-        let (listener, address) = serve::listen(address, &addresses).await?;
+        let failed = |source| DashboardError::Bind { address: address.to_owned(), source };
+        let listener = TcpListener::bind(&*addresses).await.map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
         Ok(Bound::new(listener, address, self.build(hosts_any, Some(address.port()))?))
     }
 

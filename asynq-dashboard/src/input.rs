@@ -17,9 +17,7 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Input<T> {
         let read = axum::body::to_bytes(request.into_body(), guard::LARGEST_BODY).await;
         let bytes = read.map_err(|_| Failure::bad_request("the body cannot be read"))?;
         let bytes = if bytes.is_empty() { b"{}" } else { &bytes[..] };
-        match serde_json::from_slice(bytes) {
-            Ok(given) => Ok(Self(given)),
-            Err(error) => Err(Failure::bad_request(format!("the body does not fit: {error}"))),
-        }
+        let given = serde_json::from_slice(bytes);
+        given.map(Self).map_err(|error| Failure::bad_request(format!("the body does not fit: {error}")))
     }
 }

@@ -3,7 +3,7 @@
 use std::{fmt, ops::Deref};
 
 use axum::{
-    extract::{FromRequestParts, Path},
+    extract::{FromRequestParts, Path, Query},
     http::request::Parts,
 };
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
@@ -91,10 +91,9 @@ impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for Segment
     type Rejection = Failure;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Failure> {
-        match Path::<T>::from_request_parts(parts, state).await {
-            Ok(Path(names)) => Ok(Self(names)),
-            Err(rejection) => Err(Failure::bad_request(format!("the path cannot be read: {rejection}"))),
-        }
+        let names = Path::<T>::from_request_parts(parts, state).await;
+        let Path(names) = names.map_err(|why| Failure::bad_request(format!("the path cannot be read: {why}")))?;
+        Ok(Self(names))
     }
 }
 
@@ -106,10 +105,9 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for UrlQuery<T> {
     type Rejection = Failure;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Failure> {
-        match axum::extract::Query::<T>::from_request_parts(parts, state).await {
-            Ok(axum::extract::Query(query)) => Ok(Self(query)),
-            Err(rejection) => Err(Failure::bad_request(rejection.to_string())),
-        }
+        let query = Query::<T>::from_request_parts(parts, state).await;
+        let Query(query) = query.map_err(|why| Failure::bad_request(why.to_string()))?;
+        Ok(Self(query))
     }
 }
 

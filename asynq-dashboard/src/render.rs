@@ -1,11 +1,10 @@
 //! The outermost layer: gives pages their frame, failures their page or JSON, and every answer its security headers.
 
 use axum::{
-    body::Body,
     extract::{Request, State},
-    http::{HeaderName, HeaderValue, Method, StatusCode, header},
+    http::{HeaderName, HeaderValue, Method, header},
     middleware::Next,
-    response::{Html, IntoResponse, Response},
+    response::{Html, IntoResponse, Redirect, Response},
 };
 use serde_json::json;
 
@@ -78,12 +77,7 @@ fn failed(app: &AppState, format: &RequestFormat, failure: Failure, response: Re
     }
     if failure.kind == Kind::NoLogin && app.login.has_password() {
         let to = path::with_query(&app.href(&["login"]), &[("next", &format.path)]);
-        if let Ok(to) = HeaderValue::try_from(to) {
-            let mut response = with_body(response, Body::empty().into_response());
-            *response.status_mut() = StatusCode::SEE_OTHER;
-            response.headers_mut().insert(header::LOCATION, to);
-            return response;
-        }
+        return Redirect::to(&to).into_response();
     }
     let is_away = failure.kind == Kind::Away;
     let page = page::failure(app, &failure);

@@ -124,17 +124,6 @@ fn http(stream: TcpStream, peer: SocketAddr, router: Router) -> impl GracefulCon
         .serve_connection(TokioIo::new(Patient::new(stream, UNREAD)), service)
 }
 
-/// Listens at the first of the addresses that is free.
-pub(crate) async fn listen(
-    requested: &str,
-    addresses: &[SocketAddr],
-) -> Result<(TcpListener, SocketAddr), DashboardError> {
-    let failed = |source| DashboardError::Bind { address: requested.to_owned(), source };
-    let listener = TcpListener::bind(addresses).await.map_err(failed)?;
-    let address = listener.local_addr().map_err(failed)?;
-    Ok((listener, address))
-}
-
 /// Returns the addresses that `text` names; a port alone is one of this machine.
 pub(crate) async fn resolve(text: &str) -> Result<Vec<SocketAddr>, DashboardError> {
     let failed = |source| DashboardError::Address { address: text.to_owned(), source };

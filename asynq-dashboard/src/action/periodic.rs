@@ -10,7 +10,7 @@ use crate::{
     failure::{Failure, Kind},
     input::Input,
     path::{Name, Segments},
-    query::periodic::{self, Entry},
+    query::periodic,
     state::AppState,
 };
 
@@ -45,7 +45,12 @@ pub(super) async fn set_paused<const PAUSED: bool>(
     Segments((queue, id)): EntryPath,
     Input(Nothing {}): Input<Nothing>,
 ) -> Result<Json<Value>, Failure> {
-    let name = pausable(&app, &queue, &id).await?.listed.task_type;
+    let entry = periodic::one(&app, &queue, &id).await?;
+    if entry.state.is_none() {
+        let why = "the entry is one of a Go scheduler, which knows no pause; pause its queue instead";
+        return Err(Failure::new(Kind::Conflict, why));
+    }
+    let name = entry.listed.task_type;
     let (queue, id) = (QueueName::from_wire(&queue), EntryId::from_wire(&id));
     let changed =
         if PAUSED { app.schedule.pause(&queue, &id).await? } else { app.schedule.resume(&queue, &id).await? };
@@ -55,18 +60,6 @@ pub(super) async fn set_paused<const PAUSED: bool>(
         (false, true) => format!("{name} goes on with its next tick."),
         (false, false) => format!("{name} was not paused."),
     }))
-}
-
-/// Returns the entry, if it can be paused.
-async fn pausable(app: &AppState, queue: &str, id: &str) -> Result<Entry, Failure> {
-    let entry = periodic::one(app, queue, id).await?;
-    if entry.state.is_none() {
-        return Err(Failure::new(
-            Kind::Conflict,
-            "the entry is one of a Go scheduler, which knows no pause; pause its queue instead",
-        ));
-    }
-    Ok(entry)
 }
 
 #[cfg(test)]

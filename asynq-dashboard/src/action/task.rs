@@ -151,10 +151,9 @@ async fn encoded<'a>(
     if shows_mask(job, &task.payload) && has_mask(arguments) {
         return Err(masked());
     }
-    match job.prepare(arguments) {
-        Ok(task) => Ok(Some((job, task))),
-        Err(error) => Err(Failure::bad_request(format!("the arguments do not fit: {error}"))),
-    }
+    let task = job.prepare(arguments);
+    let task = task.map_err(|error| Failure::bad_request(format!("the arguments do not fit: {error}")))?;
+    Ok(Some((job, task)))
 }
 
 fn as_it_is(app: &AppState, task: &TaskInfo, payload: String) -> Result<Bytes, Failure> {

@@ -48,8 +48,10 @@ pub(crate) fn layout(app: &AppState, page: &Page) -> Markup {
                 div #down role="status" aria-live="polite" {}
                 main #main tabindex="-1" data-live=[page.kind.still.then_some("off")] data-failed[page.kind.failed] data-again[page.kind.waits] { (page.body) }
                 footer {
-                    @if !bare { "Times are shown from now; hold the pointer over one for the exact time. Press " kbd { "?" } " for the keys." }
-                    @if !bare { noscript { " Charts, live numbers and changes need JavaScript; every page can be read without it." } }
+                    @if !bare {
+                        "Times are shown from now; hold the pointer over one for the exact time. Press " kbd { "?" } " for the keys."
+                        noscript { " Charts, live numbers and changes need JavaScript; every page can be read without it." }
+                    }
                 }
                 (dialogs())
                 div #said role="status" aria-live="polite" {}
