@@ -33,34 +33,26 @@ const HEADERS: [(HeaderName, &str); 8] = [
     (HeaderName::from_static("x-robots-tag"), "noindex, nofollow"),
 ];
 
-/// The properties of a request that its answer depends on.
-struct RequestFormat {
-    /// Failures as JSON: for changes, for the API, and for clients that do not ask for HTML, as browsers do.
-    json: bool,
-    path: String,
-}
-
-impl RequestFormat {
-    fn of(app: &AppState, request: &Request) -> Self {
-        let path = request.uri().path_and_query().map_or("/", |path| path.as_str()).to_owned();
-        let below = request.uri().path().strip_prefix(app.config.mount.as_str()).unwrap_or_default();
-        let accepted = request.headers().get(header::ACCEPT).and_then(|accept| accept.to_str().ok());
-        let is_page = accepted.is_some_and(|accept| accept.contains("text/html"));
-        let is_change = !matches!(*request.method(), Method::GET | Method::HEAD);
-        let is_api = below == "/events" || below.starts_with("/api/");
-        Self { json: is_change || is_api || !is_page, path }
-    }
+/// Returns whether a failure is answered as JSON: for changes, for the API, and for clients that do not ask for HTML, as browsers do.
+fn wants_json(app: &AppState, request: &Request) -> bool {
+    let below = request.uri().path().strip_prefix(app.config.mount.as_str()).unwrap_or_default();
+    let accepted = request.headers().get(header::ACCEPT).and_then(|accept| accept.to_str().ok());
+    let is_page = accepted.is_some_and(|accept| accept.contains("text/html"));
+    let is_change = !matches!(*request.method(), Method::GET | Method::HEAD);
+    let is_api = below == "/events" || below.starts_with("/api/");
+    is_change || is_api || !is_page
 }
 
 /// Renders pages and failures, which the inner layers return without a body.
 pub(crate) async fn render(State(app): State<AppState>, request: Request, next: Next) -> Response {
     app.samples.start_unless(app.config.observed_only);
-    let format = RequestFormat::of(&app, &request);
+    let is_json = wants_json(&app, &request);
+    let requested = request.uri().path_and_query().map_or("/", |path| path.as_str()).to_owned();
     let mut response = next.run(request).await;
     if let Some(page) = response.extensions_mut().remove::<Page>() {
         response = with_body(response, Html(page::layout(&app, &page).into_string()).into_response());
     } else if let Some(failure) = response.extensions_mut().remove::<Failure>() {
-        response = failed(&app, &format, failure, response);
+        response = if is_json { as_json(&failure, response) } else { as_page(&app, &requested, &failure, response) };
     }
     for (name, value) in HEADERS {
         response.headers_mut().insert(name, HeaderValue::from_static(value));
@@ -70,22 +62,25 @@ pub(crate) async fn render(State(app): State<AppState>, request: Request, next: 
     response
 }
 
-fn failed(app: &AppState, format: &RequestFormat, failure: Failure, response: Response) -> Response {
-    if format.json {
-        let body = json!({ "error": { "code": failure.kind.code(), "message": failure.message } });
-        return with_body(response, axum::Json(body).into_response());
-    }
+fn as_json(failure: &Failure, response: Response) -> Response {
+    let body = json!({ "error": { "code": failure.kind.code(), "message": failure.message } });
+    with_body(response, axum::Json(body).into_response())
+}
+
+/// Returns the page of a failure; a page that needs a login leads to it.
+fn as_page(app: &AppState, requested: &str, failure: &Failure, response: Response) -> Response {
     if failure.kind == Kind::NoLogin && app.login.has_password() {
-        let to = path::with_query(&app.href(&["login"]), &[("next", &format.path)]);
+        let to = path::with_query(&app.href(&["login"]), &[("next", requested)]);
         return Redirect::to(&to).into_response();
     }
-    let is_away = failure.kind == Kind::Away;
-    let page = page::failure(app, &failure);
+    let page = page::failure(app, failure);
     // The navigation names the broker, and its script asks for events.
     let is_known = response.extensions().get::<KnownCaller>().is_some() && !app.config.observed_only;
     let page = page::layout(app, &if is_known { page } else { page.bare() }).into_string();
     let mut response = with_body(response, Html(page).into_response());
-    if let (true, Some(seconds)) = (is_away, failure.kind.retry_after()) {
+    if failure.kind == Kind::Away
+        && let Some(seconds) = failure.kind.retry_after()
+    {
         // Browsers ask again by themselves, also without scripts.
         response.headers_mut().insert(header::REFRESH, HeaderValue::from(seconds));
     }

@@ -1,5 +1,6 @@
 // Works the page by keyboard; `?` lists the keys.
 
+const CLICKS = { a: "[data-all]", "[": "[rel=prev]", "]": "[rel=next]" };
 const GO = { q: "queues", s: "search", v: "servers", p: "periodic", b: "broker" };
 let prefix = false;
 
@@ -30,10 +31,8 @@ function press(key) {
   if (key === "j") return step(1);
   if (key === "k") return step(-1);
   if (key === "x") return click(row()?.querySelector("input[name=id]"));
-  if (key === "a") return click(document.querySelector("[data-all]"));
   if (key === "d") { window.switchTheme(); return true; }
-  if (key === "[") return click(document.querySelector("[rel=prev]"));
-  if (key === "]") return click(document.querySelector("[rel=next]"));
+  if (CLICKS[key]) return click(document.querySelector(CLICKS[key]));
   if (/^[1-7]$/.test(key)) return click(document.querySelectorAll(".tabs a")[key - 1]);
   return false;
 }

@@ -6,7 +6,6 @@ use serde_json::{Map, Value, json};
 /// Adds go-workers' five keys to the `answer`, in its types: numbers of enqueued tasks are texts, failed runs do not
 /// count as processed, and times are Unix seconds.
 pub(super) fn add(answer: &mut Value, statistics: &Statistics) {
-    let Value::Object(answer) = answer else { return };
     let totals = &statistics.totals;
     let queues = &statistics.queues;
     let mut jobs: Map<String, Value> = queues.iter().map(|queue| (queue.name.to_string(), json!([]))).collect();
@@ -19,9 +18,9 @@ pub(super) fn add(answer: &mut Value, statistics: &Statistics) {
     }
     let enqueued: Map<String, Value> =
         queues.iter().map(|queue| (queue.name.to_string(), queue.pending.to_string().into())).collect();
-    answer.insert("processed".into(), totals.processed_total.saturating_sub(totals.failed_total).into());
-    answer.insert("failed".into(), totals.failed_total.into());
-    answer.insert("jobs".into(), jobs.into());
-    answer.insert("enqueued".into(), enqueued.into());
-    answer.insert("retries".into(), queues.iter().map(|queue| queue.retry).sum::<u64>().into());
+    answer["processed"] = totals.processed_total.saturating_sub(totals.failed_total).into();
+    answer["failed"] = totals.failed_total.into();
+    answer["jobs"] = jobs.into();
+    answer["enqueued"] = enqueued.into();
+    answer["retries"] = queues.iter().map(|queue| queue.retry).sum::<u64>().into();
 }

@@ -91,10 +91,7 @@ pub(crate) fn when(now: DateTime<Utc>, at: DateTime<Utc>) -> Markup {
 
 /// Renders a time as [`when`] does; a dash where there is no time.
 pub(crate) fn when_known(now: DateTime<Utc>, at: Option<DateTime<Utc>>) -> Markup {
-    match at {
-        Some(at) => when(now, at),
-        None => html! { "–" },
-    }
+    at.map_or_else(|| html! { "–" }, |at| when(now, at))
 }
 
 #[cfg(test)]

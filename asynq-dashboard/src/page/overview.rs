@@ -1,10 +1,9 @@
 //! `/`: every queue with its numbers, and all of them together over the last hour.
 
-use std::cmp::Reverse;
+use std::{cmp::Reverse, sync::Arc};
 
 use asynq_runtime::{TaskState, broker::QueueStats, inspector::UnreadableQueue};
 use axum::extract::State;
-use chrono::{DateTime, Utc};
 use maud::{Markup, html};
 use serde::Deserialize;
 
@@ -61,14 +60,11 @@ const ORDERS: [Order; 5] = [
 struct View {
     mount: String,
     may_change: bool,
-    at: DateTime<Utc>,
-    totals: Totals,
-    all_queues: usize,
-    paused: usize,
+    snapshot: Arc<Snapshot>,
     params: Params,
     span: Span,
     rows: Vec<Row>,
-    /// Queues that cannot be read.
+    /// Queues with such a name that cannot be read.
     unreadable: Vec<UnreadableQueue>,
     charts: Vec<Chart>,
 }
@@ -103,10 +99,7 @@ pub(crate) async fn get(State(app): State<AppState>, UrlQuery(params): UrlQuery<
     let view = View {
         mount: app.config.mount.clone(),
         may_change: !app.config.read_only,
-        at: snapshot.at,
-        totals: snapshot.totals,
-        all_queues: snapshot.queues.len() + snapshot.unreadable.len(),
-        paused: snapshot.queues.iter().filter(|queue| queue.paused).count(),
+        snapshot,
         span,
         rows: rows.collect(),
         unreadable,
@@ -130,23 +123,26 @@ fn choose(snapshot: &Snapshot, params: &Params) -> Result<(Span, Vec<QueueStats>
 }
 
 fn render(view: &View) -> Markup {
+    let Snapshot { at, queues, unreadable, totals } = &*view.snapshot;
+    let all = queues.len() + unreadable.len();
+    let paused = queues.iter().filter(|queue| queue.paused).count();
     html! {
         div.title {
             h1 { "Queues" }
             p {
-                (counted(view.all_queues as u64, "queue"))
-                @if view.paused > 0 { ", " (count(view.paused as u64)) " paused" }
-                ", as of " time datetime=(view.at.format("%Y-%m-%dT%H:%M:%SZ")) title=(exact(view.at)) { (view.at.format("%H:%M:%S")) " UTC" }
+                (counted(all as u64, "queue"))
+                @if paused > 0 { ", " (count(paused as u64)) " paused" }
+                ", as of " time datetime=(at.format("%Y-%m-%dT%H:%M:%SZ")) title=(exact(*at)) { (at.format("%H:%M:%S")) " UTC" }
             }
         }
-        @if view.all_queues == 0 {
+        @if all == 0 {
             div.panel {
                 (empty("No queue yet", &html! {
                     p { "A queue comes into being with its first task. Enqueue one, with " code { "ASYNQ_URL" } " set to this broker: " code { "asynq task enqueue --type email:send --payload '{}' --queue default" } }
                 }))
             }
         } @else {
-            (figures(&view.totals))
+            (figures(totals))
             section.charts aria-label="The last hour, all queues" { @for chart in &view.charts { (chart.show()) } }
             (table(view))
         }

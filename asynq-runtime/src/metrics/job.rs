@@ -1,16 +1,16 @@
 //! The metrics of attempts, per job type.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     sync::{
-        Arc, LazyLock, OnceLock,
+        Arc, OnceLock,
         atomic::{AtomicI64, Ordering},
     },
     time::{Duration, Instant},
 };
 
 use metrics::{Counter, Gauge, Histogram, Key, Label, Recorder};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 
 use super::{
     names,
@@ -107,7 +107,7 @@ struct Handles {
 impl JobMetrics {
     /// Returns the metrics of this type, which all servers of the program share because they share the gauge.
     fn of(name: &str) -> Arc<Self> {
-        let mut all = all();
+        let mut all = ALL.lock();
         if let Some(known) = all.get(name) {
             return Arc::clone(known);
         }
@@ -151,19 +151,14 @@ impl JobMetrics {
     }
 }
 
-type All = HashMap<Arc<str>, Arc<JobMetrics>>;
-
-/// Returns the metrics of all types of this program.
-fn all() -> MutexGuard<'static, All> {
-    static ALL: LazyLock<Mutex<All>> = LazyLock::new(Mutex::default);
-    ALL.lock()
-}
+/// The metrics of all types of this program.
+static ALL: Mutex<BTreeMap<Arc<str>, Arc<JobMetrics>>> = Mutex::new(BTreeMap::new());
 
 /// Shows what is under way, also to a recorder that was installed after it had begun.
 pub(super) fn show_all() {
     let is_some = |number: &AtomicI64| number.load(Ordering::Relaxed) != 0;
     let is_under_way = |job: &&Arc<JobMetrics>| is_some(&job.in_flight) || is_some(&job.stuck);
-    let under_way: Vec<_> = all().values().filter(is_under_way).cloned().collect();
+    let under_way: Vec<_> = ALL.lock().values().filter(is_under_way).cloned().collect();
     under_way.iter().for_each(|job| job.count(&job.handles(), 0));
 }
 
