@@ -8,7 +8,7 @@ use std::{
 };
 
 use axum::{
-    http::{HeaderMap, StatusCode, header},
+    http::{HeaderMap, header},
     response::{IntoResponse, Response},
     routing::get,
 };
@@ -71,19 +71,14 @@ async fn asset(Segments((version, name)): Segments<(String, String)>, headers: H
     let Some(at) = ASSETS.iter().position(|(known, _)| *known == name) else {
         return Err(Failure::not_found("there is no such file"));
     };
-    let tag = format!("\"{}\"", *VERSION);
     // An old page may ask for an old version: it gets the new one, but must ask again.
     let cache = if version == *VERSION { "public, max-age=31536000, immutable" } else { "no-cache" };
     let (name, bytes) = ASSETS[at];
-    let about = [(header::CACHE_CONTROL, cache), (header::ETAG, tag.as_str()), (header::VARY, "accept-encoding")];
-    if headers.get(header::IF_NONE_MATCH).is_some_and(|known| known.as_bytes() == tag.as_bytes()) {
-        return Ok((StatusCode::NOT_MODIFIED, about).into_response());
-    }
-    let kind = [(header::CONTENT_TYPE, kind(name))];
+    let about = [(header::CACHE_CONTROL, cache), (header::VARY, "accept-encoding"), (header::CONTENT_TYPE, kind(name))];
     if takes_gzip(&headers) && !PACKED[at].is_empty() {
-        return Ok((about, kind, [(header::CONTENT_ENCODING, "gzip")], PACKED[at].as_slice()).into_response());
+        return Ok((about, [(header::CONTENT_ENCODING, "gzip")], PACKED[at].as_slice()).into_response());
     }
-    Ok((about, kind, bytes).into_response())
+    Ok((about, bytes).into_response())
 }
 
 /// Returns whether the answer may be compressed; a quality of zero means no.

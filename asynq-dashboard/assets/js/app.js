@@ -3,7 +3,7 @@ import { actions } from "./actions.js";
 import { charts } from "./charts.js";
 import { find } from "./find.js";
 import { keys } from "./keys.js";
-import { live } from "./live.js";
+import { fetchPage, live } from "./live.js";
 import { select } from "./select.js";
 
 charts();
@@ -20,8 +20,7 @@ for (const shown of document.querySelectorAll(":is(.tabs, .top nav) [aria-curren
 // A link of another site comes without the strict cookie, a request of our own with it: a user who is logged in goes on.
 const next = document.querySelector("form.login")?.dataset.then;
 if (next) {
-  const asked = fetch(next, { headers: { accept: "text/html", "x-asynq-live": "1" }, redirect: "manual", signal: AbortSignal.timeout(15000) });
-  asked.then((answer) => { if (answer.ok) location.replace(next); }).catch(() => { /* there is the form */ });
+  fetchPage(next).then(([answer]) => { if (answer.ok) location.replace(next); }).catch(() => { /* there is the form */ });
 }
 document.addEventListener("click", (event) => {
   if (event.target.closest("[data-theme-switch]")) window.switchTheme();

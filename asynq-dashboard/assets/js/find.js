@@ -1,6 +1,6 @@
 // Goes on with a search where the server's answer ended, until there is a page of tasks, all was looked at, or it is stopped.
 import { say } from "./actions.js";
-import { back, isLoggedOut, loggedOut, old, reason } from "./live.js";
+import { back, fetchPage, isLoggedOut, loggedOut, old, reason } from "./live.js";
 
 const RETRY = 2000;
 let turn = 0;
@@ -38,10 +38,7 @@ const visible = () => new Promise((done) => document.addEventListener("visibilit
 // Returns the page of results at `address`, or why it is refused; null when the server could not be asked.
 async function look(address) {
   try {
-    // No person asks: a search that goes on by itself does not keep a session alive.
-    const headers = { accept: "text/html", "x-asynq-live": "1" };
-    const answer = await fetch(address, { headers, redirect: "manual", signal: AbortSignal.timeout(15000) });
-    const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+    const [answer, page] = await fetchPage(address);
     if (isLoggedOut(answer, page)) loggedOut();
     else if (page.querySelector("[data-search]")) { back(); return page; }
     else if (answer.status < 500) return reason(answer, page);

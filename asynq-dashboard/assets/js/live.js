@@ -96,14 +96,19 @@ export function reason(answer, page) {
   return `${title}: ${why.slice(0, MOST_WHY).replace(/\.$/, "")}`;
 }
 
+// Fetches a page for a script, and returns the answer and its document. The second header says that no person asks for the page: it
+// does not keep a session alive.
+export async function fetchPage(address) {
+  const headers = { accept: "text/html", "x-asynq-live": "1" };
+  const answer = await fetch(address, { headers, redirect: "manual", signal: AbortSignal.timeout(15000) });
+  return [answer, new DOMParser().parseFromString(await answer.text(), "text/html")];
+}
+
 async function fetched() {
   const main = document.querySelector("main");
   clearTimeout(timer);
   try {
-    // The second header says that no person asked for the page: it does not keep a session alive.
-    const headers = { accept: "text/html", "x-asynq-live": "1" };
-    const answer = await fetch(here(), { headers, redirect: "manual", signal: AbortSignal.timeout(15000) });
-    const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+    const [answer, page] = await fetchPage(here());
     if (isLoggedOut(answer, page)) return loggedOut();
     const fresh = page.querySelector("main");
     if (answer.status >= 500 || answer.status === 429 || !fresh) return away(reason(answer, page));
