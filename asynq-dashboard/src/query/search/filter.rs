@@ -58,7 +58,9 @@ impl Filter {
     }
 
     fn has_time(&self, task: &TaskInfo) -> bool {
-        let is_in = |at| self.since.is_none_or(|since| since <= at) && self.until.is_none_or(|until| at <= until);
+        let is_in = |at: DateTime<Utc>| {
+            self.since.is_none_or(|since| since <= at) && self.until.is_none_or(|until| at <= until)
+        };
         let times = [task.next_process_at, task.last_failed_at, task.completed_at, task.archived_at];
         (self.since.is_none() && self.until.is_none()) || times.into_iter().flatten().any(is_in)
     }
