@@ -59,7 +59,7 @@ pub(super) async fn run(shared: Weak<Shared>) {
             let last = *looked.borrow_and_update();
             if !watched && shared.pace.is_asleep(last.map(|at| at.elapsed())) {
                 drop(shared);
-                // Without samples no look can come, and the next turn ends.
+                // Where the samples are dropped meanwhile, the next pass ends.
                 let _ = looked.changed().await;
                 continue;
             }
