@@ -56,58 +56,32 @@ const OF_SCHEDULES: [Known; 5] = [
     Known { name: "cron_crate", takes: "a path without quotes", example: "::renamed_cron" },
 ];
 
-/// Words of other frameworks and of the builder, with the options that mean the same here.
-const SYNONYMS: [(&str, &str); 38] = [
-    ("max_retry", "retry"),
-    ("max_retries", "retry"),
-    ("retries", "retry"),
-    ("max_attempts", "retry"),
-    ("attempts", "retry"),
-    ("time_limit", "timeout"),
-    ("unique_for", "unique"),
-    ("unique_ttl", "unique"),
-    ("unique_key", "unique_by"),
-    ("ttl", "unique"),
-    ("lock_ttl", "unique"),
-    ("unique_while", "unique_until"),
-    ("debounce_delay", "debounce"),
-    ("max_wait", "debounce_max"),
-    ("keep_lock", "unique_extend"),
-    ("expires_in", "expires"),
-    ("expiry", "expires"),
-    ("expire", "expires"),
-    ("batch", "group"),
-    ("group_by", "group"),
-    ("group_key", "group"),
-    ("aggregate", "aggregates"),
-    ("retry_delay", "backoff"),
-    ("delay_func", "backoff"),
-    ("keep", "retention"),
-    ("result_ttl", "retention"),
-    ("task_type", "name"),
-    ("type", "name"),
-    ("kind", "name"),
-    ("rename", "name"),
-    ("aliases", "alias"),
-    ("renamed_from", "alias"),
-    ("upgrades", "upgrade"),
-    ("upcast", "upgrade"),
-    ("format", "codec"),
-    ("policy", "on_error"),
-    ("retries_exhausted", "on_archive"),
-    ("krate", "crate"),
-];
-
-const SCHEDULE_SYNONYMS: [(&str, &str); 9] = [
-    ("timezone", "tz"),
-    ("time_zone", "tz"),
-    ("zone", "tz"),
-    ("location", "tz"),
-    ("catch_up", "missed"),
-    ("catchup", "missed"),
-    ("misfire", "missed"),
-    ("concurrency_policy", "overlap"),
-    ("splay", "jitter"),
+/// The options, each with the words of other frameworks and of the builder that mean the same.
+const SYNONYMS: [(&str, &[&str]); 24] = [
+    ("retry", &["max_retry", "max_retries", "retries", "max_attempts", "attempts"]),
+    ("timeout", &["time_limit"]),
+    ("unique", &["unique_for", "unique_ttl", "ttl", "lock_ttl"]),
+    ("unique_by", &["unique_key"]),
+    ("unique_until", &["unique_while"]),
+    ("unique_extend", &["keep_lock"]),
+    ("debounce", &["debounce_delay"]),
+    ("debounce_max", &["max_wait"]),
+    ("expires", &["expires_in", "expiry", "expire"]),
+    ("group", &["batch", "group_by", "group_key"]),
+    ("aggregates", &["aggregate"]),
+    ("backoff", &["retry_delay", "delay_func"]),
+    ("retention", &["keep", "result_ttl"]),
+    ("name", &["task_type", "type", "kind", "rename"]),
+    ("alias", &["aliases", "renamed_from"]),
+    ("upgrade", &["upgrades", "upcast"]),
+    ("codec", &["format"]),
+    ("on_error", &["policy"]),
+    ("on_archive", &["retries_exhausted"]),
+    ("crate", &["krate"]),
+    ("tz", &["timezone", "time_zone", "zone", "location"]),
+    ("missed", &["catch_up", "catchup", "misfire"]),
+    ("overlap", &["concurrency_policy"]),
+    ("jitter", &["splay"]),
 ];
 
 /// Words for a schedule, which is not an option, and such a schedule.
@@ -173,12 +147,8 @@ pub(super) fn unknown(name: &str, attribute: Attribute) -> String {
     }
     let is_taken = |name: &&str| attribute == Attribute::Job || !REFUSED_BY_SCHEDULES.contains(name);
     let names = || all(attribute).map(|known| known.name).filter(is_taken);
-    let of_schedules: &[(&str, &str)] = match attribute {
-        Attribute::Job => &[],
-        Attribute::Periodic => &SCHEDULE_SYNONYMS,
-    };
-    let synonym = of_schedules.iter().chain(&SYNONYMS).find(|(word, _)| *word == name).map(|(_, ours)| *ours);
-    let meant = synonym.filter(is_taken).or_else(|| nearest(name, names()));
+    let synonym = SYNONYMS.iter().find(|(_, words)| words.contains(&name)).map(|(ours, _)| *ours);
+    let meant = synonym.filter(|ours| names().any(|name| name == *ours)).or_else(|| nearest(name, names()));
     let all = names().collect::<Vec<_>>().join(", ");
     match meant {
         Some(meant) => format!("unknown option `{name}`; did you mean `{meant}`? (options: {all})"),
@@ -232,14 +202,18 @@ mod tests {
 
     #[test]
     fn every_word_of_others_leads_to_an_option_that_exists() {
-        for (word, ours) in SYNONYMS {
-            assert!(known(ours, Attribute::Job).is_some() && known(word, Attribute::Job).is_none(), "{word} -> {ours}");
+        for (ours, words) in SYNONYMS {
+            let is_of_schedules = OF_SCHEDULES.iter().any(|known| known.name == ours);
+            let attribute = if is_of_schedules { Attribute::Periodic } else { Attribute::Job };
+            for word in words {
+                assert!(
+                    known(ours, attribute).is_some() && known(word, Attribute::Periodic).is_none(),
+                    "{word} -> {ours}"
+                );
+                assert!(unknown(word, attribute).contains(&format!("did you mean `{ours}`?")), "{word} -> {ours}");
+            }
         }
-        for (word, ours) in SCHEDULE_SYNONYMS {
-            let of = |name| known(name, Attribute::Periodic);
-            assert!(of(ours).is_some() && of(word).is_none(), "{word} -> {ours}");
-            assert!(unknown(word, Attribute::Periodic).contains(&format!("did you mean `{ours}`?")));
-        }
+        assert!(!unknown("timezone", Attribute::Job).contains("`tz`?"));
     }
 
     #[test]

@@ -4,9 +4,13 @@ use crate::tree::{none, read};
 
 /// The pairs of a table in the macros: a word of another framework, and asynq's word.
 fn pairs(source: &str, table: &str) -> Vec<(String, String)> {
-    let rows = source.split(&format!("const {table}: ")).nth(1).unwrap().split("];").next().unwrap();
-    let quoted: Vec<&str> = rows.split('"').skip(1).step_by(2).collect();
-    quoted.chunks(2).map(|pair| (pair[0].to_owned(), pair[1].to_owned())).collect()
+    let rows = source.split(&format!("const {table}: ")).nth(1).unwrap().split("\n];").next().unwrap();
+    let pairs = rows.lines().skip(1).flat_map(|row| {
+        let mut quoted = row.split('"').skip(1).step_by(2);
+        let ours = quoted.next().unwrap();
+        quoted.map(move |word| (word.to_owned(), ours.to_owned()))
+    });
+    pairs.collect()
 }
 
 #[test]
