@@ -12,7 +12,7 @@ use syn::{
 use super::{
     Attribute,
     entry::Entry,
-    schedule::ScheduleAttr,
+    schedule::Schedule,
     setting::{Codec, Pause, Setting, UniqueUntil},
 };
 use crate::errors::{Errors, Position};
@@ -49,7 +49,7 @@ pub(super) struct Attr {
     pub(super) crate_path: Option<Setting<Path>>,
     pub(super) cron_crate: Option<Setting<Path>>,
     /// The options that only `#[periodic]` has.
-    pub(super) schedule: ScheduleAttr,
+    pub(super) schedule: Schedule,
     /// Whether `unique` is written, right or wrong: options that need it must not complain a second time.
     pub(super) mentions_unique: bool,
     /// Whether `debounce` is written, right or wrong.
@@ -219,7 +219,7 @@ mod tests {
         let errors = Errors::new();
         let attr = Attr::parse(quote!(crate = "::renamed::jobs"), Attribute::Job, &errors);
         assert_eq!(errors.messages(), ["`crate` takes a path without quotes: `crate = ::renamed`"]);
-        let path = attr.crate_path.map(Setting::into_value);
+        let path = attr.crate_path.map(|setting| setting.value);
         assert_eq!(quote!(#path).to_string(), ":: renamed :: jobs");
     }
 
@@ -231,7 +231,7 @@ mod tests {
         let options = quote!(alias = [#old, "letter"], upgrade = [#from]);
         let attr = Attr::parse(options, Attribute::Job, &errors);
         assert_eq!(errors.messages(), Vec::<String>::new());
-        assert_eq!(attr.alias.map(Setting::into_value), Some(vec!["post".to_owned(), "letter".to_owned()]));
+        assert_eq!(attr.alias.map(|setting| setting.value), Some(vec!["post".to_owned(), "letter".to_owned()]));
     }
 
     #[test]

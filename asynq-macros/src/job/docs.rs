@@ -32,7 +32,7 @@ pub(super) fn of_struct(job: &JobModel) -> String {
     if job.is_json() {
         facts.push("JSON payload".to_owned());
     }
-    let schedule = job.schedule.as_ref().map(|schedule| format!("{}.\n\n", schedule.sentence())).unwrap_or_default();
+    let schedule = job.attr.schedule.sentence().map(|sentence| format!("{sentence}.\n\n")).unwrap_or_default();
     let has_words = job.struct_attrs().any(|attr| attr.path().is_ident("doc"));
     let gap = if has_words { "\n" } else { "" };
     let runs = if job.signature.is_contract {

@@ -26,7 +26,7 @@ pub(super) fn job(job: &JobModel) -> TokenStream {
     let implementation = implementation(job);
     let registration = (!job.signature.is_contract).then(|| registration(job));
     let aggregation = aggregation(job);
-    let entry = job.schedule.as_ref().map(|schedule| periodic::entry(schedule, job));
+    let entry = periodic::entry(job);
     let check = check(job);
     let scoped = scoped(job, &quote!(#check #implementation #registration #aggregation #entry));
     // In the golden files the other items follow the struct, without `instead`.

@@ -1,6 +1,6 @@
 //! The facts about one job; from here on nothing can fail.
 
-use std::{mem, time::Duration};
+use std::time::Duration;
 
 use asynq_grammar::nearest;
 use quote::{ToTokens, quote};
@@ -10,7 +10,6 @@ use super::{
     attr::Attr,
     literal::within,
     parameter::{Argument, Form, Parameter, is_mark, moves_to_field},
-    schedule::Schedule,
     setting::{Codec, Setting, UniqueUntil},
     signature::{JobSignature, is_job},
 };
@@ -31,8 +30,6 @@ pub(super) struct JobModel {
     pub(super) signature: JobSignature,
     /// The arguments that make two tasks equal; `None` means all of them.
     pub(super) unique_by: Option<Vec<Ident>>,
-    /// The times at which the job runs by itself.
-    pub(super) schedule: Option<Schedule>,
     pub(super) paths: Paths,
 }
 
@@ -75,7 +72,6 @@ impl JobModel {
         Self {
             name: attr.name.as_deref().cloned().unwrap_or_else(|| ident.to_string()),
             unique_by,
-            schedule: mem::take(&mut attr.schedule).into_schedule(),
             paths: Paths::new(home, attr.crate_path.as_deref(), attr.cron_crate.as_deref()),
             attr,
             signature,
@@ -182,7 +178,7 @@ fn ends(attr: &Attr) -> impl Iterator<Item = (&'static str, Duration)> {
 
 /// Refuses a jitter that may defer a tick until its task is not started any more.
 fn check_jitter(attr: &Attr, errors: &Errors) {
-    let Some(jitter) = attr.schedule.jitter() else { return };
+    let Some(jitter) = &attr.schedule.jitter else { return };
     if let Some((end, _)) = ends(attr).find(|(_, after)| jitter.value >= *after) {
         let message = format!("`jitter` must be shorter than `{end}`, which counts from when the tick is sent");
         errors.at(jitter.position, &jitter.key, message);

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use asynq_grammar::cron::{self, MOST_REPLAYED, Mode};
-use proc_macro2::{Ident, Span};
+use proc_macro2::{Ident, Literal, Span, TokenStream};
+use quote::quote;
 use syn::{Lit, LitStr, Token, parse::ParseStream};
 
 use super::{
@@ -22,23 +23,15 @@ const WITHOUT_REGION: &str = "CET CST6CDT Cuba EET EST EST5EDT Egypt Eire GB GBE
 
 /// The schedule and its options in the attribute; an option that is absent or wrong is `None`.
 #[derive(Default)]
-pub(super) struct ScheduleAttr {
-    spec: Option<(LitStr, cron::Spec)>,
-    zone: Option<Zone>,
-    missed: Option<Setting<Missed>>,
-    overlap: Option<Setting<Overlap>>,
-    jitter: Option<Setting<Duration>>,
-}
-
-/// A schedule in which only the name of the zone can still be wrong, which the compiler checks.
 pub(super) struct Schedule {
-    /// The text, without a zone in front.
-    pub(super) text: LitStr,
-    pub(super) spec: cron::Schedule,
+    /// The text, without a zone in front, and its meaning. Only the name of the zone can still be wrong, which the compiler checks.
+    pub(super) spec: Option<(LitStr, cron::Spec)>,
     pub(super) zone: Option<Zone>,
-    pub(super) missed: Option<Missed>,
-    pub(super) overlap: Option<Overlap>,
-    pub(super) jitter: Option<Duration>,
+    /// The variant of asynq-cron's `Missed`.
+    pub(super) missed: Option<TokenStream>,
+    /// The variant of asynq-cron's `Overlap`.
+    pub(super) overlap: Option<&'static str>,
+    pub(super) jitter: Option<Setting<Duration>>,
 }
 
 /// The variant of `chrono_tz::Tz`, at the place where the zone is named.
@@ -47,31 +40,13 @@ pub(super) struct Zone {
     pub(super) variant: Ident,
 }
 
-#[derive(Clone, Copy)]
-pub(super) enum Missed {
-    Skip,
-    Once,
-    All(u32),
-}
-
-#[derive(Clone, Copy)]
-pub(super) enum Overlap {
-    Allow,
-    Skip,
-    Replace,
-}
-
-impl ScheduleAttr {
+impl Schedule {
     /// Reads the text that comes first, and the comma behind it.
     pub(super) fn read(&mut self, input: ParseStream<'_>, errors: &Errors) {
         const EXAMPLE: &str = "`#[periodic(\"0 9 * * mon-fri\")]`";
-        let literal = match input.fork().parse::<Lit>() {
-            Ok(Lit::Str(_)) => input.parse::<LitStr>().ok(),
-            Ok(other) => {
-                let _ = input.parse::<Lit>();
-                errors.at(FIRST, other, format_args!("the schedule is text in quotes: {EXAMPLE}"));
-                None
-            }
+        match input.parse::<Lit>() {
+            Ok(Lit::Str(literal)) => self.check(literal, errors),
+            Ok(other) => errors.at(FIRST, other, format_args!("the schedule is text in quotes: {EXAMPLE}")),
             Err(_) if input.is_empty() => {
                 let message = format!("when should it run? {EXAMPLE}");
                 errors.push(FIRST, syn::Error::new(Span::call_site(), message));
@@ -87,16 +62,11 @@ impl ScheduleAttr {
                 let message = format!("the schedule comes first, as text in quotes: {EXAMPLE}");
                 errors.push(FIRST, syn::Error::new(error.span(), message));
                 // The next tokens may be an option, which is checked all the same.
-                if !(input.peek(syn::Ident) && input.peek2(Token![=])) {
-                    skip_to_comma(input);
-                } else {
+                if input.peek(syn::Ident) && input.peek2(Token![=]) {
                     return;
                 }
-                None
+                skip_to_comma(input);
             }
-        };
-        if let Some(literal) = literal {
-            self.check(literal, errors);
         }
         if !input.is_empty() && input.parse::<Token![,]>().is_err() {
             errors.push(FIRST, input.error("expected `,` behind the schedule"));
@@ -137,10 +107,9 @@ impl ScheduleAttr {
                 self.zone =
                     entry.with(|position, errors| Zone::read(&literal.value(), literal.span(), position, errors));
             }
-            "missed" => self.missed = entry.setting(missed(entry)),
+            "missed" => self.missed = missed(entry),
             "overlap" => {
-                let words = [("allow", Overlap::Allow), ("skip", Overlap::Skip), ("replace", Overlap::Replace)];
-                self.overlap = entry.setting(entry.one_of(&words));
+                self.overlap = entry.one_of(&[("allow", "Allow"), ("skip", "Skip"), ("replace", "Replace")]);
             }
             "jitter" => self.jitter = entry.setting(entry.span("leave it out for none")),
             // A test reads each option with its example.
@@ -148,53 +117,39 @@ impl ScheduleAttr {
         }
     }
 
-    /// Returns the longest time by which a tick is deferred, where it is written.
-    pub(super) fn jitter(&self) -> Option<&Setting<Duration>> {
-        self.jitter.as_ref()
-    }
-
     /// Returns whether there is a valid schedule.
     pub(super) fn is_there(&self) -> bool {
         self.spec.is_some()
     }
 
-    pub(super) fn into_schedule(self) -> Option<Schedule> {
-        let (text, spec) = self.spec?;
-        Some(Schedule {
-            text,
-            spec: spec.schedule,
-            zone: self.zone,
-            missed: self.missed.map(Setting::into_value),
-            overlap: self.overlap.map(Setting::into_value),
-            jitter: self.jitter.map(Setting::into_value),
-        })
+    /// Returns the schedule in English; `None` without a valid one.
+    pub(super) fn sentence(&self) -> Option<String> {
+        let (_, cron::Spec { schedule, .. }) = self.spec.as_ref()?;
+        let is_interval = matches!(schedule, cron::Schedule::Every(_));
+        let zone = self.zone.as_ref().filter(|zone| zone.name != "UTC" && !is_interval);
+        let zone = zone.map(|zone| format!(", {} time", zone.name)).unwrap_or_default();
+        Some(format!("{}{zone}", schedule.sentence()))
     }
 }
 
-fn missed(entry: &Entry<'_>) -> Option<Missed> {
+/// Reads the policy for missed ticks, and returns it as a variant of asynq-cron's `Missed`.
+fn missed(entry: &Entry<'_>) -> Option<TokenStream> {
     let literal = entry.text()?;
     let text = literal.value();
     let number = text.strip_prefix("all(").and_then(|rest| rest.strip_suffix(')'));
-    match (text.as_str(), number.map(str::parse::<u32>)) {
-        ("skip", _) => Some(Missed::Skip),
-        ("once", _) => Some(Missed::Once),
-        (_, Some(Ok(n))) if (1..=MOST_REPLAYED).contains(&n) => Some(Missed::All(n)),
-        (_, Some(_)) => {
-            entry.wrong(
-                &literal,
-                format_args!("`all(n)` takes a number from 1 to {MOST_REPLAYED}: `missed = \"all(10)\"`"),
-            );
-            None
+    let message = match (text.as_str(), number.map(str::parse::<u32>)) {
+        ("skip", _) => return Some(quote!(Skip)),
+        ("once", _) => return Some(quote!(Once)),
+        (_, Some(Ok(n))) if (1..=MOST_REPLAYED).contains(&n) => {
+            let n = Literal::u32_unsuffixed(n);
+            return Some(quote!(All(#n)));
         }
-        ("all", _) => {
-            entry.wrong(&literal, "say how many at most: `missed = \"all(10)\"`");
-            None
-        }
-        _ => {
-            entry.wrong(&literal, format_args!("unknown missed \"{text}\"; write \"skip\", \"once\" or \"all(n)\""));
-            None
-        }
-    }
+        (_, Some(_)) => format!("`all(n)` takes a number from 1 to {MOST_REPLAYED}: `missed = \"all(10)\"`"),
+        ("all", _) => "say how many at most: `missed = \"all(10)\"`".to_owned(),
+        _ => format!("unknown missed \"{text}\"; write \"skip\", \"once\" or \"all(n)\""),
+    };
+    entry.wrong(&literal, message);
+    None
 }
 
 impl Zone {
@@ -227,19 +182,6 @@ fn variant(name: &str) -> String {
         }
     }
     variant
-}
-
-impl Schedule {
-    /// Returns the schedule in English.
-    pub(super) fn sentence(&self) -> String {
-        let zone = self.zone.as_ref().filter(|zone| zone.name != "UTC" && !self.is_interval());
-        let zone = zone.map(|zone| format!(", {} time", zone.name)).unwrap_or_default();
-        format!("{}{zone}", self.spec.sentence())
-    }
-
-    fn is_interval(&self) -> bool {
-        matches!(self.spec, cron::Schedule::Every(_))
-    }
 }
 
 fn indented(text: &str) -> String {

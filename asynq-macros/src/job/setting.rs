@@ -14,12 +14,6 @@ pub(super) struct Setting<T> {
     pub(super) position: Position,
 }
 
-impl<T> Setting<T> {
-    pub(super) fn into_value(self) -> T {
-        self.value
-    }
-}
-
 impl<T> Deref for Setting<T> {
     type Target = T;
 
