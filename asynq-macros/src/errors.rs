@@ -32,19 +32,26 @@ impl Errors {
         self.0.borrow_mut().push((position, error));
     }
 
+    /// Returns the value, or records the mistake.
+    pub(crate) fn ok<T>(&self, position: Position, result: syn::Result<T>) -> Option<T> {
+        result.map_err(|error| self.push(position, error)).ok()
+    }
+
     /// Returns the messages alone, in source order.
     #[cfg(test)]
     pub(crate) fn messages(self) -> Vec<String> {
-        let mut found = self.0.into_inner();
-        found.sort_by_key(|(position, _)| *position);
-        found.iter().map(|(_, error)| error.to_string()).collect()
+        self.sorted().map(|error| error.to_string()).collect()
     }
 
     /// Returns all mistakes as `compile_error!` items; empty when there are none.
     pub(crate) fn into_tokens(self) -> TokenStream {
+        self.sorted().map(|error| error.to_compile_error()).collect()
+    }
+
+    fn sorted(self) -> impl Iterator<Item = syn::Error> {
         let mut found = self.0.into_inner();
         found.sort_by_key(|(position, _)| *position);
-        found.iter().map(|(_, error)| error.to_compile_error()).collect()
+        found.into_iter().map(|(_, error)| error)
     }
 }
 

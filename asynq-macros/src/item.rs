@@ -3,8 +3,7 @@
 use proc_macro2::{TokenStream, TokenTree};
 use quote::{ToTokens, TokenStreamExt};
 use syn::{
-    Attribute, FnArg, Ident, Result, Signature, Token, Visibility,
-    ext::IdentExt,
+    Abi, Attribute, FnArg, Result, Signature, Token, Visibility,
     parse::{Parse, ParseStream},
 };
 
@@ -53,21 +52,11 @@ impl ToTokens for Item {
     }
 }
 
+/// Returns whether an `fn` follows, behind the words that may stand before it.
 fn begins_a_function(input: ParseStream<'_>) -> bool {
-    loop {
-        if input.peek(Token![fn]) {
-            return true;
-        }
-        let is_qualifier = input.peek(Token![const])
-            || input.peek(Token![async])
-            || input.peek(Token![unsafe])
-            || input.peek(Token![extern]);
-        if !is_qualifier || input.call(Ident::parse_any).is_err() {
-            return false;
-        }
-        // The ABI of `extern "C" fn`.
-        if input.peek(syn::LitStr) && input.parse::<syn::LitStr>().is_err() {
-            return false;
-        }
-    }
+    input.parse::<Option<Token![const]>>().is_ok()
+        && input.parse::<Option<Token![async]>>().is_ok()
+        && input.parse::<Option<Token![unsafe]>>().is_ok()
+        && input.parse::<Option<Abi>>().is_ok()
+        && input.peek(Token![fn])
 }

@@ -59,10 +59,7 @@ pub(super) struct Attr {
 impl Attr {
     pub(super) fn parse(tokens: TokenStream, attribute: Attribute, errors: &Errors) -> Self {
         let parsed = (|input: ParseStream<'_>| Ok(Self::read(input, attribute, errors))).parse2(tokens);
-        parsed.unwrap_or_else(|error| {
-            errors.push(Position::Option(0), error);
-            Self::default()
-        })
+        errors.ok(Position::Option(0), parsed).unwrap_or_default()
     }
 
     fn read(input: ParseStream<'_>, attribute: Attribute, errors: &Errors) -> Self {

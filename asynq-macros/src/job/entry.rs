@@ -51,18 +51,12 @@ impl<'a> Entry<'a> {
             return skip(input).or(Some(Vec::new()));
         }
         let meta = input.parse::<MetaList>().ok()?;
-        let mut derives = Vec::new();
-        match meta.parse_args_with(Punctuated::<Path, Token![,]>::parse_terminated) {
-            Ok(paths) => derives.extend(paths),
-            Err(error) => errors.push(position, error),
+        let paths = meta.parse_args_with(Punctuated::<Path, Token![,]>::parse_terminated);
+        let paths = errors.ok(position, paths).unwrap_or_default();
+        let (of_serde, derives) = paths.into_iter().partition::<Vec<_>, _>(is_of_serde);
+        for path in of_serde {
+            errors.at(position, path, "every job derives this already; leave it out");
         }
-        derives.retain(|path| {
-            let is_there = is_of_serde(path);
-            if is_there {
-                errors.at(position, path, "every job derives this already; leave it out");
-            }
-            !is_there
-        });
         go_on(input, errors, position, known);
         Some(derives)
     }
@@ -107,9 +101,14 @@ impl<'a> Entry<'a> {
         self.errors.at(self.position, tokens, message);
     }
 
-    /// Lets a check record its own mistakes of this option.
-    pub(super) fn with<T>(&self, check: impl FnOnce(Position, &Errors) -> T) -> T {
-        check(self.position, self.errors)
+    /// Returns the value, or records the mistake of this option.
+    pub(super) fn ok<T>(&self, result: syn::Result<T>) -> Option<T> {
+        self.errors.ok(self.position, result)
+    }
+
+    /// Returns the value of a text, or points at its bytes that are wrong, where the compiler allows it.
+    fn value_of<T>(&self, literal: &LitStr, parse: impl FnOnce(&str) -> Result<T, TextError>) -> Option<T> {
+        self.ok(parse(&literal.value()).map_err(|error| syn::Error::new(within(literal, error.range()), error)))
     }
 
     pub(super) fn setting<T>(&self, value: Option<T>) -> Option<Setting<T>> {
@@ -130,10 +129,7 @@ impl<'a> Entry<'a> {
     }
 
     fn checked(&self, literal: &LitStr, check: fn(&str) -> Result<(), TextError>) -> Option<String> {
-        match check(&literal.value()) {
-            Ok(()) => Some(literal.value()),
-            Err(error) => self.refuse_part(literal, error.range(), &error),
-        }
+        self.value_of(literal, |name| check(name).map(|()| name.to_owned()))
     }
 
     /// Reads any text that is not blank.
@@ -154,17 +150,15 @@ impl<'a> Entry<'a> {
         }
         let quoted: Vec<_> = words.iter().map(|(word, _)| format!("\"{word}\"")).collect();
         let all = match quoted.split_last() {
-            Some((last, [])) => last.clone(),
             Some((last, others)) => format!("{} or {last}", others.join(", ")),
             None => String::new(),
         };
         let key = &self.key;
-        match asynq_grammar::nearest(&found, words.iter().map(|(word, _)| *word)) {
-            Some(near) => {
-                self.refuse(&literal, format_args!("unknown {key} \"{found}\"; did you mean \"{near}\"? ({all})"))
-            }
-            None => self.refuse(&literal, format_args!("unknown {key} \"{found}\"; write {all}")),
-        }
+        let instead = match asynq_grammar::nearest(&found, words.iter().map(|(word, _)| *word)) {
+            Some(near) => format!("did you mean \"{near}\"? ({all})"),
+            None => format!("write {all}"),
+        };
+        self.refuse(&literal, format_args!("unknown {key} \"{found}\"; {instead}"))
     }
 
     /// Reads a duration of whole seconds, at least one; `instead_of_zero` says what to write instead of zero.
@@ -197,10 +191,8 @@ impl<'a> Entry<'a> {
     /// Reads any duration, and returns it with its literal.
     fn duration(&self) -> Option<(LitStr, Duration)> {
         let literal = self.quoted("a duration")?;
-        match duration::parse(&literal.value()) {
-            Ok(value) => Some((literal, value)),
-            Err(error) => self.refuse_part(&literal, error.range(), &error),
-        }
+        let value = self.value_of(&literal, duration::parse)?;
+        Some((literal, value))
     }
 
     /// Reads a back-off in quotes, or the path of a function.
@@ -216,10 +208,7 @@ impl<'a> Entry<'a> {
             return self.path().map(Pause::By);
         }
         let literal = self.quoted("its pauses")?;
-        match backoff::parse(&literal.value()) {
-            Ok(backoff) => Some(Pause::Declared(backoff)),
-            Err(error) => self.refuse_part(&literal, error.range(), &error),
-        }
+        self.value_of(&literal, backoff::parse).map(Pause::Declared)
     }
 
     /// Reads `true` or `false`.
@@ -346,12 +335,6 @@ impl<'a> Entry<'a> {
 
     fn refuse<T>(&self, tokens: impl ToTokens, message: impl Display) -> Option<T> {
         self.wrong(tokens, message);
-        None
-    }
-
-    /// Points at some bytes of the text, where the compiler allows it.
-    fn refuse_part<T>(&self, literal: &LitStr, bytes: std::ops::Range<usize>, message: impl Display) -> Option<T> {
-        self.errors.push(self.position, syn::Error::new(within(literal, bytes), message));
         None
     }
 }

@@ -81,7 +81,7 @@ impl Schedule {
             Ok(spec) => {
                 if let Some(zone) = spec.zone.as_ref().filter(|zone| !zone.name.is_empty()) {
                     let span = within(&literal, zone.range.clone());
-                    self.zone = Zone::read(&zone.name, span, FIRST, errors);
+                    self.zone = errors.ok(FIRST, Zone::read(&zone.name, span));
                     // Only the compiler knows the names of all zones, so the runtime is given the variant and not the text.
                     literal = LitStr::new(text[zone.range.end..].trim(), literal.span());
                 }
@@ -104,8 +104,7 @@ impl Schedule {
                     entry.wrong(&literal, "the schedule names a time zone itself; leave one out");
                     return;
                 }
-                self.zone =
-                    entry.with(|position, errors| Zone::read(&literal.value(), literal.span(), position, errors));
+                self.zone = entry.ok(Zone::read(&literal.value(), literal.span()));
             }
             "missed" => self.missed = missed(entry),
             "overlap" => {
@@ -153,18 +152,17 @@ fn missed(entry: &Entry<'_>) -> Option<TokenStream> {
 }
 
 impl Zone {
-    fn read(name: &str, span: Span, position: Position, errors: &Errors) -> Option<Self> {
+    fn read(name: &str, span: Span) -> syn::Result<Self> {
         let variant = variant(name);
         // The compiler names no zone in its error, and prints one of its own about signs that no name has.
         let is_word = variant.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
             && variant.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
         let is_zone = variant.contains("__") || WITHOUT_REGION.split(' ').any(|zone| zone == variant);
         if is_word && is_zone && syn::parse_str::<Ident>(&variant).is_ok() {
-            return Some(Self { name: name.to_owned(), variant: Ident::new(&variant, span) });
+            return Ok(Self { name: name.to_owned(), variant: Ident::new(&variant, span) });
         }
         let message = format!("no time zone has the name \"{name}\"; write one such as \"Europe/Berlin\" or \"UTC\"");
-        errors.push(position, syn::Error::new(span, message));
-        None
+        Err(syn::Error::new(span, message))
     }
 }
 
@@ -208,11 +206,9 @@ mod tests {
 
     #[test]
     fn a_zone_is_named_by_a_word_that_is_not_a_keyword() {
-        let errors = Errors::new();
-        let zone = |name: &str| Zone::read(name, Span::call_site(), FIRST, &errors).is_some();
+        let zone = |name: &str| Zone::read(name, Span::call_site()).is_ok();
         assert!(["Europe/Berlin", "Etc/GMT+5", "UTC", "GMT+0", "GB-Eire", "W-SU"].into_iter().all(zone));
         let wrong = ["", " UTC", "Berlin", "CET+1", "utc", "Europe\\Berlin", "UTC'", "0x", "r#UTC", "self", "_"];
         assert!(!wrong.into_iter().any(zone));
-        assert_eq!(errors.messages().len(), wrong.len());
     }
 }
