@@ -50,10 +50,8 @@ pub(super) struct Attr {
     pub(super) cron_crate: Option<Setting<Path>>,
     /// The options that only `#[periodic]` has.
     pub(super) schedule: Schedule,
-    /// Whether `unique` is written, right or wrong: options that need it must not complain a second time.
-    pub(super) mentions_unique: bool,
-    /// Whether `debounce` is written, right or wrong.
-    pub(super) mentions_debounce: bool,
+    /// The options that are written, right or wrong.
+    written: Vec<Ident>,
 }
 
 impl Attr {
@@ -67,7 +65,6 @@ impl Attr {
         if attribute == Attribute::Periodic {
             attr.schedule.read(input, errors);
         }
-        let mut seen: Vec<Ident> = Vec::new();
         for position in (0..).map(Position::Option) {
             if input.is_empty() {
                 break;
@@ -77,17 +74,26 @@ impl Attr {
                 continue;
             }
             let Some(entry) = Entry::begin(input, errors, position, attribute) else { continue };
-            if seen.contains(&entry.key) {
+            if attr.written.contains(&entry.key) {
                 entry.wrong(&entry.key, format!("`{}` specified twice", entry.key));
                 // The value of the second one is checked all the same.
                 Self::default().set(&entry);
             } else {
-                seen.push(entry.key.clone());
+                attr.written.push(entry.key.clone());
                 attr.set(&entry);
             }
             entry.finish();
         }
         attr
+    }
+
+    /// Returns whether an option is written, right or wrong: options that need it must not complain a second time.
+    pub(super) fn mentions(&self, option: &str) -> bool {
+        self.written.iter().any(|key| key == option)
+    }
+
+    pub(super) fn is_json(&self) -> bool {
+        self.codec.as_deref() == Some(&Codec::Json)
     }
 
     fn set(&mut self, entry: &Entry<'_>) {
@@ -99,14 +105,8 @@ impl Attr {
             "expires" => self.expires = entry.setting(entry.span("leave it out for never")),
             "group" => self.group = entry.setting(entry.name(names::check_group)),
             "aggregates" => self.aggregates = entry.setting(entry.type_path()),
-            "unique" => {
-                self.mentions_unique = true;
-                self.unique = entry.setting(entry.seconds("leave it out to allow duplicates"));
-            }
-            "debounce" => {
-                self.mentions_debounce = true;
-                self.debounce = entry.setting(entry.span("leave it out to run at once"));
-            }
+            "unique" => self.unique = entry.setting(entry.seconds("leave it out to allow duplicates")),
+            "debounce" => self.debounce = entry.setting(entry.span("leave it out to run at once")),
             "debounce_max" => self.debounce_max = entry.setting(entry.span("leave it out for no bound")),
             "unique_by" => self.unique_by = entry.setting(entry.text()),
             "unique_until" => {

@@ -29,7 +29,7 @@ pub(super) fn of_struct(job: &JobModel) -> String {
         let name = path.segments.last().map(|segment| segment.ident.unraw().to_string()).unwrap_or_default();
         facts.push(format!("made of many `{name}`"));
     }
-    if job.is_json() {
+    if job.attr.is_json() {
         facts.push("JSON payload".to_owned());
     }
     let schedule = job.attr.schedule.sentence().map(|sentence| format!("{sentence}.\n\n")).unwrap_or_default();

@@ -158,7 +158,7 @@ fn implementation(job: &JobModel) -> TokenStream {
     let (ident, name) = (job.ident(), &job.name);
     let options = options(&job.attr);
     let requires = requires(job);
-    let codec = job.is_json().then(|| {
+    let codec = job.attr.is_json().then(|| {
         quote!(
             const CODEC: __rt::Codec = __rt::Codec::Json;
         )

@@ -46,13 +46,7 @@ fn anything(job: &JobModel) -> Handle {
                 parameters.push(quote!(#name: impl ::std::marker::Sized));
                 forwarded.push(name.into_token_stream());
             }
-            Parameter::Context
-            | Parameter::State(_)
-            | Parameter::FromContext(_)
-            | Parameter::Checkpoint(_)
-            | Parameter::Tick(_)
-            | Parameter::Incomplete { is_argument: false, .. }
-            | Parameter::Broken { is_argument: false } => {}
+            _ => {}
         }
     }
     let builder = quote! {

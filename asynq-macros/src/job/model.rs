@@ -10,7 +10,7 @@ use super::{
     attr::Attr,
     literal::within,
     parameter::{Argument, Form, Parameter, is_mark, moves_to_field},
-    setting::{Codec, Setting, UniqueUntil},
+    setting::{Setting, UniqueUntil},
     signature::{JobSignature, is_job},
 };
 use crate::{
@@ -108,10 +108,6 @@ impl JobModel {
         !self.signature.is_blocking && !may_lack && self.attr.on_error.is_none() && !self.signature.is_contract
     }
 
-    pub(super) fn is_json(&self) -> bool {
-        self.attr.codec.as_deref() == Some(&Codec::Json)
-    }
-
     fn attrs_named(&self, names: &'static [&'static str]) -> impl Iterator<Item = &Attribute> {
         self.function.attrs.iter().filter(|attr| names.iter().any(|name| attr.path().is_ident(name)))
     }
@@ -127,7 +123,7 @@ fn check_unique(attr: &Attr, errors: &Errors) {
         let message = "`unique_until = \"start\"` frees the lock before there is a run to extend it; leave one out";
         errors.at(extend.position, &extend.key, message);
     }
-    if attr.mentions_unique || attr.mentions_debounce {
+    if attr.mentions("unique") || attr.mentions("debounce") {
         return;
     }
     let keys = [
@@ -142,7 +138,7 @@ fn check_unique(attr: &Attr, errors: &Errors) {
 
 /// Refuses `debounce` with a group or a schedule: a debounced task waits by itself, and callers enqueue it again and again.
 fn check_debounce(attr: &Attr, errors: &Errors) {
-    if let Some(most) = attr.debounce_max.as_ref().filter(|_| !attr.mentions_debounce) {
+    if let Some(most) = attr.debounce_max.as_ref().filter(|_| !attr.mentions("debounce")) {
         let message = "`debounce_max` needs `debounce`: say how long it has to be quiet, as in `debounce = \"30s\"`";
         errors.at(most.position, &most.key, message);
     }
@@ -186,8 +182,7 @@ fn check_jitter(attr: &Attr, errors: &Errors) {
 }
 
 fn check_fingerprint(attr: &Attr, errors: &Errors) {
-    let is_json = attr.codec.as_ref().is_some_and(|setting| setting.value == Codec::Json);
-    if let (true, Some(fingerprint)) = (is_json, &attr.fingerprint) {
+    if let Some(fingerprint) = attr.fingerprint.as_ref().filter(|_| attr.is_json()) {
         let message = "a JSON payload carries no fingerprint; leave `fingerprint` or `codec = \"json\"` out";
         errors.at(fingerprint.position, &fingerprint.key, message);
     }

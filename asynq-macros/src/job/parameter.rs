@@ -11,7 +11,6 @@ use syn::{Attribute, Ident, Pat, PatType, Type, ext::IdentExt};
 
 pub(super) use self::{
     form::Form,
-    supplied::SharedState,
     type_tokens::{Static, borrow_in, keyword_in},
 };
 use self::{
@@ -30,8 +29,8 @@ use crate::errors::{Errors, Position};
 pub(super) enum Parameter {
     /// `ctx: &JobContext`.
     Context,
-    /// `mailer: State<Mailer>`.
-    State(Box<SharedState>),
+    /// `mailer: State<Mailer>`; holds the type as it is written, and the `Mailer`.
+    State { ty: Box<Type>, inner: Box<Type> },
     /// `#[from_context] tenant: Tenant`; holds the type.
     FromContext(Box<Type>),
     /// `cursor: Checkpoint<u64>`; holds the `u64`.
@@ -99,7 +98,7 @@ impl Parameter {
         {
             wrong(serde, "this parameter is not stored; leave `#[serde(…)]` out");
         }
-        if let Some(Self::State(_)) = supplied
+        if let Some(Self::State { .. }) = supplied
             && let Pat::TupleStruct(pattern) = &*typed.pat
         {
             let name = pattern.elems.first().map(|inner| inner.to_token_stream().to_string()).unwrap_or_default();
@@ -173,14 +172,8 @@ impl Parameter {
     /// Returns the type of a parameter that is made of the context, as it is written.
     pub(super) fn supplied(&self) -> Option<&Type> {
         match self {
-            Self::State(state) => Some(&state.ty),
-            Self::FromContext(ty) => Some(ty),
-            Self::Context
-            | Self::Checkpoint(_)
-            | Self::Tick(_)
-            | Self::Argument(_)
-            | Self::Incomplete { .. }
-            | Self::Broken { .. } => None,
+            Self::State { ty, .. } | Self::FromContext(ty) => Some(ty),
+            _ => None,
         }
     }
 
@@ -191,7 +184,7 @@ impl Parameter {
 
     /// Returns whether the function takes a value that it may only borrow from.
     pub(super) fn is_supplied_by_value(&self) -> bool {
-        matches!(self, Self::State(_) | Self::FromContext(_) | Self::Checkpoint(_))
+        matches!(self, Self::State { .. } | Self::FromContext(_) | Self::Checkpoint(_))
     }
 }
 

@@ -86,13 +86,10 @@ fn settled(job: &JobModel, call: TokenStream) -> TokenStream {
 
 /// Prints a value that the worker supplies and may lack; without it the function is not called.
 fn supplied(job: &JobModel, parameter: &Parameter, ctx: &Ident) -> Option<TokenStream> {
-    match parameter {
-        Parameter::State(_) | Parameter::FromContext(_) => parameter.supplied().map(|ty| from_context(job, ty, ctx)),
-        Parameter::Checkpoint(ty) => {
-            Some(quote_spanned!(at(ty.span())=> __rt::JobContext::checkpoint::<#ty>(#ctx).await?))
-        }
-        _ => None,
+    if let Parameter::Checkpoint(ty) = parameter {
+        return Some(quote_spanned!(at(ty.span())=> __rt::JobContext::checkpoint::<#ty>(#ctx).await?));
     }
+    parameter.supplied().map(|ty| from_context(job, ty, ctx))
 }
 
 /// Prints any other parameter as it is passed to the function.

@@ -1,5 +1,7 @@
 //! Reads the signature of a job's function and refuses functions that cannot be a job.
 
+use std::collections::HashSet;
+
 use quote::ToTokens;
 use syn::{Attribute, FnArg, GenericParam, PatType, ReturnType, Safety, Signature, Type, parse_quote};
 
@@ -134,7 +136,7 @@ impl Reader<'_> {
 
     fn parameters(&mut self, sig: &Signature) -> Vec<Parameter> {
         let mut parameters = Vec::new();
-        let (mut has_context, mut has_tick, mut has_checkpoint) = (false, false, false);
+        let mut taken = HashSet::new();
         for input in &sig.inputs {
             let typed = match input {
                 FnArg::Typed(typed) => typed,
@@ -148,27 +150,23 @@ impl Reader<'_> {
             if self.is_contract {
                 self.parameter_of_a_contract(&parameter, typed);
             }
-            match parameter {
-                Parameter::Context if has_context => {
-                    self.wrong(&typed.ty, "the context is taken twice; leave one `&JobContext` out");
+            let taken_twice = match parameter {
+                Parameter::Context => Some("the context is taken twice; leave one `&JobContext` out"),
+                Parameter::Tick(_) => Some("the tick is taken twice; leave one `Tick` out"),
+                Parameter::Checkpoint(_) => {
+                    Some("a task has one checkpoint; keep a struct or a tuple in one `Checkpoint<T>`")
                 }
-                Parameter::Context => has_context = true,
-                Parameter::Tick(_) if has_tick => {
-                    self.wrong(&typed.ty, "the tick is taken twice; leave one `Tick` out");
-                }
-                Parameter::Tick(_) => has_tick = true,
-                Parameter::Checkpoint(_) if has_checkpoint => {
-                    self.wrong(&typed.ty, "a task has one checkpoint; keep a struct or a tuple in one `Checkpoint<T>`");
-                }
-                Parameter::Checkpoint(_) => has_checkpoint = true,
-                Parameter::Incomplete { .. } | Parameter::Broken { .. } => {
-                    self.health = self.health.max(Health::Broken);
-                }
-                // The types of arguments may name a parameter that does not exist outside the function.
-                Parameter::Argument(_) if !sig.generics.params.is_empty() => {
-                    parameter = Parameter::Broken { is_argument: true };
-                }
-                Parameter::State(_) | Parameter::FromContext(_) | Parameter::Argument(_) => {}
+                _ => None,
+            };
+            if let Some(message) = taken_twice.filter(|message| !taken.insert(*message)) {
+                self.wrong(&typed.ty, message);
+            }
+            if parameter.is_unknown() {
+                self.health = self.health.max(Health::Broken);
+            }
+            // The types of arguments may name a parameter that does not exist outside the function.
+            if parameter.argument().is_some() && !sig.generics.params.is_empty() {
+                parameter = Parameter::Broken { is_argument: true };
             }
             parameters.push(parameter);
         }
@@ -185,7 +183,7 @@ impl Reader<'_> {
             self.wrong(attr, WITHOUT_EFFECT);
         }
         match parameter {
-            Parameter::Context | Parameter::State(_) | Parameter::FromContext(_) | Parameter::Checkpoint(_) => {
+            Parameter::Context | Parameter::State { .. } | Parameter::FromContext(_) | Parameter::Checkpoint(_) => {
                 self.wrong(
                     &typed.ty,
                     "a job without a body is only enqueued here, so this program does not supply it; leave it out",

@@ -66,7 +66,7 @@ pub(super) fn requires(job: &JobModel) -> Option<TokenStream> {
     let (mut states, mut others) = (Vec::new(), Vec::new());
     for parameter in &job.signature.parameters {
         match parameter {
-            Parameter::State(state) => states.push(key(&state.inner)),
+            Parameter::State { inner, .. } => states.push(key(inner)),
             Parameter::FromContext(ty) => {
                 others.push(quote_spanned!(at(ty.span())=> <#ty as __rt::FromContext>::REQUIRES));
             }

@@ -10,14 +10,6 @@ use super::{
     type_tokens::{Static, bare, borrow_in, last_segment, only_argument},
 };
 
-/// A state as a parameter.
-pub(in crate::job) struct SharedState {
-    /// The type as it is written.
-    pub(in crate::job) ty: Type,
-    /// The type of the value in the state.
-    pub(in crate::job) inner: Type,
-}
-
 /// Returns the parameter that a worker supplies for this type; `None` for an argument.
 pub(super) fn recognise(ty: &Type, kind: Kind) -> Result<Option<Parameter>, Mistake> {
     let (reference, inner) = match ty {
@@ -59,7 +51,7 @@ fn state(ty: &Type, segment: &PathSegment) -> Result<Parameter, Mistake> {
     if let Some(borrow) = borrow_in(inner.to_token_stream(), Static::Owned) {
         return mistake(borrow, "state is shared by all workers' threads; write an owned type in `State<…>`");
     }
-    Ok(Parameter::State(Box::new(SharedState { ty: ty.clone(), inner: inner.clone() })))
+    Ok(Parameter::State { ty: Box::new(ty.clone()), inner: Box::new(inner.clone()) })
 }
 
 fn checkpoint(segment: &PathSegment) -> Result<Parameter, Mistake> {
@@ -90,7 +82,7 @@ mod tests {
     fn context_and_state_are_recognised_by_their_last_segment() {
         let kind = |ty: &str| match recognise(&parse_str(ty).expect(ty), Kind::Job) {
             Ok(Some(Parameter::Context)) => "context",
-            Ok(Some(Parameter::State(_))) => "state",
+            Ok(Some(Parameter::State { .. })) => "state",
             Ok(Some(Parameter::Checkpoint(_))) => "checkpoint",
             Ok(Some(_)) => "another",
             Ok(None) => "argument",
