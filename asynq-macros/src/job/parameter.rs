@@ -5,7 +5,7 @@ mod mistake;
 mod supplied;
 mod type_tokens;
 
-use proc_macro2::{Span, TokenTree};
+use proc_macro2::Span;
 use quote::ToTokens;
 use syn::{Attribute, Ident, Pat, PatType, Type, ext::IdentExt};
 
@@ -21,7 +21,7 @@ use self::{
 };
 use super::{
     Attribute as Kind,
-    serde_words::{aliases_in, misspelt_in, rename_in},
+    serde_words::{aliases_in, misspelt_in, rename_in, word_in},
 };
 use crate::errors::{Errors, Position};
 
@@ -142,7 +142,7 @@ impl Parameter {
             return Self::incomplete(mistake, true);
         }
         let form = Form::read(ty).map_err(|(tokens, message)| wrong(&tokens, message));
-        let misspelt = typed.attrs.iter().filter(|attr| attr.path().is_ident("serde")).find_map(misspelt_in);
+        let misspelt = misspelt_in(&typed.attrs);
         if let Some((word, meant)) = &misspelt {
             wrong(word, &format!("serde has no attribute `{word}` for a field; did you mean `{meant}`?"));
         }
@@ -203,27 +203,21 @@ impl Argument {
             "getter",
             "bound",
         ];
-        self.word_of_serde(&BY_OTHERS).is_none()
+        word_in(&self.attrs, &BY_OTHERS).is_none()
             && !self.ty.to_token_stream().to_string().contains('$')
             && !mentions(&self.ty, job)
     }
 
     /// Returns the word of `#[serde(…)]` that makes no sense of an argument which is the payload itself: one that leaves it out, or
     /// gives it a default where it is left out.
-    pub(super) fn not_of_a_payload(&self) -> Option<TokenTree> {
+    pub(super) fn not_of_a_payload(&self) -> Option<Ident> {
         let words = ["skip", "skip_serializing", "skip_deserializing", "default"];
-        self.word_of_serde(&words)
+        word_in(&self.attrs, &words)
     }
 
     /// Returns the word of `#[serde(…)]` by which the argument is written otherwise than in a unique key, or is not read again.
-    pub(super) fn not_of_a_key(&self) -> Option<TokenTree> {
-        self.word_of_serde(&["with", "serialize_with", "skip", "skip_serializing", "skip_deserializing"])
-    }
-
-    /// Returns the first of these words in `#[serde(…)]`.
-    fn word_of_serde(&self, words: &[&str]) -> Option<TokenTree> {
-        let mut attrs = self.attrs.iter().filter(|attr| attr.path().is_ident("serde"));
-        attrs.find_map(|attr| words.iter().find_map(|word| keyword_in(attr.meta.to_token_stream(), word)))
+    pub(super) fn not_of_a_key(&self) -> Option<Ident> {
+        word_in(&self.attrs, &["with", "serialize_with", "skip", "skip_serializing", "skip_deserializing"])
     }
 
     /// Returns the trait that the compiler reports if the argument cannot be stored. A type of the user may be called as one that
@@ -244,13 +238,12 @@ impl Argument {
 
     /// Returns the name by which serde reads the argument among others.
     pub(super) fn serde_name(&self) -> String {
-        let mut attrs = self.attrs.iter().filter(|attr| attr.path().is_ident("serde"));
-        attrs.find_map(rename_in).unwrap_or_else(|| self.name())
+        rename_in(&self.attrs).unwrap_or_else(|| self.name())
     }
 
     /// Returns the other names by which serde reads the argument among others.
     pub(super) fn serde_aliases(&self) -> Vec<String> {
-        self.attrs.iter().filter(|attr| attr.path().is_ident("serde")).flat_map(aliases_in).collect()
+        aliases_in(&self.attrs)
     }
 }
 
