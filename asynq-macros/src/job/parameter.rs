@@ -57,75 +57,67 @@ pub(super) struct Argument {
 
 impl Parameter {
     pub(super) fn read(typed: &PatType, kind: Kind, errors: &Errors) -> Self {
-        let wrong = |tokens: &dyn ToTokens, message: &str| {
+        match Self::read_supplied(typed, kind, errors) {
+            Ok(None) => Self::read_argument(typed, errors),
+            Ok(Some(parameter)) | Err(parameter) => parameter,
+        }
+    }
+
+    /// Reads a parameter that the worker supplies; `None` for an argument. The error is the parameter after its mistake.
+    fn read_supplied(typed: &PatType, kind: Kind, errors: &Errors) -> Result<Option<Self>, Self> {
+        let broken = |is_argument: bool, tokens: &dyn ToTokens, message: &str| {
             errors.at(Position::Item, tokens.to_token_stream(), message);
-            Self::Broken { is_argument: true }
+            Self::Broken { is_argument }
         };
         let ty = bare(&typed.ty);
-        let marked = |mark: &str| typed.attrs.iter().find(|attr| attr.path().is_ident(mark));
-        let marks = (marked(FROM_CONTEXT), marked(ARG));
+        let attribute = |name: &str| typed.attrs.iter().find(|attr| attr.path().is_ident(name));
         if let Some(mark) = typed.attrs.iter().find(|attr| is_mark(attr) && attr.meta.require_path_only().is_err()) {
             let is_argument = mark.path().is_ident(ARG);
             let message = match is_argument {
                 true => "this mark stands alone; the default of an argument is `#[serde(default)]`",
                 false => "this mark stands alone; the `FromContext` of the type says how the value is made",
             };
-            wrong(mark, message);
-            return Self::Broken { is_argument };
+            return Err(broken(is_argument, mark, message));
         }
-        let recognised = match marks {
+        let recognised = match (attribute(FROM_CONTEXT), attribute(ARG)) {
             (Some(_), Some(mark)) => {
-                return wrong(mark, "a parameter is an argument or made of the context; leave one mark out");
+                let message = "a parameter is an argument or made of the context; leave one mark out";
+                return Err(broken(true, mark, message));
             }
             (Some(_), None) => Ok(Some(Self::FromContext(Box::new(ty.clone())))),
             (None, Some(_)) => Ok(None),
             (None, None) => recognise(ty, kind),
         };
-        let supplied = match recognised {
-            Ok(supplied) => supplied,
-            Err((tokens, message))
-                if last_segment(ty).is_some_and(|last| last.arguments.is_none() && is_generic(last)) =>
-            {
-                return Self::incomplete((tokens, message), false);
-            }
-            Err((tokens, message)) => {
-                wrong(&tokens, message);
-                return Self::Broken { is_argument: false };
-            }
-        };
-        if supplied.is_some()
-            && let Some(serde) = typed.attrs.iter().find(|attr| attr.path().is_ident("serde"))
-        {
-            wrong(serde, "this parameter is not stored; leave `#[serde(…)]` out");
+        let supplied = recognised.map_err(|(tokens, message)| {
+            let is_incomplete = last_segment(ty).is_some_and(|last| last.arguments.is_none() && is_generic(last));
+            if is_incomplete { Self::incomplete((tokens, message), false) } else { broken(false, &tokens, message) }
+        })?;
+        if let (Some(_), Some(serde)) = (&supplied, attribute("serde")) {
+            broken(false, serde, "this parameter is not stored; leave `#[serde(…)]` out");
         }
         if let Some(Self::State { .. }) = supplied
             && let Pat::TupleStruct(pattern) = &*typed.pat
         {
             let name = pattern.elems.first().map(|inner| inner.to_token_stream().to_string()).unwrap_or_default();
             let ty = ty.to_token_stream().to_string().replace(' ', "");
-            wrong(
-                pattern,
-                &format!("a state is not a tuple to take apart; write `{name}: {ty}`, which dereferences to it"),
-            );
-            return Self::Broken { is_argument: false };
+            let message =
+                format!("a state is not a tuple to take apart; write `{name}: {ty}`, which dereferences to it");
+            return Err(broken(false, pattern, &message));
         }
-        if let Some(cfg) =
-            typed.attrs.iter().find(|attr| attr.path().is_ident("cfg") || attr.path().is_ident("cfg_attr"))
-        {
-            wrong(cfg, "the stored arguments must not depend on `cfg`; put it on the whole job");
-            return Self::Broken { is_argument: supplied.is_none() };
+        if let Some(cfg) = attribute("cfg").or_else(|| attribute("cfg_attr")) {
+            let message = "the stored arguments must not depend on `cfg`; put it on the whole job";
+            return Err(broken(supplied.is_none(), cfg, message));
         }
-        match supplied {
-            Some(parameter) => return parameter,
-            None if kind == Kind::Periodic => {
-                wrong(
-                    ty,
-                    "a periodic job has no caller to give it arguments; take `Tick`, `&JobContext`, `State<T>` or `Checkpoint<T>`, or mark it with `#[from_context]`",
-                );
-                return Self::Broken { is_argument: false };
-            }
-            None => {}
+        if supplied.is_none() && kind == Kind::Periodic {
+            let message = "a periodic job has no caller to give it arguments; take `Tick`, `&JobContext`, `State<T>` or `Checkpoint<T>`, or mark it with `#[from_context]`";
+            return Err(broken(false, ty, message));
         }
+        Ok(supplied)
+    }
+
+    fn read_argument(typed: &PatType, errors: &Errors) -> Self {
+        let wrong = |tokens: &dyn ToTokens, message: &str| errors.at(Position::Item, tokens.to_token_stream(), message);
+        let ty = bare(&typed.ty);
         // Both the name and the type are looked at, so that both mistakes are reported.
         let ident = match &*typed.pat {
             Pat::Ident(pat) if pat.by_ref.is_none() && pat.subpat.is_none() => Some(pat.ident.clone()),
@@ -154,9 +146,7 @@ impl Parameter {
             _ => Self::Broken { is_argument: true },
         }
     }
-}
 
-impl Parameter {
     fn incomplete((tokens, message): Mistake, is_argument: bool) -> Self {
         Self::Incomplete { error: syn::Error::new_spanned(tokens, message), is_argument }
     }
