@@ -66,25 +66,25 @@ pub fn parse(text: &str) -> Result<Backoff, TextError> {
     let error = |message: String, range: Range<usize>| Err(TextError::new(message, range));
     let Some(open) = text.find('(') else {
         // A word without parentheses is more likely a form than a duration.
-        if let Some(form) = Form::of(text.trim()) {
+        if let Some(form) = form(text.trim()) {
             return error(form.takes(), 0..text.len());
         }
         return pause(text, 0..text.len()).map(Backoff::Constant);
     };
     let name = text[..open].trim_end();
-    let Some(form) = Form::of(name) else {
+    let Some(form) = form(name) else {
         let such_as = "\"30s\", \"linear(10s)\" or \"exponential(1s, 10m)\"";
         return error(format!("unknown back-off `{name:.80}`; write one such as {such_as}"), 0..name.len());
     };
     let close = match text.rfind(')') {
         Some(close) if close > open && text[close + 1..].is_empty() => close,
         Some(close) if close > open => return error("nothing may follow the `)`".to_owned(), close + 1..text.len()),
-        _ => return error(format!("expected `)` at the end: {}", form.example()), open..text.len()),
+        _ => return error(format!("expected `)` at the end: \"{}\"", form.example), open..text.len()),
     };
     let arguments = arguments(text, open + 1..close);
-    match (form, &*arguments) {
-        (Form::Linear, [step]) => pause(text, step.clone()).map(Backoff::Linear),
-        (Form::Exponential, [first, most]) => {
+    match (form.name, &*arguments) {
+        ("linear", [step]) => pause(text, step.clone()).map(Backoff::Linear),
+        ("exponential", [first, most]) => {
             let (range, (first, most)) = (most.clone(), (pause(text, first.clone())?, pause(text, most.clone())?));
             if most < first {
                 let turned = Backoff::Exponential { first: most, most: first };
@@ -121,36 +121,26 @@ fn pause(text: &str, range: Range<usize>) -> Result<Duration, TextError> {
     Ok(value)
 }
 
-#[derive(Clone, Copy)]
-enum Form {
-    Linear,
-    Exponential,
+/// A form with arguments.
+struct Form {
+    name: &'static str,
+    takes: &'static str,
+    example: &'static str,
+}
+
+const FORMS: [Form; 2] = [
+    Form { name: "linear", takes: "one duration, its step", example: "linear(10s)" },
+    Form { name: "exponential", takes: "the first and the longest pause", example: "exponential(1s, 10m)" },
+];
+
+fn form(name: &str) -> Option<&'static Form> {
+    FORMS.iter().find(|form| form.name == name)
 }
 
 impl Form {
-    fn of(name: &str) -> Option<Self> {
-        match name {
-            "linear" => Some(Self::Linear),
-            "exponential" => Some(Self::Exponential),
-            _ => None,
-        }
-    }
-
-    /// Returns an example of the form.
-    fn example(self) -> &'static str {
-        match self {
-            Self::Linear => "\"linear(10s)\"",
-            Self::Exponential => "\"exponential(1s, 10m)\"",
-        }
-    }
-
     /// Says which arguments the form takes.
-    fn takes(self) -> String {
-        let arguments = match self {
-            Self::Linear => "`linear` takes one duration, its step",
-            Self::Exponential => "`exponential` takes the first and the longest pause",
-        };
-        format!("{arguments}: {}", self.example())
+    fn takes(&self) -> String {
+        format!("`{}` takes {}: \"{}\"", self.name, self.takes, self.example)
     }
 }
 

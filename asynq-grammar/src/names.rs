@@ -13,13 +13,8 @@ const MAX_GROUP_BYTES: usize = 512;
 /// The longest task id, in bytes.
 const MAX_TASK_ID_BYTES: usize = 512;
 
-/// The words for a name, and an example of one.
-type Named = (&'static str, &'static str);
-
-const QUEUE: Named = ("queue name", "critical");
-const JOB: Named = ("job name", "email:send");
-const GROUP: Named = ("group name", "digest");
-const TASK_ID: Named = ("task id", "welcome-42");
+/// The words for the name in which braces are refused.
+const QUEUE: &str = "queue name";
 
 /// Checks the name of a queue: not blank, no `{` or `}`, no control characters, at most 200 bytes.
 ///
@@ -29,7 +24,7 @@ const TASK_ID: Named = ("task id", "welcome-42");
 ///
 /// A [`TextError`] with the offending bytes.
 pub fn check_queue(name: &str) -> Result<(), TextError> {
-    check(name, QUEUE, MAX_QUEUE_BYTES)
+    check(name, QUEUE, "critical", MAX_QUEUE_BYTES)
 }
 
 /// Checks the name of a job, which is the task type on the wire: not blank, no control characters, at most 512 bytes.
@@ -38,7 +33,7 @@ pub fn check_queue(name: &str) -> Result<(), TextError> {
 ///
 /// A [`TextError`] with the offending bytes.
 pub fn check_job(name: &str) -> Result<(), TextError> {
-    check(name, JOB, MAX_JOB_BYTES)
+    check(name, "job name", "email:send", MAX_JOB_BYTES)
 }
 
 /// Checks the name of a group: not blank, no control characters, at most 512 bytes, and not ending in a colon and a
@@ -48,7 +43,7 @@ pub fn check_job(name: &str) -> Result<(), TextError> {
 ///
 /// A [`TextError`] with the offending bytes.
 pub fn check_group(name: &str) -> Result<(), TextError> {
-    check(name, GROUP, MAX_GROUP_BYTES)?;
+    check(name, "group name", "digest", MAX_GROUP_BYTES)?;
     match name.rsplit_once(':') {
         Some((group, set)) if is_uuid(set) => {
             let message = "group name must not end in a colon and a UUID; put something behind it";
@@ -71,17 +66,17 @@ fn is_uuid(text: &str) -> bool {
 ///
 /// A [`TextError`] with the offending bytes.
 pub fn check_task_id(id: &str) -> Result<(), TextError> {
-    check(id, TASK_ID, MAX_TASK_ID_BYTES)
+    check(id, "task id", "welcome-42", MAX_TASK_ID_BYTES)
 }
 
-fn check(text: &str, (named, example): Named, limit: usize) -> Result<(), TextError> {
+fn check(text: &str, named: &str, example: &str, limit: usize) -> Result<(), TextError> {
     let wrong = |problem: String, range: Range<usize>| Err(TextError::new(format!("{named} {problem}"), range));
     if text.trim().is_empty() {
         return wrong(format!("must not be empty; write one such as \"{example}\""), 0..text.len());
     }
     for (at, c) in text.char_indices() {
         let range = at..at + c.len_utf8();
-        if named == QUEUE.0 && matches!(c, '{' | '}') {
+        if named == QUEUE && matches!(c, '{' | '}') {
             return wrong(format!("must not contain `{c}`; leave the braces out"), range);
         }
         if c.is_control() {

@@ -1,5 +1,7 @@
 //! The fields of a cron text as sets of bits, and the next wall-clock time that is in all of them.
 
+use std::ops::RangeInclusive;
+
 use super::civil::{Civil, days_in_month, weekday};
 
 /// How many years ahead a match is searched: the calendar repeats after 400.
@@ -155,16 +157,13 @@ impl Fields {
     }
 
     fn by_weekday(&self, length: u32, first: u32) -> u64 {
-        let mut days = 0;
-        for day in 1..=length {
+        let matches = |day: &u32| {
             let weekday = (first + day - 1) % 7;
             let is_nth = has(self.nth, 5 * weekday + (day - 1) / 7);
             let is_last = day + 7 > length && has(self.last_of, weekday);
-            if has(self.weekdays, weekday) || is_nth || is_last {
-                days |= bit(day);
-            }
-        }
-        days
+            has(self.weekdays, weekday) || is_nth || is_last
+        };
+        (1..=length).filter(matches).fold(0, |days, day| days | bit(day))
     }
 }
 
@@ -192,6 +191,11 @@ pub(super) fn has(set: u64, n: u32) -> bool {
 /// The numbers in the set, ascending.
 pub(super) fn members(set: u64) -> impl Iterator<Item = u32> {
     (0..64).filter(move |&n| has(set, n))
+}
+
+/// The set of every `by`th number of a range, from its first on.
+pub(super) fn stepped(by: u32, range: RangeInclusive<u32>) -> u64 {
+    range.step_by(by as usize).fold(0, |set, n| set | bit(n))
 }
 
 /// The least member that is at least `from`.

@@ -5,11 +5,12 @@ mod kind;
 use std::ops::Range;
 
 use self::kind::Field;
-use super::{Fields, Mode, Schedule, Spec, Zone, every, field::bit};
+use super::{
+    Fields, Mode, Schedule, Spec, Zone,
+    every::interval,
+    field::{bit, stepped},
+};
 use crate::{TextError, duration};
-
-const MONTHS: [&str; 12] = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
-const WEEKDAYS: [&str; 7] = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
 
 const DESCRIPTORS: [(&str, &str); 7] = [
     ("@yearly", "0 0 1 1 *"),
@@ -62,7 +63,7 @@ fn zone(text: &str, mode: Mode) -> Result<(Option<Zone>, Range<usize>), TextErro
 fn descriptor(text: &str, range: Range<usize>, mode: Mode) -> Result<Schedule, TextError> {
     let word = &text[range.clone()];
     if word.starts_with(EVERY) {
-        return every::interval(text, range.start + EVERY.len()..range.end, mode).map(Schedule::Every);
+        return interval(text, range.start + EVERY.len()..range.end, mode).map(Schedule::Every);
     }
     if let Some((_, fields)) = DESCRIPTORS.iter().find(|(name, _)| *name == word) {
         return read_fields(fields, 0..fields.len(), mode).map(Schedule::Fields);
@@ -115,20 +116,13 @@ fn read_fields(text: &str, range: Range<usize>, mode: Mode) -> Result<Fields, Te
 
 /// Returns the places of the words between white space.
 fn words(text: &str, range: Range<usize>) -> Vec<Range<usize>> {
-    let mut words = Vec::new();
-    let mut begin = None;
-    for (at, c) in text[range.clone()].char_indices() {
-        match (c.is_whitespace(), begin) {
-            (true, Some(start)) => {
-                words.push(start..range.start + at);
-                begin = None;
-            }
-            (false, None) => begin = Some(range.start + at),
-            _ => {}
-        }
-    }
-    words.extend(begin.map(|start| start..range.end));
-    words
+    let mut end = range.start;
+    let words = text[range].split_inclusive(char::is_whitespace).map(|word| {
+        let start = end;
+        end += word.len();
+        start..start + word.trim_end().len()
+    });
+    words.filter(|word| !word.is_empty()).collect()
 }
 
 /// Returns the range, or that of the whole text if the range is empty.
@@ -169,24 +163,18 @@ impl Reader<'_> {
         let (span, step) = self.split(place.clone(), '/', "slash")?;
         let (low, high) = self.split(span.clone(), '-', "hyphen")?;
         let is_star = matches!(&self.text[low.clone()], "*" | "?");
-        let (start, mut end) = match &high {
+        let (start, end) = match &high {
             _ if is_star => (least, greatest),
+            Some(high) => (self.number(low)?, self.number(high.clone())?),
             None => {
                 let number = self.number(low)?;
-                (number, number)
+                (number, if step.is_some() { greatest } else { number })
             }
-            Some(high) => (self.number(low)?, self.number(high.clone())?),
         };
         if let (true, Some(high), Mode::Default) = (is_star, &high, self.mode) {
             return Err(self.wrong("a star has no end; write `*`, or a range such as `1-5`", span.start..high.end));
         }
-        let mut stride = 1;
-        if let Some(step) = step {
-            stride = self.step(step)?;
-            if !is_star && high.is_none() {
-                end = greatest;
-            }
-        }
+        let stride = step.map_or(Ok(1), |step| self.step(step))?;
         if start > end {
             let (range, step) = (&self.text[span.clone()], &self.text[span.end..place.end]);
             let (from, to) = range.split_once('-').unwrap_or_default();
@@ -195,13 +183,7 @@ impl Reader<'_> {
             );
             return Err(self.wrong(message, place));
         }
-        let mut set = 0;
-        let mut n = start;
-        while n <= end {
-            set |= bit(n);
-            n = n.saturating_add(stride);
-        }
-        self.add(fields, set, is_star && stride == 1, is_star);
+        self.add(fields, stepped(stride, start..=end), is_star && stride == 1, is_star);
         Ok(())
     }
 
@@ -235,16 +217,10 @@ impl Reader<'_> {
                 if upper == "LW" {
                     fields.last_workday = true;
                 } else if let Some(before) = upper.strip_prefix('L') {
-                    let n = match before.strip_prefix('-') {
-                        None if before.is_empty() => Some(0),
-                        None => None,
-                        Some(n) => plain(n).filter(|&n| n <= 30),
-                    };
-                    let Some(n) = n else {
-                        return Err(self.wrong(
-                            "the last day is written `L`, n days before it `L-n` with n from 0 to 30",
-                            place.clone(),
-                        ));
+                    let n = if before.is_empty() { Some(0) } else { before.strip_prefix('-').and_then(plain) };
+                    let Some(n) = n.filter(|&n| n <= 30) else {
+                        let message = "the last day is written `L`, n days before it `L-n` with n from 0 to 30";
+                        return Err(self.wrong(message, place.clone()));
                     };
                     fields.before_last |= bit(n);
                 } else if let Some(day) = upper.strip_suffix('W') {
@@ -255,8 +231,8 @@ impl Reader<'_> {
             }
             Field::Weekday => {
                 if upper == "L" {
-                    return Err(self
-                        .wrong("`L` is a day of the month; the last Friday is written `5L` or `friL`", place.clone()));
+                    let message = "`L` is a day of the month; the last Friday is written `5L` or `friL`";
+                    return Err(self.wrong(message, place.clone()));
                 } else if let Some((day, n)) = upper.split_once('#') {
                     let weekday = self.number(place.start..place.start + day.len())?;
                     let Some(n) = plain(n).filter(|n| (1..=5).contains(n)) else {
@@ -282,14 +258,12 @@ impl Reader<'_> {
         what: &str,
     ) -> Result<(Range<usize>, Option<Range<usize>>), TextError> {
         let text = &self.text[place.clone()];
-        let mut parts = text.split(by);
-        let first = parts.next().unwrap_or_default();
-        let rest = place.start + first.len()..place.end;
-        match (parts.next(), parts.next()) {
-            (None, _) => Ok((place, None)),
-            (Some(_), None) => Ok((place.start..rest.start, Some(rest.start + 1..rest.end))),
-            (Some(_), Some(_)) => Err(self.wrong(format!("`{text}` has more than one {what}"), place)),
+        let Some((first, rest)) = text.split_once(by) else { return Ok((place, None)) };
+        if rest.contains(by) {
+            return Err(self.wrong(format!("`{text}` has more than one {what}"), place));
         }
+        let at = place.start + first.len();
+        Ok((place.start..at, Some(at + 1..place.end)))
     }
 
     fn step(&self, place: Range<usize>) -> Result<u32, TextError> {
@@ -309,13 +283,8 @@ impl Reader<'_> {
     /// A number or a name within the field's bounds.
     fn number(&self, place: Range<usize>) -> Result<u32, TextError> {
         let (least, greatest) = self.kind.bounds();
-        let names: &[&str] = match self.kind {
-            Field::Month => &MONTHS,
-            Field::Weekday => &WEEKDAYS,
-            _ => &[],
-        };
         let lower = self.text[place.clone()].to_ascii_lowercase();
-        if let Some(at) = names.iter().position(|name| *name == lower) {
+        if let Some(at) = self.kind.names().iter().position(|name| *name == lower) {
             return Ok(least + at as u32);
         }
         let number = self.integer(place.clone())?;
@@ -335,11 +304,8 @@ impl Reader<'_> {
             return Ok(digits.parse().unwrap_or(u32::MAX));
         }
         let (least, greatest) = self.kind.bounds();
-        let names: &[&str] = if self.kind == Field::Month { &MONTHS } else { &WEEKDAYS };
         let lower = text.to_ascii_lowercase();
-        let short =
-            names.iter().find(|name| matches!(self.kind, Field::Month | Field::Weekday) && lower.starts_with(*name));
-        let message = match short {
+        let message = match self.kind.names().iter().find(|name| lower.starts_with(*name)) {
             Some(short) => format!("unknown {} `{text}`; write `{short}`", self.kind),
             None if text.is_empty() => format!("{} lacks a number ({least}–{greatest})", self.kind),
             None => format!("{} must be a number ({least}–{greatest}), got `{text}`", self.kind),
@@ -349,16 +315,11 @@ impl Reader<'_> {
 
     fn wrong(&self, message: impl Into<String>, range: Range<usize>) -> TextError {
         // A range that is empty cannot be marked, so the character beside it is.
-        let range = match range {
-            range if !range.is_empty() => range,
-            range if self.text.is_char_boundary(range.start) && range.start < self.text.len() => {
-                let width = self.text[range.start..].chars().next().map_or(1, char::len_utf8);
-                range.start..range.start + width
-            }
-            range => {
-                let width = self.text[..range.start].chars().next_back().map_or(0, char::len_utf8);
-                range.start - width..range.start
-            }
+        let (before, behind) = self.text.split_at(range.start);
+        let range = match (behind.chars().next(), before.chars().next_back()) {
+            (Some(next), _) if range.is_empty() => range.start..range.start + next.len_utf8(),
+            (None, Some(last)) if range.is_empty() => range.start - last.len_utf8()..range.start,
+            _ => range,
         };
         TextError::new(message, range)
     }

@@ -4,7 +4,7 @@ use std::{ops::RangeInclusive, time::Duration};
 
 use super::{
     Fields,
-    field::{bit, members},
+    field::{bit, members, stepped},
 };
 
 const MONTHS: [&str; 13] = [
@@ -48,7 +48,7 @@ pub(super) fn of_fields(fields: &Fields) -> String {
     }
     let months = members(fields.months);
     if fields.months.count_ones() < 12 {
-        sentence += &format!(", in {}", runs(months, |n| MONTHS[n as usize].to_owned(), "to"));
+        sentence += &format!(", in {}", runs(months, |n| MONTHS[n as usize].to_owned()));
     }
     sentence
 }
@@ -79,11 +79,11 @@ fn time(fields: &Fields) -> String {
         parts.push(part(minutes, 0..=59, "minute"));
     }
     match hours.count_ones() {
-        24 if minutes.count_ones() == 1 && parts.len() == 1 && minutes == bit(0) => return "Every hour".to_owned(),
+        24 if parts.len() == 1 && minutes == bit(0) => return "Every hour".to_owned(),
         24 => {}
         _ => parts.push(match step(hours, 0..=23) {
             Some(step) => format!("past every {} hour", ordinal(step)),
-            None => format!("past {}", runs(members(hours), |hour| format!("{hour:02}:00"), "to")),
+            None => format!("past {}", runs(members(hours), |hour| format!("{hour:02}:00"))),
         }),
     }
     capitalised(&parts.join(", "))
@@ -95,7 +95,7 @@ fn part(set: u64, bounds: RangeInclusive<u32>, unit: &str) -> String {
         Some(1) => format!("every {unit}"),
         Some(step) => format!("every {}", plural(u64::from(step), unit)),
         None if set.count_ones() == 1 => format!("at {unit} {}", set.trailing_zeros()),
-        None => format!("at {unit}s {}", runs(members(set), |n| n.to_string(), "to")),
+        None => format!("at {unit}s {}", runs(members(set), |n| n.to_string())),
     }
 }
 
@@ -105,8 +105,7 @@ fn step(set: u64, bounds: RangeInclusive<u32>) -> Option<u32> {
     let mut found = members(set);
     let (first, second) = (found.next()?, found.next()?);
     let step = second - first;
-    let whole = (*bounds.start()..=*bounds.end()).step_by(step as usize).fold(0, |set, n| set | bit(n));
-    (first == *bounds.start() && set == whole && size.is_multiple_of(step)).then_some(step)
+    (first == *bounds.start() && set == stepped(step, bounds) && size.is_multiple_of(step)).then_some(step)
 }
 
 /// The part of the sentence about the days, unless the schedule has all days.
@@ -114,12 +113,12 @@ fn days(fields: &Fields) -> Option<String> {
     let mut of_month = Vec::new();
     let all_days = fields.days.count_ones() == 31;
     if fields.days != 0 {
-        let days = match odd_or_even(fields.days) {
-            Some(name) => name.to_owned(),
-            None if fields.days.count_ones() == 1 => format!("on day {} of the month", fields.days.trailing_zeros()),
-            None => format!("on days {} of the month", runs(members(fields.days), |n| n.to_string(), "to")),
-        };
-        of_month.push(days);
+        of_month.push(match fields.days {
+            days if days == stepped(2, 1..=31) => "on odd days of the month".to_owned(),
+            days if days == stepped(2, 2..=31) => "on even days of the month".to_owned(),
+            days if days.count_ones() == 1 => format!("on day {} of the month", days.trailing_zeros()),
+            days => format!("on days {} of the month", runs(members(days), |n| n.to_string())),
+        });
     }
     for n in members(fields.before_last) {
         of_month.push(match n {
@@ -171,22 +170,13 @@ fn weekdays(set: u64) -> String {
         // Monday comes first, as a week is read.
         _ => {
             let ordered = members(set).filter(|&n| n > 0).chain(members(set).filter(|&n| n == 0).map(|_| 7));
-            runs(ordered, |n| name(n % 7), "to")
+            runs(ordered, |n| name(n % 7))
         }
     }
 }
 
-fn odd_or_even(days: u64) -> Option<&'static str> {
-    let every_other = |from: u32| (from..=31).step_by(2).fold(0, |set, n| set | bit(n));
-    match days {
-        days if days == every_other(1) => Some("on odd days of the month"),
-        days if days == every_other(2) => Some("on even days of the month"),
-        _ => None,
-    }
-}
-
 /// "1, 3 to 7 and 12": three and more in a row are a range.
-fn runs(numbers: impl Iterator<Item = u32>, name: impl Fn(u32) -> String, to: &str) -> String {
+fn runs(numbers: impl Iterator<Item = u32>, name: impl Fn(u32) -> String) -> String {
     let mut groups: Vec<(u32, u32)> = Vec::new();
     for n in numbers {
         match groups.last_mut() {
@@ -197,7 +187,7 @@ fn runs(numbers: impl Iterator<Item = u32>, name: impl Fn(u32) -> String, to: &s
     let parts = groups.into_iter().flat_map(|(first, last)| match last - first {
         0 => vec![name(first)],
         1 => vec![name(first), name(last)],
-        _ => vec![format!("{} {to} {}", name(first), name(last))],
+        _ => vec![format!("{} to {}", name(first), name(last))],
     });
     listed(parts, "and")
 }

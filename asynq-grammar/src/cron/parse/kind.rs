@@ -19,7 +19,19 @@ pub(super) enum Field {
     Weekday,
 }
 
+const MONTHS: [&str; 12] = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
+const WEEKDAYS: [&str; 7] = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
+
 impl Field {
+    /// The names of the numbers of the field, from the least on.
+    pub(super) fn names(self) -> &'static [&'static str] {
+        match self {
+            Self::Month => &MONTHS,
+            Self::Weekday => &WEEKDAYS,
+            _ => &[],
+        }
+    }
+
     /// The least and the greatest number of the field.
     pub(super) fn bounds(self) -> (u32, u32) {
         match self {
