@@ -76,7 +76,7 @@ impl Periodic {
             overlap: Overlap::default(),
             jitter: Ok(Duration::ZERO),
             foreign: false,
-            place: String::new(),
+            place: "made at run time".to_owned(),
             invalid: None,
         }
     }
@@ -212,7 +212,7 @@ impl Periodic {
 
     /// The place where the entry is written, or `made at run time`.
     pub(crate) fn source_location(&self) -> &str {
-        if self.place.is_empty() { "made at run time" } else { &self.place }
+        &self.place
     }
 
     /// Whether a tick of one entry may be sent as one of the other: they have the same schedule and enqueue the same task.

@@ -69,17 +69,15 @@ pub(crate) async fn run(settings: Settings, fixed: Vec<Arc<Periodic>>, provider:
 
 /// Checks each entry, and that none comes twice.
 pub(crate) fn checked(entries: Vec<Periodic>, registry: &Registry) -> Result<Vec<Arc<Periodic>>, PeriodicError> {
-    let mut known: HashMap<EntryId, Arc<Periodic>> = HashMap::new();
-    let mut checked = Vec::with_capacity(entries.len());
+    let mut checked: HashMap<EntryId, Arc<Periodic>> = HashMap::new();
     for entry in entries {
         check(&entry, registry)?;
         let entry = Arc::new(entry);
-        if let Some(other) = known.insert(entry.id().clone(), Arc::clone(&entry)) {
+        if let Some(other) = checked.insert(entry.id().clone(), Arc::clone(&entry)) {
             return Err(twice(&entry, &other));
         }
-        checked.push(entry);
     }
-    Ok(checked)
+    Ok(checked.into_values().collect())
 }
 
 /// Checks that the row of an entry was read, that this program, or another one by [`foreign`](Periodic::foreign), runs its job, and

@@ -4,7 +4,6 @@
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
     sync::Arc,
-    time::Duration,
 };
 
 use asynq_runtime::{
@@ -19,8 +18,8 @@ use crate::{
 };
 
 /// The first pause after a failure; each further one is twice as long.
-const FIRST_PAUSE: Duration = Duration::from_millis(100);
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+const FIRST_PAUSE: TimeDelta = TimeDelta::milliseconds(100);
+const LONGEST_PAUSE: TimeDelta = TimeDelta::seconds(5);
 
 /// The entries, and when each needs attention.
 #[derive(Debug, Default)]
@@ -75,7 +74,6 @@ impl Plan {
         let id = periodic.id().clone();
         self.remove(&id);
         let last = state.last;
-        let wake = periodic.spec().next_after(last);
         let previous = state.previous.as_ref().and_then(|task| periodic.id().tick_of(task));
         self.rows.insert(
             id.clone(),
@@ -88,10 +86,10 @@ impl Plan {
                 failures: 0,
                 unanswered: None,
                 is_unfired: false,
-                wake,
+                wake: None,
             },
         );
-        self.agenda.extend(wake.map(|wake| (wake, id)));
+        self.wake(&id, None);
     }
 
     /// Forgets an entry.
@@ -189,10 +187,10 @@ impl Plan {
             }
             Sent::Early => Some(fire.at),
             Sent::Failed => {
-                let pause = FIRST_PAUSE.saturating_mul(1 << row.failures.min(10)).min(LONGEST_PAUSE);
+                let pause = (FIRST_PAUSE * (1 << row.failures.min(10))).min(LONGEST_PAUSE);
                 row.failures += 1;
                 row.unanswered = Some(fire.at);
-                Some(later(now, pause))
+                Some(now.checked_add_signed(pause).unwrap_or(DateTime::<Utc>::MAX_UTC))
             }
         };
         self.wake(id, wake);
@@ -218,10 +216,6 @@ impl Plan {
         row.wake = wake.or_else(|| row.periodic.spec().next_after(row.last));
         self.agenda.extend(row.wake.map(|wake| (wake, id.clone())));
     }
-}
-
-fn later(now: DateTime<Utc>, by: Duration) -> DateTime<Utc> {
-    TimeDelta::from_std(by).ok().and_then(|by| now.checked_add_signed(by)).unwrap_or(DateTime::<Utc>::MAX_UTC)
 }
 
 #[cfg(test)]

@@ -101,30 +101,22 @@ impl Fields {
                 at = at.next_year();
                 continue;
             };
-            if month != at.month {
-                at = Civil::midnight(at.year, month, 1);
-            }
+            at = at.max(Civil::midnight(at.year, month, 1));
             let Some(day) = next_in(self.days_of(at.year, at.month), at.day) else {
                 at = at.next_month();
                 continue;
             };
-            if day != at.day {
-                at = Civil::midnight(at.year, at.month, day);
-            }
+            at = at.max(Civil::midnight(at.year, at.month, day));
             let Some(hour) = next_in(self.hours, at.hour) else {
                 at = at.next_day();
                 continue;
             };
-            if hour != at.hour {
-                at = Civil { hour, minute: 0, second: 0, ..at };
-            }
+            at = at.max(Civil { hour, minute: 0, second: 0, ..at });
             let Some(minute) = next_in(self.minutes, at.minute) else {
                 at = at.next_hour();
                 continue;
             };
-            if minute != at.minute {
-                at = Civil { minute, second: 0, ..at };
-            }
+            at = at.max(Civil { minute, second: 0, ..at });
             match next_in(self.seconds, at.second) {
                 Some(second) => return Some(Civil { second, ..at }),
                 None => at = at.next_minute(),
