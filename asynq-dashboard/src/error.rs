@@ -1,8 +1,6 @@
 //! Why a dashboard cannot be served, and how to correct the settings.
 
-use std::{fmt, io, net::IpAddr};
-
-use asynq_runtime::job::with_causes;
+use std::{io, net::IpAddr};
 
 /// A dashboard that cannot be served.
 #[derive(thiserror::Error)]
@@ -81,12 +79,7 @@ pub enum DashboardError {
     },
 }
 
-// A `main` that returns an error prints its `Debug`.
-impl fmt::Debug for DashboardError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&with_causes(self))
-    }
-}
+debug_as_text!(DashboardError);
 
 fn remedy(source: &io::Error) -> &'static str {
     match source.kind() {

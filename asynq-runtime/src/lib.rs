@@ -116,12 +116,15 @@ macro_rules! log {
     }};
 }
 
-/// Implements `Debug` of an error as its text and those of its causes: a `main` that returns an error prints its `Debug`.
+/// Implements `Debug` of an error as its text and those of its causes: a `main` that returns an error prints its `Debug`. It is only
+/// for the crates of this repository.
+#[doc(hidden)]
+#[macro_export]
 macro_rules! debug_as_text {
     ($error:ident) => {
         impl std::fmt::Debug for $error {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str(&crate::job::with_causes(self))
+                f.write_str(&$crate::job::with_causes(self))
             }
         }
     };

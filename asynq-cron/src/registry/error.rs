@@ -1,11 +1,8 @@
 //! The reasons why a periodic entry is refused.
 
-use std::fmt;
-
 use asynq_runtime::{
     EnqueueError,
     broker::{BrokerError, Refused},
-    job::with_causes,
 };
 
 use crate::SpecError;
@@ -77,12 +74,7 @@ fn fate(source: &Refused) -> &'static str {
     }
 }
 
-// A `main` that returns an error prints its `Debug`.
-impl fmt::Debug for PeriodicError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&with_causes(self))
-    }
-}
+debug_as_text!(PeriodicError);
 
 impl PeriodicError {
     /// Returns the broker's error, if the broker failed.

@@ -9,7 +9,6 @@ use asynq_grammar::{
     cron::{self, Mode, Schedule},
     one_slip,
 };
-use asynq_runtime::job::with_causes;
 use chrono::{DateTime, Utc};
 use chrono_tz::Tz;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -85,12 +84,7 @@ pub enum SpecError {
     },
 }
 
-// A `main` that returns an error prints its `Debug`.
-impl fmt::Debug for SpecError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&with_causes(self))
-    }
-}
+debug_as_text!(SpecError);
 
 impl CronSpec {
     /// Parses an expression, in UTC unless it names a zone.
