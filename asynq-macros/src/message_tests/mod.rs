@@ -101,18 +101,8 @@ fn messages(case: &str, source: &str) -> String {
     messages.join("\n")
 }
 
-/// Returns the lines of both texts; `-` and `+` mark those between the first and the last difference.
+/// Returns the lines of both texts; `-` and `+` mark those that only one of them has.
 fn difference(expected: &str, actual: &str) -> String {
-    let (expected, actual): (Vec<_>, Vec<_>) = (expected.lines().collect(), actual.lines().collect());
-    let is_same = |(expected, actual): &(&&str, &&str)| expected == actual;
-    let before = expected.iter().zip(&actual).take_while(is_same).count();
-    let behind = expected[before..].iter().rev().zip(actual[before..].iter().rev()).take_while(is_same).count();
-    let lines = |sign: &str, lines: &[&str]| lines.iter().map(|line| format!("{sign} {line}\n")).collect::<String>();
-    let parts = [
-        lines(" ", &expected[..before]),
-        lines("-", &expected[before..expected.len() - behind]),
-        lines("+", &actual[before..actual.len() - behind]),
-        lines(" ", &actual[actual.len() - behind..]),
-    ];
-    parts.concat()
+    let difference = similar::TextDiff::from_lines(expected, actual);
+    difference.iter_all_changes().map(|change| format!("{} {change}", change.tag())).collect()
 }
