@@ -35,7 +35,7 @@ pub(super) fn stub(job: &JobModel) -> TokenStream {
 fn anything(job: &JobModel) -> Handle {
     let mut parameters = Vec::new();
     let mut forwarded = Vec::new();
-    for (position, parameter) in job.signature.parameters.iter().enumerate() {
+    for (position, parameter) in job.parameters().iter().enumerate() {
         match parameter {
             Parameter::Argument(argument) => {
                 parameters.push(taken(argument, &job.paths));

@@ -66,7 +66,7 @@ fn printed(job: &JobModel) -> TokenStream {
     // A contract has only its struct: an `fn` without a body is not valid Rust.
     let function = (!job.signature.is_contract).then_some(&job.function);
     // clippy asks for references in a blocking function, which the worker does not supply.
-    let is_blamed = job.signature.is_blocking && job.signature.parameters.iter().any(Parameter::is_supplied_by_value);
+    let is_blamed = job.signature.is_blocking && job.parameters().iter().any(Parameter::is_supplied_by_value);
     let allow = (function.is_some() && is_blamed).then(|| quote!(#[allow(clippy::needless_pass_by_value)]));
     let beside = match job.signature.health {
         Health::Sound => expand::job(job),

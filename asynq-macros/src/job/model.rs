@@ -87,9 +87,13 @@ impl JobModel {
         &self.function.vis
     }
 
+    pub(super) fn parameters(&self) -> &[Parameter] {
+        &self.signature.parameters
+    }
+
     /// Returns the arguments, which are stored, in the order of the signature.
     pub(super) fn arguments(&self) -> impl Iterator<Item = &Argument> {
-        arguments(&self.signature.parameters)
+        arguments(self.parameters())
     }
 
     /// Returns the function's attributes that hold for everything that is generated beside it.
@@ -104,7 +108,7 @@ impl JobModel {
 
     /// Returns whether the function's result is the job's, with nothing between them.
     pub(super) fn is_direct(&self) -> bool {
-        let may_lack = self.signature.parameters.iter().any(Parameter::is_supplied_by_value);
+        let may_lack = self.parameters().iter().any(Parameter::is_supplied_by_value);
         !self.signature.is_blocking && !may_lack && self.attr.on_error.is_none() && !self.signature.is_contract
     }
 

@@ -13,7 +13,7 @@ use super::{
 
 pub(super) fn run(job: &JobModel) -> TokenStream {
     let is_needed = (job.signature.is_blocking && !job.signature.is_contract)
-        || job.signature.parameters.iter().any(|p| !matches!(p, Parameter::Argument(_)));
+        || job.parameters().iter().any(|p| !matches!(p, Parameter::Argument(_)));
     let ctx = local(if is_needed { "ctx" } else { "_ctx" });
     let body = match (job.signature.is_contract, job.signature.is_blocking) {
         (true, _) => quote!(__rt::Err(__rt::no_handler::<Self>())),
@@ -34,32 +34,24 @@ pub(super) fn run(job: &JobModel) -> TokenStream {
 
 fn asynchronous(job: &JobModel, ctx: &Ident) -> TokenStream {
     let function = job.ident();
-    let passed = job
-        .signature
-        .parameters
-        .iter()
-        .map(|parameter| supplied(job, parameter, ctx).unwrap_or_else(|| passed(job, parameter, ctx)));
+    let value = |parameter| supplied(job, parameter, ctx).unwrap_or_else(|| passed(job, parameter, ctx));
+    let passed = job.parameters().iter().map(value);
     settled(job, quote!(#function(#(#passed),*).await))
 }
 
 fn blocking(job: &JobModel, ctx: &Ident) -> TokenStream {
     let function = job.ident();
     let mut states = Vec::new();
-    let passed: Vec<_> = job
-        .signature
-        .parameters
-        .iter()
-        .map(|parameter| match supplied(job, parameter, ctx) {
-            Some(value) => {
-                let name = local(&format!("state_{}", states.len()));
-                states.push(quote!(let #name = #value;));
-                name.into_token_stream()
-            }
-            None => passed(job, parameter, ctx),
-        })
-        .collect();
-    let takes_context =
-        job.signature.parameters.iter().any(|parameter| matches!(parameter, Parameter::Context | Parameter::Tick(_)));
+    let value = |parameter| match supplied(job, parameter, ctx) {
+        Some(value) => {
+            let name = local(&format!("state_{}", states.len()));
+            states.push(quote!(let #name = #value;));
+            name.into_token_stream()
+        }
+        None => passed(job, parameter, ctx),
+    };
+    let passed: Vec<_> = job.parameters().iter().map(value).collect();
+    let takes_context = job.parameters().iter().any(|p| matches!(p, Parameter::Context | Parameter::Tick(_)));
     let inner = if takes_context { ctx.to_token_stream() } else { quote!(_) };
     let settled = settled(job, quote!(#function(#(#passed),*)));
     quote! {

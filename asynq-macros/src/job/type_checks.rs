@@ -18,12 +18,8 @@ pub(super) fn check(job: &JobModel) -> TokenStream {
         let asked = argument.asked();
         quote_spanned!(at(argument.ty.span())=> let () = <#ty as __rt::#asked>::FITS;)
     });
-    let supplied = job
-        .signature
-        .parameters
-        .iter()
-        .filter_map(Parameter::supplied)
-        .map(|ty| quote_spanned!(at(ty.span())=> let _ = <#ty as __rt::FromContext>::REQUIRES;));
+    let supplied = job.parameters().iter().filter_map(Parameter::supplied);
+    let supplied = supplied.map(|ty| quote_spanned!(at(ty.span())=> let _ = <#ty as __rt::FromContext>::REQUIRES;));
     let part = job.attr.aggregates.as_deref();
     let part = part.map(|path| quote_spanned!(at(path.span())=> let () = <#path as __rt::Part>::FITS;));
     // In a direct job `Job::Output` asks. A result that holds the job can be stored only if this constant compiles, so the constant
@@ -64,7 +60,7 @@ pub(super) fn ok(job: &JobModel) -> TokenStream {
 pub(super) fn requires(job: &JobModel) -> Option<TokenStream> {
     let key = |inner: &Type| quote_spanned!(at(inner.span())=> __rt::StateKey::of::<#inner>());
     let (mut states, mut others) = (Vec::new(), Vec::new());
-    for parameter in &job.signature.parameters {
+    for parameter in job.parameters() {
         match parameter {
             Parameter::State { inner, .. } => states.push(key(inner)),
             Parameter::FromContext(ty) => {
