@@ -110,23 +110,7 @@ impl Work {
             }
         };
         self.has_answered = true;
-        // An entry that is not valid has no value.
-        let (mut answer, mut wrong) = (HashMap::<EntryId, Option<Arc<Periodic>>>::new(), Vec::new());
-        for entry in entries {
-            let id = entry.id().clone();
-            let own = self.known.get(&id).filter(|known| known.origin == Origin::Program).map(|known| &known.entry);
-            let other = own.or_else(|| answer.get(&id)?.as_ref());
-            let once = || other.map_or(Ok(()), |other| Err(twice(&entry, other)));
-            match check(&entry, &self.registry).and_then(|()| once()) {
-                Ok(()) => {
-                    answer.insert(id, Some(Arc::new(entry)));
-                }
-                Err(error) => {
-                    wrong.push(left_out(&entry, &error));
-                    answer.entry(id).or_insert(None);
-                }
-            }
-        }
+        let (mut answer, wrong) = self.checked(entries);
         // The provider has succeeded; mistakes that its answer still has are not written again.
         let still_wrong: HashSet<_> = wrong.iter().collect();
         self.logged.retain(|(topic, text)| *topic != WarningTopic::Provider || still_wrong.contains(text));
@@ -166,6 +150,27 @@ impl Work {
             self.timers.show = Instant::now();
             self.plan_waiting();
         }
+    }
+
+    /// Checks the entries of an answer, and returns its mistakes besides. An entry that is not valid has no value.
+    fn checked(&self, entries: Vec<Periodic>) -> (HashMap<EntryId, Option<Arc<Periodic>>>, Vec<String>) {
+        let (mut answer, mut wrong) = (HashMap::<EntryId, Option<Arc<Periodic>>>::new(), Vec::new());
+        for entry in entries {
+            let id = entry.id().clone();
+            let own = self.known.get(&id).filter(|known| known.origin == Origin::Program).map(|known| &known.entry);
+            let other = own.or_else(|| answer.get(&id)?.as_ref());
+            let once = || other.map_or(Ok(()), |other| Err(twice(&entry, other)));
+            match check(&entry, &self.registry).and_then(|()| once()) {
+                Ok(()) => {
+                    answer.insert(id, Some(Arc::new(entry)));
+                }
+                Err(error) => {
+                    wrong.push(left_out(&entry, &error));
+                    answer.entry(id).or_insert(None);
+                }
+            }
+        }
+        (answer, wrong)
     }
 }
 
