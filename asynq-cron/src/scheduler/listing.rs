@@ -56,6 +56,11 @@ fn listed(periodic: &Periodic, task: &NewTask, now: DateTime<Utc>) -> ListedTask
     let later = periodic.bind_plain(now + TimeDelta::hours(1)).ok();
     let moves = |time: fn(&NewTask) -> Option<i64>| later.as_ref().is_some_and(|later| time(later) != time(task));
     let message = TaskMessage { id: String::new(), payload: Bytes::new(), ..task.message.clone() };
+    let (delay_ms, at_ms) = match task.when {
+        When::Now => (0, 0),
+        When::In(delay) => (i64::try_from(delay.as_millis()).unwrap_or(i64::MAX), 0),
+        When::At(at) => (0, at.timestamp_millis()),
+    };
     ListedTask {
         message: message.encode().into(),
         extra: task.extra.to_bytes().unwrap_or_default().into(),
@@ -63,14 +68,8 @@ fn listed(periodic: &Periodic, task: &NewTask, now: DateTime<Utc>) -> ListedTask
         deadline_moves: moves(|task| Some(task.message.deadline)),
         expiry_moves: moves(|task| task.extra.expires_ms),
         lock_seconds: task.unique.as_ref().map_or(0, |lock| lock.ttl.as_secs()),
-        delay_ms: match task.when {
-            When::In(delay) => i64::try_from(delay.as_millis()).unwrap_or(i64::MAX),
-            _ => 0,
-        },
-        at_ms: match task.when {
-            When::At(at) => at.timestamp_millis(),
-            _ => 0,
-        },
+        delay_ms,
+        at_ms,
     }
 }
 

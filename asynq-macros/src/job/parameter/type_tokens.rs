@@ -57,30 +57,21 @@ pub(in crate::job) enum Static {
 
 /// Returns the first `&` or lifetime that makes a type depend on something outside of it.
 pub(in crate::job) fn borrow_in(tokens: TokenStream, statics: Static) -> Option<TokenTree> {
-    let mut tokens = tokens.into_iter().peekable();
-    while let Some(token) = tokens.next() {
-        match &token {
-            TokenTree::Group(group) => {
-                if let Some(found) = borrow_in(group.stream(), statics) {
-                    return Some(found);
-                }
-            }
-            TokenTree::Punct(punct) if punct.as_char() == '&' => {
-                let before_lifetime = matches!(tokens.peek(), Some(TokenTree::Punct(next)) if next.as_char() == '\'');
-                if statics == Static::Allowed || !before_lifetime {
-                    return Some(token);
-                }
-            }
-            TokenTree::Punct(punct) if punct.as_char() == '\'' => {
-                let is_static = matches!(tokens.next(), Some(TokenTree::Ident(name)) if name == "static");
-                if !is_static {
-                    return Some(token);
-                }
-            }
-            _ => {}
+    let tokens: Vec<_> = tokens.into_iter().collect();
+    let borrow = |(at, token): (usize, &TokenTree)| match token {
+        TokenTree::Group(group) => borrow_in(group.stream(), statics),
+        TokenTree::Punct(punct) => {
+            let is_borrow = match (punct.as_char(), tokens.get(at + 1)) {
+                // A lifetime follows, which is looked at itself.
+                ('&', Some(TokenTree::Punct(next))) if next.as_char() == '\'' => statics == Static::Allowed,
+                ('\'', Some(TokenTree::Ident(name))) => name != "static",
+                (sign, _) => matches!(sign, '&' | '\''),
+            };
+            is_borrow.then(|| token.clone())
         }
-    }
-    None
+        _ => None,
+    };
+    tokens.iter().enumerate().find_map(borrow)
 }
 
 /// Returns the first `Cow` of a `Cow<str>`, `Cow<[u8]>` or `Cow<Path>`. A function may leave the lifetime out, and the field of a
