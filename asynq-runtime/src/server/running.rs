@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use futures_util::FutureExt as _;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
@@ -100,16 +101,12 @@ impl Running {
     /// called [`start`](super::Server::start) has ended ([`ServerError::RuntimeEnded`]), or the broker has not taken all outcomes in
     /// time ([`ServerError::Unsettled`]).
     pub async fn shutdown(mut self) -> Result<(), ServerError> {
-        let broken = tokio::select! {
-            biased;
-            error = self.context.broker.broken() => Err(error.into()),
-            () = std::future::ready(()) => Ok(()),
-        };
+        let failure = self.failure().now_or_never().unwrap_or(Ok(()));
         let lifecycle_hooks = self.take_lifecycle_hooks();
         self.heartbeat_runtime
             .call(shutdown::drain(Arc::clone(&self.context), lifecycle_hooks, self.closes_broker))
             .await?;
-        self.outcome(broken)
+        self.outcome(failure)
     }
 
     /// Serves until `requests` receives a request to leave or there is a reason to shut down, as in [`failed`](Self::failed).
@@ -140,8 +137,8 @@ impl Running {
     }
 
     /// Returns the first reason why the server has not left in order: that of [`failed`](Self::failed), or one of the outbox.
-    fn outcome(&self, broken: Result<(), ServerError>) -> Result<(), ServerError> {
-        self.reason(broken).and(self.context.outbox.outcome())
+    fn outcome(&self, failure: Result<(), ServerError>) -> Result<(), ServerError> {
+        self.reason(failure).and(self.context.outbox.outcome())
     }
 
     /// Returns the first reason why the server cannot go on, of a service, a thread, the runtime and the broker.
