@@ -5,7 +5,7 @@ use crate::tree::{files, none, read};
 const SCRIPTS: &str = "asynq-runtime/src/broker/redis/lua";
 
 /// Reads without a visible bound, and the reason why each has one.
-const BOUNDED: [(&str, &str, &str); 11] = [
+const BOUNDED: [(&str, &str, &str); 10] = [
     (
         "groups/finish.lua",
         "peek('ZRANGE', KEYS[2], 0, -1)",
@@ -16,8 +16,7 @@ const BOUNDED: [(&str, &str, &str); 11] = [
         "call('ZRANGE', KEYS[10], 0, -1)",
         "the sets that are being made at this moment; a task may be in any",
     ),
-    ("repair/look.lua", "call('HGETALL', key)", "one task"),
-    ("repair/move.lua", "redis.call('HGETALL', KEYS[11])", "one task"),
+    ("prelude/carried.lua", "redis.call('HGETALL', key)", "one task"),
     (
         "presence/live.lua",
         "'ZRANGEBYSCORE', KEYS[1], whole((clock(ARGV[1]))), '+inf'",

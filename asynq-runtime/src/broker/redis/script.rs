@@ -77,7 +77,7 @@ scripts! {
     BULK = [task places held group_step] "repair/bulk";
     EDIT = [new_task task places held] "repair/edit";
     END_ORPHAN = [due count task places] "repair/end_orphan";
-    LOOK = [task places held] "repair/look";
+    LOOK = [task places held carried] "repair/look";
     HOLD = [task places held] "repair/hold";
     INSERT_MOVED = [task new_task held] "repair/insert_moved";
     DROP = [task held] "repair/drop";
@@ -108,6 +108,7 @@ pub(super) static MOVE: Script = Script {
         include_str!("lua/prelude/task.lua"),
         include_str!("lua/prelude/new_task.lua"),
         include_str!("lua/prelude/held.lua"),
+        include_str!("lua/prelude/carried.lua"),
         function!("hold", "prelude/places" "repair/hold"),
         function!("insert_moved", "repair/insert_moved"),
         function!("drop", "repair/drop"),

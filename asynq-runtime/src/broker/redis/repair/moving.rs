@@ -9,8 +9,9 @@
 //! copies that a worker could run, every step looks at the record first, and a second call for the same move continues
 //! where the first broke off.
 
-use std::{collections::BTreeMap, sync::atomic::Ordering};
+use std::sync::atomic::Ordering;
 
+use bytes::Bytes;
 use redis::Value;
 
 use super::{
@@ -32,9 +33,6 @@ use crate::{
     task::{QueueName, TaskId, TaskMessage, TaskState},
 };
 
-/// Fields that belong to a place and not to the task.
-const OF_THE_PLACE: [&str; 6] = ["state", "msg", "pending_since", "last", "unique_key", "move"];
-
 /// A task as it lies in a queue.
 struct Found {
     untouchable: Option<TaskState>,
@@ -43,7 +41,13 @@ struct Found {
     score: Option<i64>,
     due_ms: Option<i64>,
     lock_ends_ms: Option<i64>,
-    fields: BTreeMap<String, Vec<u8>>,
+    state: Option<TaskState>,
+    group: String,
+    message: Bytes,
+    /// The record of its move, with the fields of a newer version that it may have.
+    record: Vec<u8>,
+    /// The fields that go along to another queue, each before its value.
+    carried: Vec<Vec<u8>>,
 }
 
 /// The outcome of dropping a copy.
@@ -68,7 +72,6 @@ impl RedisBroker {
             if let Some(state) = found.untouchable {
                 return Ok(Changed::Unfit(state));
             }
-            let state = found.state();
             if let Some(moving) = found.on_its_way() {
                 let is_leaving = moving.from == queue.as_str();
                 if is_leaving && queue == to {
@@ -95,7 +98,7 @@ impl RedisBroker {
                 }
                 continue;
             }
-            match state {
+            match found.state {
                 Some(state @ (TaskState::Active | TaskState::Completed)) => return Ok(Changed::Unfit(state)),
                 Some(_) if found.is_held => {
                     let detail = "a record of a move that cannot be read: move the task with the version that wrote it";
@@ -117,7 +120,7 @@ impl RedisBroker {
                         // If the task has left this queue meanwhile, the obstacle in the other queue is the task
                         // itself.
                         Err(refused) => match self.look(queue, id).await? {
-                            Some(now) if now.state() == Some(state) && now.field("msg") == found.field("msg") => {
+                            Some(now) if now.state == Some(state) && now.message == found.message => {
                                 return Err(refused);
                             }
                             _ => {}
@@ -285,12 +288,8 @@ impl RedisBroker {
 
     /// Places the copy in the other queue, unless this move has ended there.
     async fn place(&self, id: &TaskId, moving: &Move, found: &Found) -> Result<(), Refused> {
-        // The bytes of the record as they are: it may have fields of a newer version.
-        let mut call = self.insert(id, moving, found.field("move"), &moving.lock(&found.lock(), End::Target));
-        for (field, value) in found.fields.iter().filter(|(field, _)| !OF_THE_PLACE.contains(&field.as_str())) {
-            call.push(field);
-            call.push(&value[..]);
-        }
+        let mut call = self.insert(id, moving, &found.record, &moving.lock(&found.lock(), End::Target));
+        found.carried.iter().for_each(|part| call.push(&part[..]));
         let known = QueueNames::call([&QueueName::from_wire(&moving.to)]);
         let mut answers = self.router.send(vec![known, call]).await?.into_iter();
         answers.next().ok_or_else(|| reply::unexpected("no answer"))??;
@@ -380,40 +379,35 @@ impl RedisBroker {
 
 impl Found {
     fn read(answer: Value) -> Result<Option<Self>, BrokerError> {
-        let mut parts = reply::array(answer)?.into_iter();
-        let Some(untouchable) = parts.next() else { return Ok(None) };
-        let untouchable = reply::text(untouchable).and_then(|state| state.parse().ok());
-        let mut next = || parts.next().and_then(|part| reply::number(&part));
-        let is_held = next().is_some();
-        let (score, due_ms, lock_ends_ms) = (next(), next(), next());
-        let mut fields = BTreeMap::new();
-        while let (Some(field), Some(value)) = (parts.next().and_then(reply::text), parts.next().and_then(reply::bytes))
-        {
-            fields.insert(field, value);
+        let parts = reply::array(answer)?;
+        if parts.is_empty() {
+            return Ok(None);
         }
-        Ok(Some(Self { untouchable, is_held, score, due_ms, lock_ends_ms, fields }))
-    }
-
-    fn field(&self, name: &str) -> &[u8] {
-        self.fields.get(name).map(Vec::as_slice).unwrap_or_default()
-    }
-
-    fn text(&self, name: &str) -> String {
-        String::from_utf8_lossy(self.field(name)).into_owned()
-    }
-
-    fn state(&self) -> Option<TaskState> {
-        self.text("state").parse().ok()
+        let mut parts = parts.into_iter();
+        let mut next = || parts.next().unwrap_or(Value::Nil);
+        let state = |part| reply::text(part).and_then(|state| state.parse().ok());
+        Ok(Some(Self {
+            untouchable: state(next()),
+            is_held: reply::number(&next()).is_some(),
+            score: reply::number(&next()),
+            due_ms: reply::number(&next()),
+            lock_ends_ms: reply::number(&next()),
+            state: state(next()),
+            group: reply::text(next()).unwrap_or_default(),
+            message: reply::bytes(next()).unwrap_or_default().into(),
+            record: reply::bytes(next()).unwrap_or_default(),
+            carried: parts.filter_map(reply::bytes).collect(),
+        }))
     }
 
     /// Returns the key of the task's lock, as its message names it.
     fn lock(&self) -> String {
-        TaskMessage::decode(self.field("msg").to_vec().into()).map(|message| message.unique_key).unwrap_or_default()
+        TaskMessage::decode(self.message.clone()).map(|message| message.unique_key).unwrap_or_default()
     }
 
     /// Returns the move of the task, if it still holds the task: another program may have run the task since.
     fn on_its_way(&self) -> Option<Move> {
-        self.fields.get("move").filter(|_| self.is_held).and_then(|record| Move::from_bytes(record))
+        if self.is_held { Move::from_bytes(&self.record) } else { None }
     }
 
     /// Returns a move that begins now.
@@ -428,8 +422,8 @@ impl Found {
             score: listed.then(|| self.score.unwrap_or(now_s)),
             due_ms: self.due_ms,
             lock_ends_ms: self.lock_ends_ms,
-            group: self.text("group"),
-            message: self.field("msg").to_vec().into(),
+            group: self.group.clone(),
+            message: self.message.clone(),
         }
     }
 }

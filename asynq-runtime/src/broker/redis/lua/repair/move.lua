@@ -18,12 +18,7 @@ end
 
 if run(hold) ~= 'done' then return 'changed' end
 -- The other fields are read here, because a run may have written some since the task was looked at.
-local of_the_place = { state = true, msg = true, pending_since = true, last = true, unique_key = true, move = true }
-local all, fields = redis.call('HGETALL', KEYS[11]), {}
-for i = 1, #all, 2 do
-  if not of_the_place[all[i]] then fields[#fields + 1], fields[#fields + 2] = all[i], all[i + 1] end
-end
-if run(insert_moved, fields)[1] ~= 'done' then return 'held' end
+if run(insert_moved, carried(KEYS[11]))[1] ~= 'done' then return 'held' end
 run(drop)
 run(release)
 return 'done'
