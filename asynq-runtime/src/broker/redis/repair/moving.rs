@@ -257,12 +257,10 @@ impl RedisBroker {
                 Ok(false)
             }
             answer => {
-                let has_arrived = reply::text(answer?).as_deref() == Some("done");
-                // Without the task, a name that is written later may be that of a queue that does not exist.
-                if has_arrived {
-                    self.note_known(&to, named);
-                }
-                Ok(has_arrived)
+                let answer = reply::text(answer?);
+                // Not before: a move that Redis refused has put no task into the queue.
+                self.note_known(&to, named);
+                Ok(answer.as_deref() == Some("done"))
             }
         }
     }
