@@ -17,7 +17,7 @@
 //! - `log`: log lines, which the full-screen view keeps from its screen.
 //! - `reading`: the tasks of one state, page by page up to a limit.
 //! - `show`: tables for people, JSON for programs, and payloads that can do no harm to a terminal.
-//! - `unlisted`: why programs that run may be missing from lists.
+//! - `unlisted`: why queues, and programs that run, may be missing from lists.
 //! - `without_echo`: a line that is typed without being shown.
 
 mod broker_flags;

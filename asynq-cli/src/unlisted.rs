@@ -1,6 +1,10 @@
-//! Why programs that run may be missing from the lists of servers and of periodic entries.
+//! Why queues, and programs that run, may be missing from their lists.
 
 use asynq_runtime::{Client, broker::Node, inspector::InspectError};
+
+/// The line in place of an empty list of queues.
+pub(crate) const NO_QUEUE: &str =
+    "no queues yet: nothing was ever enqueued here, or another tool removed their names: see `asynq doctor`";
 
 const NO_WRITES: &str = "the broker takes no writes, so that programs which run cannot report";
 

@@ -55,7 +55,7 @@ fn text(statistics: &Statistics, hidden: Option<&str>, style: Style) -> String {
     } = statistics;
     let mut text = format!("{}\n\n", clean(broker));
     if queues.is_empty() && unreadable.is_empty() {
-        text.push_str("no queues yet: nothing was ever enqueued here\n");
+        text.push_str(&format!("{}\n", unlisted::NO_QUEUE));
     } else {
         text.push_str(&queue_table(queues, style));
     }

@@ -211,7 +211,11 @@ async fn a_queue_that_lost_its_name_is_found_and_its_repair_lists_and_removes_it
     ] {
         assert!(answer.out.contains(part), "{part}\n{answer}");
     }
-    assert_eq!(run_on(&server, &["queue", "ls"]).await.out, "");
+    let (listing, stats) = (run_on(&server, &["queue", "ls"]).await, run_on(&server, &["stats"]).await);
+    assert_eq!(listing.out, "");
+    for text in [listing.err, stats.out] {
+        assert!(text.contains("another tool removed their names: see `asynq doctor`"), "{text}");
+    }
     let resumed = run_on(&server, &["queue", "resume", "default"]).await;
     assert_eq!((resumed.code, run_on(&server, &["queue", "ls"]).await.out), (0, "default\n".to_owned()), "{resumed}");
     let answer = run_on(&server, &["doctor"]).await;

@@ -9,6 +9,7 @@ use crate::{
     error::CliError,
     session::Session,
     show::{clean, queue_table},
+    unlisted::NO_QUEUE,
 };
 
 #[derive(Debug, Args)]
@@ -24,7 +25,7 @@ impl Ls {
             // Names alone cost one call, however many queues there are.
             let names = session.client().await?.broker().queues().await?;
             if names.is_empty() {
-                session.note("no queues yet: nothing was ever enqueued here");
+                session.note(NO_QUEUE);
             }
             let text: String = names.iter().map(|name| clean(name.as_str()) + "\n").collect();
             return session.write(&text);

@@ -6,14 +6,17 @@ use ratatui::{
     layout::{Constraint, Layout, Rect},
     style::{Color, Stylize as _},
     text::{Line, Span},
-    widgets::{Paragraph, Row},
+    widgets::{Paragraph, Row, Wrap},
 };
 
 use super::{
     super::model::TABS,
     parts::{REST, bar, cells, colour, count, is_narrow, list},
 };
-use crate::show::{about, clean, error_rate};
+use crate::{
+    show::{about, clean, error_rate},
+    unlisted::NO_QUEUE,
+};
 
 /// Cells of a bar, which a narrow list leaves out.
 const BAR: u16 = 24;
@@ -40,7 +43,7 @@ pub(super) fn draw(
     frame.render_widget(Paragraph::new(errors), below);
     if queues.is_empty() {
         if unreadable.is_empty() {
-            frame.render_widget(Paragraph::new("no queues yet: nothing was ever enqueued here").dim(), area);
+            frame.render_widget(Paragraph::new(NO_QUEUE).wrap(Wrap { trim: true }).dim(), area);
         }
         return;
     }

@@ -28,7 +28,9 @@ fn to_text(statistics: &Statistics) -> String {
     let Statistics { broker, queues, unreadable, servers, servers_unreadable, queues_left_out, .. } = statistics;
     let mut text = format!("{broker}\n\n");
     if queues.is_empty() && unreadable.is_empty() {
-        text.push_str("no queues yet: nothing was ever enqueued here\n");
+        text.push_str(
+            "no queues yet: nothing was ever enqueued here, or another tool removed their names: see `asynq doctor`\n",
+        );
     } else {
         text.push_str(&queue_table(queues).to_string());
     }
