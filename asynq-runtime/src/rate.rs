@@ -141,8 +141,9 @@ impl Semaphore {
     /// # Errors
     ///
     /// The context is that of an `on_archive` function, which belongs to no attempt; it is [detached](JobContext::detached); or the
-    /// broker failed. On a Redis Cluster the tokens of a scope lie on one master, which may be away while the queue of the job is not:
-    /// with [`JobError::not_a_failure`](crate::JobError::not_a_failure) such an error spends no retry, but at each 26th time in a row.
+    /// broker failed, the one error that an attempt meets. On a Redis Cluster the tokens of a scope lie on one master, which may be
+    /// away while the queue of the job is not: with [`JobError::not_a_failure`](crate::JobError::not_a_failure) such an error spends
+    /// no retry, but at each 26th time in a row.
     #[doc(alias = "acquire")]
     pub async fn try_acquire(&self, ctx: &JobContext) -> Result<Option<Token>, SemaphoreError> {
         let id = ctx.id().clone();
