@@ -32,7 +32,11 @@ pub(crate) struct Web {
 
 impl Web {
     pub(super) async fn run(self, session: &mut Session) -> Result<(), CliError> {
-        let client = session.client().await?;
+        // Its page of periodic entries runs them, unless it refuses every change.
+        let client = match self.read_only {
+            true => session.client().await?,
+            false => session.client_to_enqueue(false).await?,
+        };
         let dashboard = self.configure(Dashboard::new(&client).from_env()?)?;
         let bound = dashboard.bind(&self.listen).await?;
         let url = bound.url();
