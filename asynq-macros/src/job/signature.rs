@@ -201,7 +201,7 @@ impl Reader<'_> {
             && let (Some(argument), None) = (arguments.next(), arguments.next())
             && let Some(word) = argument.not_of_a_payload()
         {
-            let message = if word.to_string() == "default" {
+            let message = if word == "default" {
                 "the only argument is the payload itself, so it has no default; leave `default` out, or write `Option<T>`"
             } else {
                 "the only argument is the payload itself, so it cannot be skipped; leave it out"

@@ -217,7 +217,7 @@ impl Limit {
             Self::Enqueue => each(tasks, 1, calls, |task| file.enqueue_to_disk(task))?,
             Self::EnqueueConcurrent => each(tasks, self.group(order), calls, |group| file.enqueue(group))?,
             Self::EnqueueBulk => {
-                each(tasks, BULK, calls, |call| call.chunks(COMMIT).try_for_each(|group| file.enqueue(group)))?
+                each(tasks, BULK, calls, |call| call.chunks(COMMIT).try_for_each(|group| file.enqueue(group)))?;
             }
             Self::Drain => while file.settle_and_fetch(self.group(order))? > 0 {},
             Self::EndToEnd => {

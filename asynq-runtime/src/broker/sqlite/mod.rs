@@ -76,7 +76,7 @@ use self::{
     command::{Priority, WriteCommand},
     consume::Tokens,
     disk::Disk,
-    error::{config, translate, translate_io},
+    error::{translate, translate_io},
     fair_write_lock::FairWriteLock,
     file_status::open_known,
     maintain::Lapses,
@@ -88,7 +88,7 @@ use self::{
     wake::notifier::Listener,
     writer::Writer,
 };
-use super::{Broker, BrokerError, BrokerErrorKind, StoredShapes};
+use super::{Broker, BrokerError, BrokerErrorKind, StoredShapes, config};
 
 /// Returns the file that a SQLite URL names.
 pub(crate) fn file_of(url: &str) -> Option<PathBuf> {
