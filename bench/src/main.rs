@@ -189,3 +189,23 @@ async fn repeat(runner: &mut Runner, orders: &[Order], options: &Options) -> Res
     }
     Ok(found)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent_and_a_quick_run_is_made_once_and_beside_the_page() {
+        command().debug_assert();
+        for (line, runs, folder) in [
+            ("all", 5, suite::folder().to_owned()),
+            ("all --quick", 1, suite::QUICK_FOLDER.into()),
+            ("all --quick --runs 3 --out elsewhere", 3, "elsewhere".into()),
+        ] {
+            let words = std::iter::once("asynq-bench").chain(line.split(' '));
+            let matches = command().try_get_matches_from(words).unwrap();
+            let Several::All(extent) = Several::from_arg_matches(&matches).unwrap() else { panic!("{line}") };
+            assert_eq!((extent.runs, extent.folder), (runs, folder), "{line}");
+        }
+    }
+}
