@@ -58,8 +58,8 @@ impl Session {
         Ok(client)
     }
 
-    /// Returns a client for a command that puts tasks in, or does so when a key is pressed: it takes no Redis that may evict them. With
-    /// `may_be_new` the command may be the first to use a SQLite file.
+    /// Returns a client for a command that puts a task in: it takes no Redis that may evict the task. With `may_be_new` the command may
+    /// be the first to use a SQLite file.
     pub(crate) async fn client_to_enqueue(&mut self, may_be_new: bool) -> Result<Client, CliError> {
         self.connect_to(&self.url()?, may_be_new).await
     }

@@ -26,8 +26,7 @@ impl Dash {
         if !session.is_on_a_terminal() {
             return Err(CliError::Usage("dash needs a terminal; for programs there is `asynq stats --json`".into()));
         }
-        // One of its keys runs a periodic entry.
-        let client = session.client_to_enqueue(false).await?;
+        let client = session.client().await?;
         dash::run(&client, self.refresh, session).await
     }
 }

@@ -32,11 +32,7 @@ pub(crate) struct Web {
 
 impl Web {
     pub(super) async fn run(self, session: &mut Session) -> Result<(), CliError> {
-        // Its page of periodic entries runs them, unless it refuses every change.
-        let client = match self.read_only {
-            true => session.client().await?,
-            false => session.client_to_enqueue(false).await?,
-        };
+        let client = session.client().await?;
         let dashboard = self.configure(Dashboard::new(&client).from_env()?)?;
         let bound = dashboard.bind(&self.listen).await?;
         let url = bound.url();

@@ -264,16 +264,10 @@ async fn a_redis_that_may_evict_is_a_finding_or_a_warning_and_takes_no_task() {
         assert_eq!((answer.code, answer.err.matches(warning).count()), (0, 1), "{answer}");
         assert!(!answer.out.contains(warning), "{answer}");
     }
-    // They put tasks in, at once or when a key is pressed.
-    let web = &["web", "--listen", "nowhere"][..];
-    for words in [&["task", "enqueue", "-t", "mail", "-l", "{}"][..], &["cron", "run", "report"], &["dash"], web] {
-        let terminal = crate::fixture::Setting { typed: Some(""), width: Some(80), ..Default::default() };
-        let url = server.url();
-        let refused = crate::fixture::run(None, terminal, &[words, &["--url", &url]].concat()).await;
+    for words in [&["task", "enqueue", "-t", "mail", "-l", "{}"][..], &["cron", "run", "report"]] {
+        let refused = run_on(&server, words).await;
         assert!(refused.code == 2 && refused.err.contains("error: this Redis may evict tasks"), "{refused}");
     }
-    let read_only = run_on(&server, &[web, &["--read-only"]].concat()).await;
-    assert!(read_only.err.contains(warning) && read_only.err.contains("nowhere"), "{read_only}");
     let answer = run_on(&server, &["doctor"]).await;
     assert_eq!(answer.code, 1, "{answer}");
     assert!(answer.out.contains("error: eviction:"), "{answer}");
