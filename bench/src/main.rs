@@ -33,13 +33,13 @@ use self::{
 /// The commands that measure more than one workload.
 #[derive(Debug, Subcommand)]
 enum Several {
-    /// What a broker itself can do for the same tasks: scripts or statements with asynq's work on its data, and nothing else
+    /// The limit of each broker for the same tasks: scripts or statements with asynq's work on its data, and nothing else
     Limit(Options),
     /// All of it against the goals, several times in turns; writes RESULTS.md and its plot
     All(suite::Extent),
     /// Ours beside Go asynq and other libraries on one redis-server, in turns; puts its table into RESULTS.md
     Peers(peers::Extent),
-    /// What one call costs while queues, groups, tasks, workers or bytes grow; puts its tables into RESULTS.md
+    /// The cost of one call while queues, groups, tasks, workers or bytes grow; puts its tables into RESULTS.md
     Cost(cost::Extent),
 }
 

@@ -34,7 +34,7 @@ const GROUP: usize = 64;
 /// Tasks that one commit of a bulk call stores on a file.
 const COMMIT: usize = 256;
 
-/// What a limit does.
+/// The work of a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Limit {
     /// One task per script, one script per round trip.
