@@ -117,7 +117,7 @@ pub(crate) fn peak_rss_mib() -> Option<f64> {
     Some(line_of("/proc/self/status", "VmHWM")?.strip_suffix(" kB")?.parse::<f64>().ok()? / 1024.0)
 }
 
-/// Returns what stands behind a name in a file of the system; `None` where the system has no such file.
+/// Returns the value of a name in a file of the system; `None` where the system has no such file.
 pub(crate) fn line_of(path: &str, name: &str) -> Option<String> {
     let text = fs::read_to_string(path).ok()?;
     let line = text.lines().find(|line| line.starts_with(name))?;

@@ -78,8 +78,9 @@ pub(crate) enum Step {
 /// A change.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Act {
-    /// Pauses a queue if `true`, resumes it if `false`; so does the one of an entry.
+    /// Pauses a queue if `true`, resumes it if `false`.
     PauseQueue(QueueName, bool),
+    /// Pauses an entry if `true`, resumes it if `false`.
     PauseEntry(Box<SchedulerEntry>, bool),
     RunEntry(Box<SchedulerEntry>),
     Task(TaskAct, TheTask),
