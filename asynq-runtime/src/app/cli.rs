@@ -211,7 +211,7 @@ fn json(help: &str) -> Arg {
     Arg::new("json").long("json").action(ArgAction::SetTrue).help(format!("Writes JSON instead of a table: {help}"))
 }
 
-/// Writes what clap has to say of arguments that were not understood, or the help or the version that was asked for.
+/// Writes clap's text about arguments that were not understood, or the help or the version that was asked for.
 fn report(usage: &clap::Error, services: &[&ServiceEntry]) -> ExitCode {
     if let Some(line) = flag_of_service(usage, services) {
         let _ = writeln!(std::io::stderr(), "error: {line}");
