@@ -6,14 +6,17 @@
 
 use std::{
     collections::{BTreeMap, HashMap, hash_map::Entry},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
 use parking_lot::Mutex;
 use tokio::{
     runtime::{self, Handle},
-    sync::{Notify, OnceCell},
+    sync::Notify,
     time::{sleep, timeout},
 };
 use tokio_util::task::AbortOnDropHandle;
@@ -45,8 +48,9 @@ const TOGETHER: Duration = Duration::from_millis(5);
 #[derive(Debug, Default)]
 pub(super) struct EndWaiters {
     waiting: Arc<Mutex<Waiting>>,
-    /// Whether other programs know by now that this program waits.
-    is_known: OnceCell<()>,
+    /// Whether other programs know by now that this program waits. No waiter waits here for the question of another one, which may be
+    /// polled no more and not be dropped either.
+    is_known: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -146,17 +150,19 @@ impl SqliteBroker {
     ///
     /// No reader has answered.
     async fn subscribe_to_other_programs(&self) -> Result<(), BrokerError> {
-        let subscribe = || {
+        if !self.ends.is_known.load(Ordering::Acquire) {
             let common = Arc::clone(&self.store.common);
             // A reader's thread runs `wait_for_ends`, because it creates files.
-            self.store.read(move |_| {
+            let known = self.store.read(move |_| {
                 if let Some(liveness) = &common.liveness {
                     liveness.wait_for_ends();
                 }
                 Ok(())
-            })
-        };
-        self.ends.is_known.get_or_try_init(subscribe).await.copied()
+            });
+            known.await?;
+            self.ends.is_known.store(true, Ordering::Release);
+        }
+        Ok(())
     }
 
     /// Adds a waiter, which is notified of each commit from now on that may have ended its task.
