@@ -241,8 +241,12 @@ fn sweep(tx: &mut Tx<'_>, queue: &QueueName, lease: Duration) -> rusqlite::Resul
     tx.view.execute(&sql::semaphore::SWEEP, [tx.view.now, limit_of(SLICE)])?;
     let Some(q) = tx.view.queue(queue)? else { return Ok(Swept::default()) };
     let believable = after(tx.view.now, lease.saturating_add(BELIEVABLE_LEASE));
-    let leases_restored = tx.view.execute(&sql::maintain::END_LEASES, [q, believable, tx.view.now])?;
-    let mut swept = Swept { leases_restored, ghosts_removed: 0 };
+    let endless =
+        tx.view.list(&sql::maintain::ENDLESS, [q, believable, limit_of(SLICE)], |row| row.get::<_, i64>(0))?;
+    for seq in &endless {
+        tx.view.execute(&sql::maintain::END_LEASE, [*seq, tx.view.now])?;
+    }
+    let mut swept = Swept { leases_restored: endless.len(), ghosts_removed: 0 };
     // No other call notices that a set is held for longer than any is.
     tx.view.execute(&sql::groups::SHORTEN, [q, after(tx.view.now, TaskSet::DEADLINE)])?;
     for state in [TaskState::Active, TaskState::Pending] {

@@ -52,9 +52,14 @@ FROM main.task AS t INDEXED BY task_lease WHERE t.state = 1 /* active */ AND t.s
 -- Requeues a task whose worker is gone. ?1 seq, ?2 position in the queue, ?3 now.
 UPDATE main.task SET state = 2 /* pending */, at = ?2, since = ?3, server = 0, run = 0, crashes = crashes + 1 WHERE seq = ?1;
 
--- name: end_leases
--- Ends leases that no worker with the lease of this one can have given. ?1 q, ?2 latest believable end, ?3 now.
-UPDATE main.task INDEXED BY task_at SET at = ?3 WHERE q = ?1 AND state = 1 /* active */ AND at > ?2;
+-- name: endless
+-- Active tasks with a lease that no worker with the lease of this one can have given. ?1 q, ?2 latest believable end, ?3 how many.
+-- Rows: seq.
+SELECT seq FROM main.task WHERE q = ?1 AND state = 1 /* active */ AND at > ?2 LIMIT ?3;
+
+-- name: end_lease
+-- Ends a lease. ?1 seq, ?2 now.
+UPDATE main.task SET at = ?2 WHERE seq = ?1;
 
 -- name: ghosts
 -- Tasks at the front of a state whose message is lost. ?1 q, ?2 state, ?3 how many to look at. Rows: seq, id, uniq.
