@@ -37,7 +37,8 @@ SELECT since, at FROM main.task WHERE q = ?1 AND state = ?2 ORDER BY at, seq LIM
 -- `at` and `seq` of the first task, of `page_start`. Rows: a task as in `task`.
 SELECT t.state, t.at, t.id, t.crashes, t.retried, t.err, t.failed_at, t.retention, t.progress, t.progress_note, t.extra, t.seq
 FROM main.task AS t INDEXED BY task_at
-WHERE t.q = ?1 AND t.state = ?2 AND t.batch IS NULL AND (t.at, t.seq) >= (?4, ?5) ORDER BY t.at, t.seq LIMIT ?3;
+WHERE t.q = ?1 AND t.state = ?2 AND (?2 <> 7 /* aggregating */ OR t.batch IS NULL) AND (t.at, t.seq) >= (?4, ?5)
+ORDER BY t.at, t.seq LIMIT ?3;
 
 -- name: page_start
 -- Where a page begins, counted from the first task. Aggregating tasks that a set has taken out are left out by their number, so that
