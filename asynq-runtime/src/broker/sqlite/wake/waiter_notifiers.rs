@@ -111,7 +111,8 @@ impl WaiterNotifiers {
         let Ok(entries) = fs::read_dir(&self.folder) else { return };
         for entry in entries.filter_map(io::Result::ok).filter(|entry| self.is_notifier(entry)) {
             let process_notifier = entry.path();
-            if process_notifier != self.own && notify_sender.notify(&process_notifier) {
+            let is_dead = process_notifier != self.own && notify_sender.notify(&process_notifier);
+            if is_dead {
                 let _ = fs::remove_file(&process_notifier);
             }
         }
