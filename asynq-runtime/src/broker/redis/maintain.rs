@@ -61,8 +61,9 @@ impl Maintain for RedisBroker {
             queues.entry(&run.queue).or_default().push(place);
         }
         let portions = queues.iter().flat_map(|(queue, places)| places.chunks(SLICE).map(move |some| (*queue, some)));
-        let calls = portions.map(|(queue, some)| (some.to_vec(), self.extend_call(queue, some, runs))).collect();
-        self.send_by_places(runs.len(), calls, |letter, _| settled(letter)).await
+        let (places, calls) =
+            portions.map(|(queue, some)| (some.to_vec(), self.extend_call(queue, some, runs))).unzip();
+        self.send_by_places(runs.len(), places, calls, |letter, _| settled(letter)).await
     }
 
     async fn asked_to_cancel(&self, runs: &[RunKey]) -> Vec<Result<bool, BrokerError>> {

@@ -29,8 +29,8 @@ impl Settle for RedisBroker {
             };
             (places, call)
         };
-        let calls = chunks(batch).into_iter().map(call).collect();
-        self.send_by_places(batch.len(), calls, |letter, place| meaning(letter, &batch[place])).await
+        let (places, calls) = chunks(batch).into_iter().map(call).unzip();
+        self.send_by_places(batch.len(), places, calls, |letter, place| meaning(letter, &batch[place])).await
     }
 
     async fn write_result(&self, run: &RunKey, result: &Bytes) -> Result<Settled, BrokerError> {
@@ -68,14 +68,14 @@ impl Settle for RedisBroker {
 }
 
 impl RedisBroker {
-    /// Sends calls that each answer one letter for each of their places in a batch of this size, and returns what these mean.
+    /// Sends calls that each answer one letter for each of their `places` in a batch of this size, and returns what these mean.
     pub(super) async fn send_by_places(
         &self,
         size: usize,
-        calls: Vec<(Vec<usize>, Call)>,
+        places: Vec<Vec<usize>>,
+        calls: Vec<Call>,
         meaning: impl Fn(u8, usize) -> Result<Settled, BrokerError>,
     ) -> Vec<Result<Settled, BrokerError>> {
-        let (places, calls): (Vec<_>, Vec<_>) = calls.into_iter().unzip();
         let answers = match self.router.send(calls).await {
             Ok(answers) => answers,
             Err(error) => return vec![Err(error); size],
