@@ -43,17 +43,18 @@ impl Target {
         }
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let query = Query::read(query, options)?;
-        let without_tls = scheme.replacen("rediss", "redis", 1);
-        let tls = without_tls != scheme;
-        match without_tls.as_str() {
-            "redis+unix" | "unix" | "redis-socket" if !tls => Self::parse_unix(rest, query),
-            "redis" => Self::parse_tcp(rest, query, tls),
-            "redis-cluster" if cfg!(feature = "cluster") => Self::parse_cluster(rest, query, tls),
-            "redis-sentinel" if cfg!(feature = "sentinel") => Self::parse_sentinel(rest, query, tls),
-            "redis-cluster" => Err(config(
+        let tls = scheme.starts_with("rediss");
+        match scheme {
+            "redis+unix" | "unix" | "redis-socket" => Self::parse_unix(rest, query),
+            "redis" | "rediss" => Self::parse_tcp(rest, query, tls),
+            "redis-cluster" | "rediss-cluster" if cfg!(feature = "cluster") => Self::parse_cluster(rest, query, tls),
+            "redis-sentinel" | "rediss-sentinel" if cfg!(feature = "sentinel") => {
+                Self::parse_sentinel(rest, query, tls)
+            }
+            "redis-cluster" | "rediss-cluster" => Err(config(
                 "this program was built without Redis Cluster: turn on the feature `cluster` of asynq-runtime",
             )),
-            "redis-sentinel" => Err(config(
+            "redis-sentinel" | "rediss-sentinel" => Err(config(
                 "this program was built without Redis Sentinel: turn on the feature `sentinel` of asynq-runtime",
             )),
             _ => Err(config(
@@ -70,11 +71,11 @@ impl Target {
 
     fn parse_cluster(rest: &str, query: Query, tls: bool) -> Parsed {
         let (login, authority, db) = split(rest)?;
-        let parsed = Self::new(Endpoints::Cluster(parse_hosts(authority, 6379)?), login, db, query, tls)?;
-        if parsed.0.db != 0 {
+        let (target, options) = Self::new(Endpoints::Cluster(parse_hosts(authority, 6379)?), login, db, query, tls)?;
+        if target.db != 0 {
             return Err(config("asynq uses database 0 of a Redis Cluster: leave the number out"));
         }
-        Ok(parsed)
+        Ok((target, options))
     }
 
     fn parse_sentinel(rest: &str, mut query: Query, tls: bool) -> Parsed {
