@@ -137,15 +137,16 @@ impl RedisBroker {
     }
 
     async fn walk_once(&self, beside: &str, pattern: &str, limit: usize) -> Result<QueueKeys, BrokerError> {
-        let (mut keys, mut cursor, mut looked_at) = (QueueKeys::default(), Some(BEGIN.to_owned()), 0);
-        while let Some(at) = cursor.take_if(|_| looked_at < limit.max(1)) {
-            let (names, next) = self.looking().scan(beside, &at, pattern, PER_SCAN).await?;
-            keys.names.extend(names);
+        let (mut found, mut cursor, mut looked_at) = (Vec::new(), BEGIN.to_owned(), 0);
+        loop {
+            let (names, next) = self.looking().scan(beside, &cursor, pattern, PER_SCAN).await?;
+            found.extend(names);
             looked_at += PER_SCAN;
-            cursor = next;
+            match next {
+                Some(next) if looked_at < limit => cursor = next,
+                next => return Ok(QueueKeys { names: found, complete: next.is_none() }),
+            }
         }
-        keys.complete = cursor.is_none();
-        Ok(keys)
     }
 }
 
