@@ -67,7 +67,8 @@ pub(super) enum Sent {
 }
 
 impl CallerDrivenConnection {
-    /// Connects on the runtime of the caller to the process that `wanted` names, at `address`.
+    /// Connects on the runtime of the caller to the process that `wanted` names, at `address`. The attempt has no time-out of its own;
+    /// `timeout` is that of a call.
     ///
     /// # Errors
     ///

@@ -17,7 +17,7 @@ pub(super) struct Io {
 
 impl Io {
     /// Starts a thread of the broker's own.
-    pub(super) fn thread() -> Result<Thread, BrokerError> {
+    pub(super) fn start_thread() -> Result<Thread, BrokerError> {
         Thread::start("asynq-redis").map_err(|source| {
             BrokerError::with_source(
                 BrokerErrorKind::Unavailable,

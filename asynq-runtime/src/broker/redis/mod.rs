@@ -242,7 +242,7 @@ impl RedisBroker {
     /// missing, or one side refuses the other's certificate.
     /// [`Unavailable`](BrokerErrorKind::Unavailable) or [`Timeout`](BrokerErrorKind::Timeout): not reachable now.
     pub async fn connect(url: &str, options: RedisOptions) -> Result<Self, BrokerError> {
-        Self::connect_on(Io::thread()?, url, options).await
+        Self::connect_on(Io::start_thread()?, url, options).await
     }
 
     /// Connects as [`connect`](Self::connect) does, with all I/O on `thread`.
