@@ -42,8 +42,10 @@ impl fmt::Display for Table {
                 self.rows.iter().filter_map(|row| row.get(column)).map(|c| c.chars().count()).max().unwrap_or(0)
             })
             .collect();
-        let aligned = |(column, (cell, &width)): (usize, (&String, &usize))| {
-            if self.right.contains(&column) { format!("{cell:>width$}") } else { format!("{cell:width$}") }
+        let aligned = |(column, (cell, width)): (usize, (&String, &usize))| {
+            // The formatter's own padding panics beyond 65,535 characters, which the queues of one worker can have.
+            let padding = " ".repeat(width - cell.chars().count());
+            if self.right.contains(&column) { padding + cell } else { format!("{cell}{padding}") }
         };
         for row in &self.rows {
             let cells: Vec<String> = row.iter().zip(&widths).enumerate().map(aligned).collect();
@@ -68,5 +70,13 @@ mod tests {
              größe             5  paused\n\
              a-long-name\u{fffd}  12345\n"
         );
+    }
+
+    #[test]
+    fn a_cell_may_be_wider_than_the_formatter_can_pad() {
+        let wide = "q=1 ".repeat(20_000);
+        let mut table = Table::new(&["QUEUES", "BUSY"]);
+        table.row([wide.clone(), "0".into()]);
+        assert!(table.to_string().ends_with(&format!("\n{wide}  0\n")));
     }
 }
