@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use futures_util::FutureExt as _;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
@@ -101,7 +100,12 @@ impl Running {
     /// called [`start`](super::Server::start) has ended ([`ServerError::RuntimeEnded`]), or the broker has not taken all outcomes in
     /// time ([`ServerError::Unsettled`]).
     pub async fn shutdown(mut self) -> Result<(), ServerError> {
-        let failure = self.failure().now_or_never().unwrap_or(Ok(()));
+        // `now_or_never` would miss a failure where the caller's task has used up its budget of tokio.
+        let failure = tokio::select! {
+            biased;
+            failure = self.failure() => failure,
+            () = std::future::ready(()) => Ok(()),
+        };
         let lifecycle_hooks = self.take_lifecycle_hooks();
         self.heartbeat_runtime
             .call(shutdown::drain(Arc::clone(&self.context), lifecycle_hooks, self.closes_broker))
