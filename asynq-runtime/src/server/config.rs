@@ -20,6 +20,7 @@ pub(crate) const JANITOR: Duration = Duration::from_secs(8);
 pub(crate) const SLICE: usize = 100;
 /// Limit of every wait for a notification: a lost wake-up costs no more than this.
 pub(crate) const SAFETY_NET: Duration = Duration::from_secs(10);
+
 /// The policy of a worker for a task whose type, or whose arguments' shape, it does not know: usually during a rolling deploy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]

@@ -164,7 +164,9 @@ partial_debug!(FailedTask {
     id, queue, name, payload as length, headers, retried, max_retry, error, is_archived, ..
 });
 partial_debug!(LifecycleHooks { before_start as Vec::len, on_drain as Vec::len, .. });
-partial_debug!(Hooks { on_error as Vec::len, on_archive as Vec::len, is_failure as Option::is_some, backoff as Option::is_some, .. });
+partial_debug!(Hooks {
+    on_error as Vec::len, on_archive as Vec::len, is_failure as Option::is_some, backoff as Option::is_some, ..
+});
 
 #[cfg(test)]
 mod tests {
