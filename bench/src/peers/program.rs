@@ -94,7 +94,8 @@ pub(super) enum Outcome {
 #[serde(default)]
 struct Answer {
     cannot: String,
-    seconds: f64,
+    /// The time of the workload; a program may leave it out where it is not asked for, as after `fill`.
+    seconds: Option<f64>,
     /// `None` where the system does not report it.
     cpu_us: Option<f64>,
     /// Different tasks that ran, and runs of tasks that had run.
@@ -218,7 +219,8 @@ impl Program {
             "latency" => Measured::of(order),
             _ => {
                 let own_cpu_us = answer.cpu_us.map(|cpu| cpu / order.n as f64);
-                let usage = Usage { seconds: answer.seconds, own_cpu_us: 0.0, redis };
+                let seconds = answer.seconds.ok_or("its answer lacks the seconds")?;
+                let usage = Usage { seconds, own_cpu_us: 0.0, redis };
                 Measured { own_cpu_us, ..usage.per_task(order) }
             }
         };
