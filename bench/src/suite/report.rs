@@ -106,7 +106,9 @@ fn formatted(figure: Option<f64>) -> String {
 /// Returns a table.
 pub(crate) fn table<H: AsRef<str>, R: AsRef<[String]>>(head: &[H], rows: impl IntoIterator<Item = R>) -> String {
     let mut table = format!("{}|{}\n", line(head), "---|".repeat(head.len()));
-    rows.into_iter().for_each(|row| table += &line(row.as_ref()));
+    for row in rows {
+        table += &line(row.as_ref());
+    }
     table
 }
 
