@@ -93,7 +93,8 @@ impl Parameter {
             if is_incomplete { Self::incomplete((tokens, message), false) } else { broken(false, &tokens, message) }
         })?;
         if let (Some(_), Some(serde)) = (&supplied, attribute("serde")) {
-            broken(false, serde, "this parameter is not stored; leave `#[serde(…)]` out");
+            // The parameter itself is as it should be.
+            errors.at(Position::Item, serde, "this parameter is not stored; leave `#[serde(…)]` out");
         }
         if let Some(Self::State { .. }) = supplied
             && let Pat::TupleStruct(pattern) = &*typed.pat

@@ -150,7 +150,7 @@ impl Reader<'_> {
             if self.is_contract {
                 self.parameter_of_a_contract(&parameter, typed);
             }
-            let taken_twice = match parameter {
+            let if_twice = match parameter {
                 Parameter::Context => Some("the context is taken twice; leave one `&JobContext` out"),
                 Parameter::Tick(_) => Some("the tick is taken twice; leave one `Tick` out"),
                 Parameter::Checkpoint(_) => {
@@ -158,7 +158,9 @@ impl Reader<'_> {
                 }
                 _ => None,
             };
-            if let Some(message) = taken_twice.filter(|message| !taken.insert(*message)) {
+            if let Some(message) = if_twice
+                && !taken.insert(message)
+            {
                 self.wrong(&typed.ty, message);
             }
             if parameter.is_unknown() {
