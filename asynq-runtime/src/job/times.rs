@@ -141,12 +141,19 @@ pub enum InvalidUntil {
 
 debug_as_text!(InvalidUntil);
 
-#[diagnostic::do_not_recommend]
-impl<T: IntoSpan> IntoUntil for T {
-    fn into_until(self) -> Result<Until, InvalidUntil> {
-        Ok(Until::In(self.into_span()?))
-    }
+// With one impl for every `IntoSpan`, the compiler's message about another type would not point at the call.
+macro_rules! spans_end {
+    ($($type:ty),*) => {$(
+        #[diagnostic::do_not_recommend]
+        impl IntoUntil for $type {
+            fn into_until(self) -> Result<Until, InvalidUntil> {
+                Ok(Until::In(self.into_span()?))
+            }
+        }
+    )*};
 }
+
+spans_end!(Duration, &str, String, &String);
 
 #[diagnostic::do_not_recommend]
 impl<Tz: TimeZone> IntoUntil for DateTime<Tz> {
