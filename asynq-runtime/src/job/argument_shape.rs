@@ -62,13 +62,15 @@ impl ArgumentShape {
 #[derive(Debug)]
 pub(crate) struct DueShapes<'b> {
     broker: &'b dyn Broker,
+    /// Looked for once: on Redis the look takes a lock, and changes the connection to which a failure belongs.
+    stored: &'b StoredShapes,
     shapes: Vec<NewShape>,
 }
 
 impl<'b> DueShapes<'b> {
     /// Returns no shape yet.
     pub(crate) fn of(broker: &'b dyn Broker) -> Self {
-        Self { broker, shapes: Vec::new() }
+        Self { broker, stored: broker.stored_shapes(), shapes: Vec::new() }
     }
 
     /// Returns the shapes that this process has not kept for a day or on this connection, each once.
@@ -80,9 +82,8 @@ impl<'b> DueShapes<'b> {
 
     /// Adds a shape, unless this process has kept it within a day and on this connection.
     pub(crate) fn add(&mut self, shape: ArgumentShape) {
-        let stored = self.broker.stored_shapes();
-        if let Some(new) = shape.due(stored) {
-            stored.note(std::slice::from_ref(&new), true);
+        if let Some(new) = shape.due(self.stored) {
+            self.stored.note(std::slice::from_ref(&new), true);
             self.shapes.push(new);
         }
     }
@@ -140,7 +141,7 @@ fn join_shapes(new: &NewShape, kept: &[u8]) -> Option<Bytes> {
 impl Drop for DueShapes<'_> {
     /// Makes shapes that were not kept, because the broker failed or the caller gave up, due again soon.
     fn drop(&mut self) {
-        self.broker.stored_shapes().note(&self.shapes, false);
+        self.stored.note(&self.shapes, false);
     }
 }
 
