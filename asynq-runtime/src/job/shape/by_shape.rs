@@ -2,8 +2,6 @@
 //!
 //! Shape and payload are data from outside, so depth and size of the value are bounded.
 
-use std::iter;
-
 use serde::de::{self, DeserializeSeed, EnumAccess, Error as _, MapAccess, SeqAccess, VariantAccess, Visitor};
 
 use super::{Field, Form, HIDDEN, Leaf, Node, ShapeDocument, Value, Variant, join::opened, value::Name};
@@ -174,8 +172,12 @@ impl<'de, 's> Visitor<'de> for Inside<'_, 's> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Self::Value, A::Error> {
-        let next = || access.next_element_seed(self.0).transpose();
-        iter::from_fn(next).collect::<Result<_, _>>().map(Value::Seq)
+        // An iterator that collects would take twice the stack for each level of the value.
+        let mut values = Vec::new();
+        while let Some(value) = access.next_element_seed(self.0)? {
+            values.push(value);
+        }
+        Ok(Value::Seq(values))
     }
 }
 
@@ -186,8 +188,11 @@ impl<'de, 's> Visitor<'de> for Entries<'_, 's> {
     expecting!("a map");
 
     fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Self::Value, A::Error> {
-        let next = || access.next_entry_seed(self.0, self.1).transpose();
-        iter::from_fn(next).collect::<Result<_, _>>().map(Value::Map)
+        let mut entries = Vec::new();
+        while let Some(entry) = access.next_entry_seed(self.0, self.1)? {
+            entries.push(entry);
+        }
+        Ok(Value::Map(entries))
     }
 }
 
