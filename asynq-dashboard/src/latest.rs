@@ -47,13 +47,16 @@ impl<T: Clone + Send + Sync + 'static> Latest<T> {
         Self { read, good_for, last: watch::Sender::new(None), reading: Mutex::default() }
     }
 
-    /// Returns a fresh result, or one that comes within `patience`.
+    /// Returns the last result if it is fresh; else the next one, if it comes within `patience`.
     pub(crate) async fn fresh(&self, patience: Duration) -> Option<Report<T>> {
         let mut last = self.last.subscribe();
-        self.ask();
-        let is_fresh = |last: &Option<Report<T>>| last.as_ref().is_some_and(Report::is_fresh);
-        let found = timeout(patience, last.wait_for(is_fresh)).await.ok()?.ok()?;
-        found.clone()
+        let fresh = self.fresh_or_ask();
+        if fresh.is_some() {
+            return fresh;
+        }
+        // On a busy machine this request may look when the result that it waited for is not fresh any more.
+        timeout(patience, last.changed()).await.ok()?.ok()?;
+        last.borrow().clone()
     }
 
     /// Returns a result as [`fresh`](Self::fresh) does; else the last one, if there is one.
@@ -62,13 +65,12 @@ impl<T: Clone + Send + Sync + 'static> Latest<T> {
         fresh.or_else(|| self.last.borrow().clone())
     }
 
-    /// Starts a read, unless a result is fresh or a read is under way.
-    fn ask(&self) {
+    /// Returns the last result if it is fresh; else starts a read, unless one is under way.
+    fn fresh_or_ask(&self) -> Option<Report<T>> {
         let mut reading = self.reading.lock();
-        if self.last.borrow().as_ref().is_some_and(Report::is_fresh)
-            || reading.as_ref().is_some_and(|reading| !reading.is_finished())
-        {
-            return;
+        let fresh = self.last.borrow().as_ref().filter(|last| last.is_fresh()).cloned();
+        if fresh.is_some() || reading.as_ref().is_some_and(|reading| !reading.is_finished()) {
+            return fresh;
         }
         let (answer, last, good_for) = ((self.read)(), self.last.clone(), self.good_for);
         *reading = Some(AbortOnDropHandle::new(tokio::spawn(async move {
@@ -77,6 +79,7 @@ impl<T: Clone + Send + Sync + 'static> Latest<T> {
             let until = Instant::now() + good_for(&value, began.elapsed());
             last.send_replace(Some(Report { value, at: Utc::now(), until }));
         })));
+        None
     }
 }
 
@@ -146,5 +149,11 @@ mod tests {
         assert_eq!((again.at, again.is_fresh()), (first.at, false));
         assert!(latest.fresh(Duration::ZERO).await.is_none());
         eventually("it is asked anew", async || (reads.load(Relaxed) == 2).then_some(())).await;
+    }
+
+    #[tokio::test]
+    async fn a_request_takes_the_answer_that_it_waited_for_however_soon_it_is_stale() {
+        let latest = Latest::new(|_, _| Duration::ZERO, || async { "here" });
+        assert_eq!(latest.fresh(PATIENCE).await.expect("an answer").value, "here");
     }
 }
