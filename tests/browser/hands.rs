@@ -415,7 +415,7 @@ fn a_page_reports_that_the_file_is_gone_and_goes_on_when_a_program_has_it_again(
             }
         };
         carry(store.path().parent().unwrap(), elsewhere.path());
-        world.browser.until_refreshed("document.querySelector('#down').textContent").await;
+        world.browser.until("document.querySelector('#down').textContent").await;
         assert!(world.browser.text("#down").await.contains("deleted or moved away"));
         assert_eq!(world.browser.count("tbody tr").await, 3, "the known numbers stay");
         // A page opened now says how to end the outage.
