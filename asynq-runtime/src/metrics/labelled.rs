@@ -7,9 +7,9 @@ use parking_lot::RwLock;
 
 use super::resolved::{METADATA, Resolved, key};
 
-/// How many types that are enqueued have a label of their own.
+/// How many types that are enqueued, and how many queues with a full archive, have a label of their own.
 pub const MOST_TYPES: usize = 1000;
-/// The label of all further types.
+/// The label of all others.
 pub const OTHER: &str = "other";
 
 /// A counter by a label, of which the first [`MOST_TYPES`] values have a series of their own and all others share [`OTHER`].
@@ -34,8 +34,10 @@ impl Labelled {
     /// Counts `n` events of this value of the label.
     pub(super) fn count(&self, value: &str, n: u64) {
         let series = self.series(value);
-        let key = || key(self.name, self.label, &series.value);
-        series.counter.get(|recorder| recorder.register_counter(&key(), &METADATA)).increment(n);
+        let counter = series
+            .counter
+            .get(|recorder| recorder.register_counter(&key(self.name, self.label, &series.value), &METADATA));
+        counter.increment(n);
     }
 
     fn series(&self, value: &str) -> Arc<Series> {

@@ -68,7 +68,7 @@ pub(crate) fn aggregated(outcome: &'static str) {
 }
 
 /// Describes all metrics to a recorder that was installed meanwhile, and shows it those that change rarely and what is under way. A
-/// server calls this at each beat, so that its own counters are described without it.
+/// server calls this at each beat, so the functions above that count what only a server does describe nothing.
 pub(crate) fn refresh() {
     names::describe_once();
     // An alert sees the growth of a counter from its first event on if it began at zero.
