@@ -234,7 +234,7 @@ impl Browser {
     }
 
     /// Waits until an expression is true on a page that refreshes itself now and each second, as it does when it is notified: a
-    /// notification comes every five seconds.
+    /// notification comes every five seconds. A test of what an open page learns by itself waits with [`until`](Self::until).
     pub(crate) async fn until_refreshed(&self, expression: &str) {
         // The listener of this event refreshes the page, as that of a notification does.
         self.until_after("document.dispatchEvent(new Event('visibilitychange'));", expression).await;
