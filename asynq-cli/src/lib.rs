@@ -1,6 +1,6 @@
 //! The command line `asynq`: looks at queues and repairs tasks, over Redis and SQLite alike.
 //!
-//! [`main`] is the whole program. [`run`] runs one command line in a given [`Environment`]; the tests call it inside
+//! [`main`] is the whole program. `run` runs one command line in a given `Environment`; only the tests call it, inside
 //! their own process. `asynq --help` lists the commands, docs/cli.md explains them.
 //!
 //! # The parts
@@ -38,6 +38,7 @@ use std::{ffi::OsString, process::ExitCode};
 
 use clap::Parser as _;
 
+#[doc(hidden)]
 pub use self::environment::{Environment, Input};
 use self::{command::Cli, session::Session};
 
@@ -59,6 +60,7 @@ pub fn main() -> ExitCode {
 
 /// Runs one command line, its first word the program's name, and returns its exit code: 0 done, 1 refused or failed, 2 not
 /// understood or no broker, 3 not confirmed, 130 stopped by Ctrl+C.
+#[doc(hidden)]
 pub async fn run(args: impl IntoIterator<Item = OsString>, mut environment: Environment) -> u8 {
     let Cli { options, command, .. } = match Cli::try_parse_from(args) {
         Ok(cli) => cli,

@@ -183,7 +183,8 @@ impl Dashboard {
         self
     }
 
-    /// Returns the routes with the callers that may use them, for an audit.
+    /// Returns the routes with the callers that may use them, for tests of them all.
+    #[doc(hidden)]
     pub fn routes(&self) -> Vec<RouteInfo> {
         router::table(self.config.observed_only).into_iter().map(|route| route.info).collect()
     }

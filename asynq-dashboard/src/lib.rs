@@ -52,11 +52,13 @@ mod service;
 mod span;
 mod state;
 
+// The routes, for the tests.
+#[doc(hidden)]
+pub use self::route::{Access, RouteInfo};
 pub use self::{
     builder::Dashboard,
     error::DashboardError,
     login::{MAX_PASSWORD_BYTES, hash_password},
-    route::{Access, RouteInfo},
     serve::Bound,
     service::{DashboardService, service},
 };

@@ -133,6 +133,7 @@ pub trait Broker:
 
     /// Returns how long one call may take by the broker's own limits. Callers wait for an answer at least this long, and 15 s in
     /// any case. Default: zero.
+    #[doc(hidden)]
     fn call_limit(&self) -> Duration {
         Duration::ZERO
     }
@@ -156,6 +157,7 @@ pub trait Broker:
     async fn ping(&self) -> Result<(), BrokerError>;
 
     /// Returns this broker if the tasks are in SQLite, where a program's own transaction can enqueue them. Default: `None`.
+    #[doc(hidden)]
     #[cfg(feature = "sqlite")]
     fn as_sqlite(&self) -> Option<&sqlite::SqliteBroker> {
         None

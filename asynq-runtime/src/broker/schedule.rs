@@ -136,6 +136,7 @@ impl EntryId {
     /// customers need no keys. The arguments of a job in postcard are those behind the format byte and the fingerprint, with
     /// which its payload begins. Another codec or another shape of the arguments makes another id, so an entry with arguments that
     /// a person edits or a deploy changes needs a key.
+    #[doc(hidden)]
     pub fn of_arguments(job: &str, arguments: &[u8]) -> Self {
         Self::of_parts(job, b"arguments", arguments)
     }
@@ -162,11 +163,13 @@ impl EntryId {
     }
 
     /// Returns the id of the task of this entry's tick at `at`, the same for every scheduler.
+    #[doc(hidden)]
     pub fn task_id(&self, at: DateTime<Utc>) -> TaskId {
         TaskId::from_wire(&format!("cron:{}:{}", self.0, at.timestamp()))
     }
 
     /// Returns the tick of this entry whose task has this id; `None` for any other task.
+    #[doc(hidden)]
     pub fn tick_of(&self, task: &TaskId) -> Option<DateTime<Utc>> {
         let seconds = task.as_str().strip_prefix("cron:")?.strip_prefix(&self.0)?.strip_prefix(':')?;
         DateTime::from_timestamp(seconds.parse().ok()?, 0)

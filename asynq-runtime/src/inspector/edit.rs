@@ -115,6 +115,7 @@ impl Inspector {
     /// The arguments cannot be encoded, or the task or the arguments are of another job; the task holds a `Some` of nothing, such as
     /// `Some(None)`, or a float that is not finite, because JSON has null for both; otherwise the errors of [`edit`](Self::edit). The lock of
     /// a task whose arguments have an earlier shape stays: [`edit`](Self::edit) reads those.
+    #[doc(hidden)]
     pub async fn edit_prepared(
         &self,
         queue: impl AsRef<str>,
@@ -147,6 +148,7 @@ impl Inspector {
     /// # Errors
     ///
     /// [`InspectError::HeaderLost`]; otherwise the errors of [`edit_raw`](Self::edit_raw).
+    #[doc(hidden)]
     pub async fn edit_raw_in_shape(
         &self,
         queue: impl AsRef<str>,

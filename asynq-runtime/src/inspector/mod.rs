@@ -36,18 +36,17 @@ mod tasks;
 
 use std::sync::Arc;
 
-#[doc(hidden)]
-pub use self::statistics::time;
 pub use self::{
     arguments::ArgumentReader,
     bulk::{ArchiveRoom, Bulk, RunningBulk},
     error::{InspectError, TaskChange},
     list::{ListGroups, ListTasks},
     progress::{BulkProgress, BulkReport},
-    queues::QueueReading,
     removal::{Force, QueueRemoval, RemovedQueue},
     statistics::{CountOf, QueueTotals, RunningTask, Statistics, UnreadableQueue},
 };
+#[doc(hidden)]
+pub use self::{queues::QueueReading, statistics::time};
 use crate::{
     broker::{Broker, BrokerError, DayStats, Examination, Node, QueueSlot, QueueStats, ServerState},
     client::Client,

@@ -27,7 +27,7 @@ impl Inspector {
     ///
     /// # Errors
     ///
-    /// [`InspectError::UnreadableQueue`] names the first queue that cannot be read; [`each_queue`](Self::each_queue) reads the
+    /// [`InspectError::UnreadableQueue`] names the first queue that cannot be read; [`statistics`](Self::statistics) has the
     /// others all the same. Any other error: the broker failed.
     pub async fn queues(&self) -> Result<Vec<QueueStats>, InspectError> {
         let readings = self.each_queue().await?;
@@ -44,6 +44,7 @@ impl Inspector {
     /// # Errors
     ///
     /// The broker does not return its queues, or does not answer at all.
+    #[doc(hidden)]
     pub async fn each_queue(&self) -> Result<Vec<QueueReading>, InspectError> {
         let names = self.broker.queues().await?;
         stream::iter(names.into_iter().map(|name| self.read_queue(name))).buffered(AT_ONCE).try_collect().await

@@ -114,6 +114,7 @@ impl TaskInfo {
     }
 
     /// Returns the facts that `message` has about a task in `state`; facts that only a broker knows are left empty.
+    #[doc(hidden)]
     pub fn from_message(message: &TaskMessage, state: TaskState) -> Self {
         Self::named(TaskId::from_wire(&message.id), QueueName::from_wire(&message.queue), message, state)
     }

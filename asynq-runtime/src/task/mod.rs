@@ -12,14 +12,18 @@ mod state;
 mod text;
 
 pub use self::{
-    extra::{Ending, Extra, UniqueUntil, Unknown},
+    extra::{Ending, UniqueUntil},
     id::{GroupName, InvalidName, QueueName, TaskId},
     info::{Progress, TaskInfo},
-    message::{Header, TaskMessage, UndecodableMessage},
-    proto::{
-        ArchiveLimit, ListedTask, QueueWeight, SchedulerEnqueueEvent, SchedulerEntry, ServerInfo, Timestamp, WorkerInfo,
-    },
+    proto::{ArchiveLimit, QueueWeight, SchedulerEnqueueEvent, SchedulerEntry, ServerInfo, Timestamp, WorkerInfo},
     state::{ParseTaskStateError, TaskState},
+};
+// The stored forms, between the brokers and the crates of this project: a program sees a task as its `TaskInfo`.
+#[doc(hidden)]
+pub use self::{
+    extra::{Extra, Unknown},
+    message::{Header, TaskMessage, UndecodableMessage},
+    proto::ListedTask,
 };
 pub(crate) use self::{
     id::{TaskIds, check_type_name, equal_task},
