@@ -106,7 +106,7 @@ pub(crate) async fn crowd(client: &Client, order: &Order, n: u64) -> Result<(), 
     };
     schedule().await?;
     if !order.on_redis() {
-        client.inspector().archive_all(QUEUE, TaskState::Scheduled).archive_limit(u64::MAX).await?;
+        client.inspector().archive_all(QUEUE, TaskState::Scheduled).beyond_archive().await?;
         schedule().await?;
     }
     Ok(())

@@ -32,6 +32,19 @@ async fn scheduled(t: &Fixture, n: usize) {
     }
 }
 
+/// Lists a server of `queue` whose archives have these limits.
+async fn server(t: &Fixture, number: u32, queue: &str, limits: &[(&str, u64)]) {
+    let member = t.another_member(number).await;
+    let archives = limits.iter().map(|&(queue, tasks)| ArchiveLimit { queue: queue.into(), tasks }).collect();
+    let info = ServerInfo {
+        rust_version: "0.1.0".into(),
+        queues: vec![QueueWeight { queue: Some(queue.into()), weight: Some(1) }],
+        archives,
+        ..ServerInfo::default()
+    };
+    t.broker().beat(&member, &info, &[]).await.unwrap();
+}
+
 /// The numbers of a report, for comparison.
 fn numbers(report: BulkReport) -> [u64; 4] {
     [report.changed, report.ghosts, report.left, report.beyond_archive_limit]
@@ -97,7 +110,8 @@ async fn an_archive_that_cannot_keep_all_is_left_as_it_is_unless_that_is_allowed
     let inspector = Inspector::new(t.shared());
     scheduled(&t, 120).await;
     t.seed_archived("old").await;
-    let archive = || inspector.archive_all("default", TaskState::Scheduled).archive_limit(100);
+    server(&t, 1, "default", &[("default", 100)]).await;
+    let archive = || inspector.archive_all("default", TaskState::Scheduled);
     let error = archive().await.unwrap_err();
     assert!(matches!(error, InspectError::BeyondArchive { limit: 100, beyond: 21, .. }), "{error}");
     assert!(error.to_string().contains("`.beyond_archive()`"), "{error}");
@@ -115,22 +129,10 @@ async fn the_limit_of_an_archive_is_that_of_its_servers_and_is_reported_before_a
     t.seed_archived("old").await;
     let room = inspector.archive_room("default").await.unwrap();
     assert_eq!((room.archived, room.limit), (1, 10_000), "no living server has another limit");
-    for (number, queue, rules) in [
-        (1, "default", vec![("*", 50), ("low", 5)]),
-        (2, "def*", vec![("low", 5), ("default", 200)]),
-        // This server does not serve the queue, so its janitor does not trim the archive.
-        (3, "low", vec![("*", 1)]),
-    ] {
-        let member = t.another_member(number).await;
-        let archives = rules.into_iter().map(|(queue, tasks)| ArchiveLimit { queue: queue.into(), tasks }).collect();
-        let info = ServerInfo {
-            rust_version: "0.1.0".into(),
-            queues: vec![QueueWeight { queue: Some(queue.into()), weight: Some(1) }],
-            archives,
-            ..ServerInfo::default()
-        };
-        t.broker().beat(&member, &info, &[]).await.unwrap();
-    }
+    server(&t, 1, "default", &[("*", 50), ("low", 5)]).await;
+    server(&t, 2, "def*", &[("low", 5), ("default", 200)]).await;
+    // This server does not serve the queue, so its janitor does not trim the archive.
+    server(&t, 3, "low", &[("*", 1)]).await;
     let bulk = inspector.archive_all("default", TaskState::Scheduled).start().await.unwrap();
     assert_eq!((bulk.archive_room().limit, bulk.beyond_archive_limit()), (50, 71));
     drop(bulk);

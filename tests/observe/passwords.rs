@@ -2,7 +2,7 @@
 
 use std::{error::Error, process::Output};
 
-use asynq_runtime::prelude::*;
+use asynq_runtime::{broker::BrokerErrorKind, prelude::*};
 use asynq_tests::{Persistence, RedisServer};
 
 use crate::{
@@ -85,7 +85,7 @@ async fn neither_a_wrong_password_nor_the_right_one_is_shown() {
     command.exec(&mut redis.connection()).unwrap();
     let wrong = format!("redis://jobs:{ENCODED}x@127.0.0.1:{}/0", redis.port());
     let error = Client::connect(&wrong).await.unwrap_err();
-    assert!(error.is_denied(), "{error}");
+    assert_eq!(error.kind(), BrokerErrorKind::Denied, "{error}");
     is_clean("a wrong password", &text_of(&error));
 
     let right = format!("redis://jobs:{ENCODED}@127.0.0.1:{}/0", redis.port());

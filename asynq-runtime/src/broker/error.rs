@@ -126,12 +126,6 @@ impl BrokerError {
     pub fn is_full(&self) -> bool {
         self.inner.kind == BrokerErrorKind::Full
     }
-
-    /// Returns whether the broker refused the login, or the login lacks a permission:
-    /// [`Denied`](BrokerErrorKind::Denied).
-    pub fn is_denied(&self) -> bool {
-        self.inner.kind == BrokerErrorKind::Denied
-    }
 }
 
 impl fmt::Display for BrokerError {

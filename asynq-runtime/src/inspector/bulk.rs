@@ -86,7 +86,6 @@ impl Inspector {
             queue: queue_name(queue),
             chosen: chosen.into(),
             action,
-            archive_limit: None,
             beyond_archive: false,
             at_most: u64::MAX,
             on_progress: OnProgress::default(),
@@ -157,7 +156,6 @@ pub struct Bulk {
     queue: Result<QueueName, InspectError>,
     chosen: Chosen,
     action: BulkAction,
-    archive_limit: Option<u64>,
     beyond_archive: bool,
     at_most: u64,
     on_progress: OnProgress,
@@ -167,13 +165,6 @@ impl Bulk {
     /// Calls `callback` before the first slice and after each one.
     pub fn on_progress(mut self, callback: impl FnMut(BulkProgress) + Send + 'static) -> Self {
         self.on_progress = OnProgress::new(callback);
-        self
-    }
-
-    /// Sets how many archived tasks the servers of this queue keep. Default: the limit of its living servers
-    /// ([`Inspector::archive_room`]).
-    pub fn archive_limit(mut self, tasks: u64) -> Self {
-        self.archive_limit = Some(tasks);
         self
     }
 
@@ -216,7 +207,6 @@ impl Bulk {
         let mut room = ArchiveRoom { archived: 0, limit: u64::MAX };
         if self.action == BulkAction::Archive && more {
             room = inspector.archive_room(&queue).await?;
-            room.limit = self.archive_limit.unwrap_or(room.limit);
         }
         let progress = BulkProgress { total, ..BulkProgress::default() };
         let mut bulk = RunningBulk { request: self, queue, room, progress, more };
@@ -285,7 +275,7 @@ impl RunningBulk {
         }
         let Bulk { inspector, chosen, action, .. } = &self.request;
         let answer = inspector.broker.change_some(&self.queue, chosen, *action, limit).await;
-        let slice = answer.map_err(|source| InspectError::Interrupted { done: self.progress.into(), source })?;
+        let slice = answer.map_err(|source| InspectError::Interrupted { done: self.progress.report(), source })?;
         self.more = slice.more && slice != BulkSlice { more: true, ..BulkSlice::default() };
         self.progress.add(slice);
         self.request.on_progress.report(self.progress);
@@ -307,7 +297,7 @@ impl RunningBulk {
             };
             Ok::<_, BrokerError>((left, archived))
         };
-        let done = BulkReport::from(progress);
+        let done = progress.report();
         let (left, archived) = counted.await.map_err(|source| InspectError::Interrupted { done, source })?;
         Ok(BulkReport { left, beyond_archive_limit: archived.saturating_sub(room.limit), ..done })
     }

@@ -119,7 +119,6 @@ pub use self::{
     service::{Service, ServiceContext, ServiceEntry, ServiceRow},
     signals::{Signal, Signals},
 };
-pub use crate::job::SharedError;
 use crate::{broker::Broker, client::Client, job::Registry, variables::warn_of_misspelled_variables};
 
 /// The target of the spans `job` and `tick`, which write no lines, and of the error that ends a worker. `main!` has a directive for it.

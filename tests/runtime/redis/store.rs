@@ -77,7 +77,7 @@ async fn a_user_who_may_not_run_a_command_of_a_script_is_denied() {
     put(&broker, &["first"]).await;
     let () = redis::cmd("ACL").arg(&["SETUSER", "default", "-lpush"]).query_async(&mut redis).await.unwrap();
     let refused = broker.enqueue(vec![task("a")]).await.remove(0).unwrap_err();
-    assert!(matches!(&refused, Refused::Broker(error) if error.is_denied()), "{refused:?}");
+    assert!(matches!(&refused, Refused::Broker(error) if error.kind() == BrokerErrorKind::Denied), "{refused:?}");
 }
 
 #[tokio::test]
