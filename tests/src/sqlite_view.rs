@@ -138,11 +138,11 @@ impl ByView {
         }
         let sql = "SELECT state, CASE state WHEN 3 THEN at ELSE since END FROM task JOIN queue USING(q)
                    WHERE name = ?1 AND id = ?2";
-        let (state, at) = connection
+        let (state, at): (u8, i64) = connection
             .query_row(sql, [task.queue.as_str(), task.id.as_str()], |row| Ok((row.get(0)?, row.get(1)?)))
             .unwrap();
         Ok(Placed {
-            state: TaskState::from_number(state).unwrap(),
+            state: TaskState::ALL[usize::from(state) - 1],
             process_at: DateTime::from_timestamp_millis(at).unwrap_or(DateTime::<Utc>::MAX_UTC),
             replaced: None,
         })

@@ -225,7 +225,7 @@ impl Examination {
         });
         let oddity = &mut self.oddities[at];
         oddity.count += 1;
-        if oddity.examples.len() < Oddity::EXAMPLES {
+        if oddity.examples.len() < EXAMPLES {
             oddity.examples.push(example.into());
         }
     }
@@ -242,10 +242,9 @@ pub struct Oddity {
     pub examples: Vec<String>,
 }
 
-impl Oddity {
-    /// Most examples that are kept per kind: as many as one command can name.
-    pub const EXAMPLES: usize = 1_000;
-}
+/// Most examples that are kept per kind: as many as one command can name.
+#[cfg(any(feature = "redis", feature = "sqlite"))]
+const EXAMPLES: usize = 1_000;
 
 /// A kind of inconsistency in a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -294,9 +294,10 @@ pub struct Failure {
     pub error: String,
 }
 
+#[cfg(any(feature = "redis", feature = "sqlite"))]
 impl Failure {
     /// Makes a failed attempt.
-    pub fn new(number: u32, at: DateTime<Utc>, error: impl Into<String>) -> Self {
+    pub(crate) fn new(number: u32, at: DateTime<Utc>, error: impl Into<String>) -> Self {
         Self { number, at, error: error.into() }
     }
 }

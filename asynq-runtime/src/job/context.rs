@@ -74,7 +74,7 @@ pub struct ContextParts {
 
 impl JobContext {
     /// The header in which a task that `#[job(aggregates = …)]` made carries the name of its group.
-    pub const GROUP_HEADER: &'static str = "asynq:group";
+    pub(crate) const GROUP_HEADER: &'static str = "asynq:group";
 
     /// Returns a context of its parts; the server makes one per attempt.
     #[doc(hidden)]

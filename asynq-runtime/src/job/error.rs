@@ -105,7 +105,7 @@ impl JobError {
     }
 
     /// Returns this error with another policy.
-    pub fn with_policy(mut self, policy: Policy) -> Self {
+    pub(crate) fn with_policy(mut self, policy: Policy) -> Self {
         self.policy = policy;
         self
     }

@@ -35,7 +35,7 @@ pub struct Fingerprint {
     /// The names of the arguments, where they are a struct.
     pub fields: Option<Vec<&'static str>>,
     /// Whether the job takes no arguments at all; then a payload is ignored.
-    pub no_arguments: bool,
+    pub(crate) no_arguments: bool,
     /// A type among the arguments that only a self-describing format can carry, such as `Value` of serde_json: postcard
     /// cannot read it back.
     pub self_describing: Option<String>,
@@ -60,7 +60,7 @@ impl Fingerprint {
     }
 
     /// Returns the fingerprint of `J`'s arguments, computed once per job.
-    pub fn of<J: Job>() -> Arc<Self> {
+    pub(crate) fn of<J: Job>() -> Arc<Self> {
         static CACHE: FingerprintCache = LazyLock::new(RwLock::default);
         cached_or(&CACHE, TypeId::of::<J>(), &|| of_arguments::<J>(J::CODEC))
     }

@@ -13,7 +13,7 @@ pub enum Codec {
 
 impl Codec {
     /// Returns `postcard` or `json`.
-    pub const fn as_str(self) -> &'static str {
+    pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Postcard => "postcard",
             Self::Json => "json",

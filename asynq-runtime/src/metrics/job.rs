@@ -19,7 +19,7 @@ use super::{
 use crate::broker::Action;
 
 /// The label of tasks whose type no job or handler here has.
-pub const UNKNOWN: &str = "unknown";
+const UNKNOWN: &str = "unknown";
 
 /// The outcome of an attempt, as one word for the label.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

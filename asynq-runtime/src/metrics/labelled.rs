@@ -8,9 +8,9 @@ use parking_lot::RwLock;
 use super::resolved::{METADATA, Resolved, key};
 
 /// How many types that are enqueued, and how many queues with a full archive, have a label of their own.
-pub const MOST_TYPES: usize = 1000;
+pub(super) const MOST_TYPES: usize = 1000;
 /// The label of all others.
-pub const OTHER: &str = "other";
+const OTHER: &str = "other";
 
 /// A counter by a label, of which the first [`MOST_TYPES`] values have a series of their own and all others share [`OTHER`].
 #[derive(Debug)]

@@ -4,9 +4,9 @@
 //! cost a few atomic operations per task. They are this process's own view; the facts that a broker has about its queues come
 //! from the [inspector](crate::inspector). [`described`] lists all metrics.
 //!
-//! The label `type` is the name of a job, or the pattern of a handler. A task of an unknown type is counted as [`UNKNOWN`]. Of
-//! the types that are enqueued, and of the queues with a full archive, the first [`MOST_TYPES`] have a label of their own and all others
-//! [`OTHER`]: a producer cannot fill the recorder.
+//! The label `type` is the name of a job, or the pattern of a handler. A task of an unknown type is counted as `unknown`. Of
+//! the types that are enqueued, and of the queues with a full archive, the first 1,000 have a label of their own and all others `other`:
+//! a producer cannot fill the recorder.
 //!
 //! Histograms are in seconds. A recorder may be installed at any time: it has all values that are recorded from then on.
 
@@ -18,15 +18,11 @@ mod resolved;
 mod ticks;
 mod total;
 
+pub use self::names::{Described, Kind, described};
 pub(crate) use self::{
     enqueued::{enqueue_failed, enqueued, not_enqueued},
     job::{AttemptMetrics, JobMetrics, JobMetricsMap, Outcome},
     total::OUTBOX,
-};
-pub use self::{
-    job::UNKNOWN,
-    labelled::{MOST_TYPES, OTHER},
-    names::{Described, Kind, described},
 };
 /// The metrics of asynq-cron.
 #[doc(hidden)]

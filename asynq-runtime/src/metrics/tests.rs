@@ -266,7 +266,7 @@ fn cost_of_each_metric() {
 fn queues_beyond_a_thousand_share_a_label() {
     static OF_TEST: labelled::Labelled = labelled::Labelled::new("asynq_of_a_test_total", "queue");
     let text = recorded(|| {
-        (0..MOST_TYPES).for_each(|n| OF_TEST.count(&format!("tenant-{n}"), 1));
+        (0..labelled::MOST_TYPES).for_each(|n| OF_TEST.count(&format!("tenant-{n}"), 1));
         for queue in ["tenant-7", "one-more", "another"] {
             OF_TEST.count(queue, 1);
         }

@@ -114,11 +114,11 @@ partial_debug!(ServiceContext { client, .. });
 #[non_exhaustive]
 pub struct ServiceEntry {
     /// Name of the service.
-    pub name: &'static str,
+    pub(crate) name: &'static str,
     /// Makes the service from the values of its flags; `None` when they leave it off.
-    pub make: fn(&Flags) -> Option<Box<dyn Service>>,
+    pub(crate) make: fn(&Flags) -> Option<Box<dyn Service>>,
     /// The flags that the service adds to the program's command line.
-    pub flags: fn() -> Vec<Flag>,
+    pub(crate) flags: fn() -> Vec<Flag>,
     /// The rows that the service adds to the listing of `jobs`.
     pub rows: fn() -> Vec<ServiceRow>,
 }
@@ -144,7 +144,7 @@ impl ServiceEntry {
     }
 
     /// Returns every service that is linked into this program, by name.
-    pub fn linked() -> Vec<&'static Self> {
+    pub(crate) fn linked() -> Vec<&'static Self> {
         let mut entries: Vec<_> = inventory::iter::<Self>().collect();
         entries.sort_by_key(|entry| entry.name);
         entries
@@ -158,11 +158,11 @@ partial_debug!(ServiceEntry { name, .. });
 #[non_exhaustive]
 pub struct ServiceRow {
     /// Subject of the row: a job's name, an address.
-    pub subject: String,
+    pub(crate) subject: String,
     /// When or how, for people: a schedule, a port.
-    pub detail: String,
+    pub(crate) detail: String,
     /// The next moments of the subject, soonest first; empty where it has none.
-    pub next: Vec<DateTime<Utc>>,
+    pub(crate) next: Vec<DateTime<Utc>>,
 }
 
 impl ServiceRow {

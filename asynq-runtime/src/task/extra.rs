@@ -133,7 +133,7 @@ pub struct Unknown {
 
 impl Extra {
     /// Shortest retention of an awaited task, in seconds.
-    pub const AWAITED_RETENTION: u64 = 60;
+    pub(crate) const AWAITED_RETENTION: u64 = 60;
 
     /// How often a worker may die while it runs a task that has no limit of its own.
     pub const DEFAULT_MAX_CRASHES: u32 = 3;

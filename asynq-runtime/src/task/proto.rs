@@ -98,7 +98,7 @@ impl ServerInfo {
 
     /// Returns how many archived tasks of `queue` the server keeps; beyond that it deletes the oldest. 10,000, unless the
     /// server's program sets another limit; a Go server always has this one.
-    pub fn archive_limit(&self, queue: &QueueName) -> u64 {
+    pub(crate) fn archive_limit(&self, queue: &QueueName) -> u64 {
         let limit = self.archives.iter().find(|limit| matches(&limit.queue, queue.as_str()));
         limit.map_or(ArchiveLimit::DEFAULT, |limit| limit.tasks)
     }
@@ -136,7 +136,7 @@ pub struct ArchiveLimit {
 
 impl ArchiveLimit {
     /// How many archived tasks a queue keeps unless a server says otherwise, as in asynq.
-    pub const DEFAULT: u64 = 10_000;
+    pub(crate) const DEFAULT: u64 = 10_000;
 }
 
 /// One entry of [`ServerInfo::queues`]; its fields are `optional` for the reason given at [`Header`](super::Header).
@@ -225,6 +225,7 @@ pub struct SchedulerEntry {
     #[prost(message, optional, tag = "7")]
     pub prev_enqueue_time: Option<Timestamp>,
     /// The task that a tick enqueues, with all facts that Go's options lack; only Rust schedulers set it, and Go skips it.
+    #[doc(hidden)]
     #[prost(message, optional, tag = "100")]
     pub task: Option<ListedTask>,
     /// Whether the times of the schedule are those of robfig/cron (`CronSpec::parse_compat`), which its text does not say; only Rust

@@ -80,7 +80,7 @@ async fn policy(log: State<Log>, ending: String) -> JobResult {
         "skip" => JobError::skip_retry("bad address"),
         "revoke" => JobError::revoke("unsubscribed"),
         "snooze" => JobError::snooze("5m"),
-        "at once" => JobError::fail("throttled").with_policy(Policy::RetryIn(Duration::ZERO)),
+        "at once" => JobError::retry_in(Duration::ZERO, "throttled"),
         _ => JobError::fail("no"),
     })
 }
