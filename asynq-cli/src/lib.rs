@@ -1,7 +1,7 @@
 //! The command line `asynq`: looks at queues and repairs tasks, over Redis and SQLite alike.
 //!
-//! [`main`] is the whole program. `run` runs one command line in a given `Environment`; only the tests call it, inside
-//! their own process. `asynq --help` lists the commands, docs/cli.md explains them.
+//! [`main`] is the whole program: it gives `run` the command line and the `Environment` of the process. The tests call `run` with
+//! an environment of their own. `asynq --help` lists the commands, docs/cli.md explains them.
 //!
 //! # The parts
 //!

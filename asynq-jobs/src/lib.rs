@@ -79,9 +79,11 @@ pub mod cron {
 
 /// The imports of a file with jobs: `use asynq_jobs::prelude::*;`.
 pub mod prelude {
+    // Not `crate::job`, which is the module as well.
+    pub use asynq_macros::facade_job as job;
     pub use asynq_runtime::prelude::*;
 
-    pub use crate::{job, periodic};
+    pub use crate::periodic;
     #[cfg(feature = "cron")]
     pub use asynq_cron::prelude::*;
 }

@@ -196,10 +196,13 @@ pub use self::{
 
 /// The names that a file with jobs needs: `use asynq_runtime::prelude::*;`.
 pub mod prelude {
+    // Not `crate::job`, which is the module as well.
+    pub use asynq_macros::job;
+
     pub use crate::{
         App, ArchivedTask, Backoff, BoxError, Checkpoint, Client, Enqueue, EnqueueError, Enqueued, FromContext, Job,
         JobContext, JobError, JobOptions, JobResult, Policy, RawTask, Registry, Secret, Server, Shared, State,
-        TaskInfo, TaskState, UniqueUntil, job,
+        TaskInfo, TaskState, UniqueUntil,
     };
 }
 
