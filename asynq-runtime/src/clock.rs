@@ -1,4 +1,4 @@
-//! Clocks: the system's, or one that a test sets.
+//! The clock that a broker is given, and one that a test sets.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -15,9 +15,11 @@ pub trait Clock: fmt::Debug + Send + Sync + 'static {
 }
 
 /// The machine's clock.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct SystemClock;
+#[cfg(feature = "sqlite")]
+#[derive(Debug)]
+pub(crate) struct SystemClock;
 
+#[cfg(feature = "sqlite")]
 impl Clock for SystemClock {
     fn now(&self) -> DateTime<Utc> {
         Utc::now()

@@ -31,7 +31,8 @@ pub struct JobBuilder<J> {
 }
 
 impl<J: Job> JobBuilder<J> {
-    /// Returns the job with its declared options.
+    /// Returns the job with its declared options; a program calls [`Enqueue::into_job`](crate::Enqueue::into_job).
+    #[doc(hidden)]
     pub fn new(job: J) -> Self {
         Self { task: PreparedTask::of(&job), job: PhantomData }
     }

@@ -92,6 +92,7 @@ impl Progress {
     const LONGEST_NOTE: usize = 1024;
 
     /// Returns a progress with `fraction` clamped to 0.0..=1.0; not-a-number counts as 0. A longer `note` is cut to 1 KiB.
+    #[doc(hidden)]
     pub fn new(fraction: f64, note: impl Into<String>) -> Self {
         let fraction = if fraction.is_nan() { 0.0 } else { fraction.clamp(0.0, 1.0) };
         let mut note = note.into();
