@@ -300,6 +300,17 @@ impl Failure {
     pub(crate) fn new(number: u32, at: DateTime<Utc>, error: impl Into<String>) -> Self {
         Self { number, at, error: error.into() }
     }
+
+    /// Puts the last error of a task before the failures that are known of the task, the newest first, if it is later than all of
+    /// them: a program that keeps no failures has noted it, or it was not of an attempt. Its number is at least the next one.
+    #[cfg(any(feature = "redis", feature = "sqlite"))]
+    pub(crate) fn put_before(mut self, known: &mut Vec<Self>) {
+        let newest = known.first();
+        if newest.is_none_or(|newest| newest.at < self.at) {
+            self.number = self.number.max(newest.map_or(1, |newest| newest.number.saturating_add(1)));
+            known.insert(0, self);
+        }
+    }
 }
 
 /// The counters of one day.

@@ -19,15 +19,11 @@ pub(super) fn read(field: &str) -> Option<Failure> {
 /// written by a Go worker, which keeps only the last one.
 pub(super) fn newest_first(mut ring: Vec<Failure>, message: Option<&TaskMessage>) -> Vec<Failure> {
     ring.sort_by_key(|failure| std::cmp::Reverse(failure.number));
-    let newest = ring.first().map(|failure| (failure.number, failure.at.timestamp()));
-    if let Some(message) = message
-        && !message.error_msg.is_empty()
-        && newest.is_none_or(|(_, at)| at < message.last_failed_at)
+    if let Some(message) = message.filter(|message| !message.error_msg.is_empty())
         && let Some(at) = DateTime::from_timestamp(message.last_failed_at, 0).filter(|at| at.timestamp() > 0)
     {
-        let known = newest.map_or(0, |(number, _)| number);
-        let number = u32::try_from(message.retried).unwrap_or_default().max(known.saturating_add(1));
-        ring.insert(0, Failure::new(number, at, message.error_msg.clone()));
+        let retried = u32::try_from(message.retried).unwrap_or(0);
+        Failure::new(retried, at, message.error_msg.clone()).put_before(&mut ring);
     }
     ring.truncate(MOST_FAILURES);
     ring

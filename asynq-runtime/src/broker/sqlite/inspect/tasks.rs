@@ -137,20 +137,16 @@ fn page_of_group(
 /// from something that was not an attempt.
 pub(super) fn failures(view: &View<'_>, queue: &QueueName, id: &TaskId) -> rusqlite::Result<Vec<Failure>> {
     let failure = |number: i64, at: i64, error: String| {
-        Failure::new(u32::try_from(number).unwrap_or(u32::MAX), instant(at), error)
+        Failure::new(u32::try_from(number.max(0)).unwrap_or(u32::MAX), instant(at), error)
     };
     let params = params![queue.as_str(), id.as_str(), FAILURES];
     let mut known: Vec<Failure> =
         view.list(&sql::inspect::FAILURES, params, |row| Ok(failure(row.get(0)?, row.get(1)?, row.get(2)?)))?;
     let last = view.find(&sql::inspect::LAST_ERROR, params![queue.as_str(), id.as_str()], |row| {
-        Ok((row.get::<_, i64>(2)?, row.get(1)?, row.get(0)?))
+        Ok(failure(row.get(2)?, row.get(1)?, row.get(0)?))
     })?;
-    if let Some((retried, at, error)) = last {
-        let newest = known.first();
-        if newest.is_none_or(|newest| newest.at < instant(at)) {
-            let after = newest.map_or(1, |newest| i64::from(newest.number) + 1);
-            known.insert(0, failure(retried.max(after), at, error));
-        }
+    if let Some(last) = last {
+        last.put_before(&mut known);
     }
     known.truncate(usize::try_from(FAILURES).unwrap_or_default());
     Ok(known)
