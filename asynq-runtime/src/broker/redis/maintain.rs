@@ -213,7 +213,7 @@ impl Maintain for RedisBroker {
                 locks.chunks(SLICE).map(|portion| self.extend_locks_call(&keys, portion)).collect::<Vec<_>>()
             })
             .collect();
-        self.router.send(calls).await?.into_iter().try_for_each(|answer| answer.map(|_| ()))
+        self.router.send_all(calls).await
     }
 }
 

@@ -56,7 +56,7 @@ impl Presence for RedisBroker {
             Call::plain("ZREM").arg(WORKERS).arg(&workers_key),
             Call::plain("DEL").arg(info_key).arg(workers_key),
         ];
-        self.router.send(calls).await?.into_iter().try_for_each(|answer| answer.map(|_| ()))
+        self.router.send_all(calls).await
     }
 
     fn servers_alive(&self) -> usize {

@@ -83,6 +83,11 @@ impl Router {
         self.send(vec![call]).await?.pop().unwrap_or_else(|| Err(reply::unexpected("no answer")))
     }
 
+    /// Sends calls of which only the success matters, and returns the first error.
+    pub(super) async fn send_all(&self, calls: Vec<Call>) -> Result<(), BrokerError> {
+        self.send(calls).await?.into_iter().try_for_each(|answer| answer.map(drop))
+    }
+
     /// Sends one call that changes something. An error says whether the change may have been made, where Redis was unavailable.
     pub(super) async fn change(&self, call: Call) -> Answer {
         self.send_one(call).await.map_err(effect::of_change)

@@ -61,7 +61,7 @@ impl Schedules for RedisBroker {
         // One command per key: the two lie on different nodes of a Cluster.
         let delete = |key: String| Call::plain("DEL").arg(key);
         let calls = vec![delete(Keys::new(queue).cron(entry)), delete(scheduler_history(entry.as_str()))];
-        self.router.send(calls).await?.into_iter().try_for_each(|answer| answer.map(|_| ()))
+        self.router.send_all(calls).await
     }
 
     async fn lead(&self, candidate: &Candidate, ttl: Duration) -> Result<Lead, BrokerError> {
@@ -89,13 +89,13 @@ impl Schedules for RedisBroker {
         for entry in entries {
             show.push(entry.encode_to_vec());
         }
-        self.router.send(vec![announce, show]).await?.into_iter().try_for_each(|answer| answer.map(|_| ()))
+        self.router.send_all(vec![announce, show]).await
     }
 
     async fn withdraw_entries(&self, scheduler: &str) -> Result<(), BrokerError> {
         let key = scheduler_entries(scheduler);
         let calls = vec![Call::plain("ZREM").arg(SCHEDULERS).arg(&key), Call::plain("DEL").arg(key)];
-        self.router.send(calls).await?.into_iter().try_for_each(|answer| answer.map(|_| ()))
+        self.router.send_all(calls).await
     }
 
     async fn record_enqueue(&self, entry: &str, event: &SchedulerEnqueueEvent) -> Result<(), BrokerError> {

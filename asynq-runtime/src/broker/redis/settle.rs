@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashSet};
 use bytes::Bytes;
 use redis::Value;
 
-pub(super) use self::call::{COUNTERS_TTL, lock};
+pub(super) use self::call::{day_ends, lock};
 use super::{
     super::{Action, BrokerError, BrokerErrorKind, RunKey, Settle, Settled, Settlement, settle::run_has_ended},
     RedisBroker,

@@ -6,7 +6,7 @@ mod tasks;
 
 use std::time::Duration;
 
-use chrono::{DateTime, Days, TimeDelta, Utc};
+use chrono::{DateTime, Days, Utc};
 use redis::Value;
 use tokio::time::sleep;
 
@@ -155,12 +155,12 @@ impl Inspect for RedisBroker {
         let (found, next) = self.looking().scan(keys.prefix(), cursor, &keys.pattern("unique:"), KEYS).await?;
         let reads = found.iter().flat_map(|key| [Call::plain("GET").arg(key), Call::plain("PTTL").arg(key)]);
         let mut answers = self.looking().send(reads.collect()).await?.into_iter();
-        let mut locked: Vec<(String, String, Option<i64>)> = Vec::with_capacity(found.len());
+        let mut locked: Vec<(String, String, Option<Duration>)> = Vec::with_capacity(found.len());
         for key in found {
             let (Some(holder), Some(left)) = (answers.next(), answers.next()) else { break };
             // An error means that the key has another type. A lock without a value has ended meanwhile.
             if let (Some(holder), Ok(left)) = (holder.ok().and_then(reply::text), left) {
-                locked.push((key, holder, reply::number(&left).filter(|left| *left >= 0)));
+                locked.push((key, holder, reply::count(&left).map(Duration::from_millis)));
             }
         }
         let states = locked.iter().map(|(_, holder, _)| Call::plain("HGET").arg(keys.task(holder)).arg("state"));
@@ -171,8 +171,7 @@ impl Inspect for RedisBroker {
             holder: TaskId::from_wire(&holder),
             state: state.ok().and_then(reply::text).and_then(|state| state.parse().ok()),
             // Another program may have let the key live beyond the last year that chrono knows.
-            until: left
-                .map(|left| now.checked_add_signed(TimeDelta::milliseconds(left)).unwrap_or(DateTime::<Utc>::MAX_UTC)),
+            until: left.map(|left| crate::clock::later(now, left)),
         });
         Ok(LockPage { locks: locks.collect(), next })
     }

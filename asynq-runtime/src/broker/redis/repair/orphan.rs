@@ -7,7 +7,7 @@ use super::{TRIES, read_changed, restless};
 use crate::{
     broker::{
         BrokerError, Changed,
-        redis::{RedisBroker, keys::Keys, script::END_ORPHAN, settle::COUNTERS_TTL},
+        redis::{RedisBroker, keys::Keys, script::END_ORPHAN, settle::day_ends},
         settle::shortened,
     },
     task::{QueueName, TaskId, TaskMessage, TaskState},
@@ -28,7 +28,7 @@ impl RedisBroker {
                 .arg(&raw[..])
                 .arg(message.encode())
                 .arg(state.as_str())
-                .arg(now.checked_add_signed(COUNTERS_TTL).unwrap_or(now).timestamp());
+                .arg(day_ends(now));
             if let Some(changed) = read_changed(self.router.change(call).await?)? {
                 return Ok(changed);
             }

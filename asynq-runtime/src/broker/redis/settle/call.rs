@@ -11,7 +11,7 @@ use super::super::{
 use crate::task::{QueueName, TaskMessage};
 
 /// How long the counters of a day are kept.
-pub(in super::super) const COUNTERS_TTL: TimeDelta = TimeDelta::days(90);
+const COUNTERS_TTL: TimeDelta = TimeDelta::days(90);
 
 /// Returns the call that ends plain successes.
 pub(super) fn done(batch: &[Settlement], queue: &QueueName, places: &[usize], now: DateTime<Utc>) -> Call {
@@ -31,7 +31,7 @@ pub(super) fn done(batch: &[Settlement], queue: &QueueName, places: &[usize], no
 }
 
 /// Returns the Unix second until which the counters of this day are kept.
-fn day_ends(now: DateTime<Utc>) -> i64 {
+pub(in super::super) fn day_ends(now: DateTime<Utc>) -> i64 {
     now.checked_add_signed(COUNTERS_TTL).unwrap_or(now).timestamp()
 }
 
