@@ -139,7 +139,7 @@ impl JobContext {
 
     /// Returns how many retries the task had spent before this attempt: one for each failure, but none for one that archived it.
     pub fn retried(&self) -> u32 {
-        u32::try_from(self.0.parts.message.retried).unwrap_or(0)
+        self.0.parts.message.spent_retries()
     }
 
     /// Returns the number of this attempt, counted from 1: one more than [`retried`](Self::retried). An attempt after a
@@ -151,7 +151,7 @@ impl JobContext {
 
     /// Returns how often the task may be retried.
     pub fn max_retry(&self) -> u32 {
-        u32::try_from(self.0.parts.message.retry).unwrap_or(0)
+        self.0.parts.message.max_retry()
     }
 
     /// Returns how often a worker died while it ran this task, since an attempt last ended by itself.

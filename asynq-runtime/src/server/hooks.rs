@@ -146,15 +146,14 @@ pub(crate) fn failed(attempt: &Attempt, action: &Action) -> Option<FailedTask> {
         _ => return None,
     };
     let message = &attempt.message;
-    let counter = |n: i32| u32::try_from(n).unwrap_or(0);
     Some(FailedTask {
         id: attempt.key.id.clone(),
         queue: attempt.key.queue.clone(),
         name: message.r#type.clone(),
         payload: message.payload.clone(),
         headers: message.named_headers(),
-        retried: counter(message.retried),
-        max_retry: counter(message.retry),
+        retried: message.spent_retries(),
+        max_retry: message.max_retry(),
         error: error.clone(),
         is_archived,
     })

@@ -93,7 +93,7 @@ pub(crate) fn decide(ended: Ended, facts: Facts<'_>) -> Action {
 }
 
 fn failed(policy: Policy, error: String, delay: Option<Duration>, facts: Facts<'_>) -> Action {
-    let retried = u32::try_from(facts.message.retried).unwrap_or(0);
+    let retried = facts.message.spent_retries();
     let is_last = facts.message.retried >= facts.message.retry;
     match policy {
         Policy::Revoke if facts.extra.awaited && facts.message.retention > 0 => {
@@ -121,7 +121,7 @@ fn unknown(error: String, facts: Facts<'_>) -> Action {
 }
 
 fn requeue_unknown(error: String, limit: Duration, facts: Facts<'_>) -> Action {
-    let retried = u32::try_from(facts.message.retried).unwrap_or(0);
+    let retried = facts.message.spent_retries();
     // A worker of Go that has failed the task since knew it.
     let before = facts.extra.unknown.filter(|unknown| unknown.retried.is_none_or(|known| known == retried));
     let Unknown { since_ms, times, .. } = before.unwrap_or(Unknown { since_ms: facts.now_ms, times: 0, retried: None });
@@ -141,7 +141,7 @@ fn requeue_unknown(error: String, limit: Duration, facts: Facts<'_>) -> Action {
 /// Returns the action for asynq's `IsFailure` = false: not counted, also on the last retry, but not for ever.
 fn not_a_failure(error: String, delay: Option<Duration>, facts: Facts<'_>) -> Action {
     let deferrals = facts.extra.deferrals;
-    let retried = u32::try_from(facts.message.retried).unwrap_or(0);
+    let retried = facts.message.spent_retries();
     let delay = delay.unwrap_or_else(|| default_retry_delay(retried.saturating_add(deferrals), facts.jitter_step));
     let extra = Extra { deferrals: deferrals + 1, unknown: None, replaced_since_ms: None, ..facts.extra.clone() };
     Action::Retry { delay, error: Some(error), counted: false, extra }

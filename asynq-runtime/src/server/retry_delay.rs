@@ -23,7 +23,7 @@ pub(super) fn retry_delay(
     message: &TaskMessage,
     error: &JobError,
 ) -> Option<Duration> {
-    let retried = u32::try_from(message.retried).unwrap_or(0);
+    let retried = message.spent_retries();
     let job = job.and_then(|job| decided("the job's", || job.delay(retried, error)));
     job.or_else(|| {
         let decide = server?;

@@ -121,6 +121,16 @@ impl TaskMessage {
         }
     }
 
+    /// Returns how many retries the task has spent; none where another program wrote a negative number.
+    pub(crate) fn spent_retries(&self) -> u32 {
+        u32::try_from(self.retried).unwrap_or(0)
+    }
+
+    /// Returns how often the task may be retried; never where another program wrote a negative number.
+    pub(crate) fn max_retry(&self) -> u32 {
+        u32::try_from(self.retry).unwrap_or(0)
+    }
+
     /// Returns the name and the value of every header.
     pub(crate) fn named_headers(&self) -> Vec<(String, String)> {
         self.headers.iter().map(|header| (header.key().to_owned(), header.value().to_owned())).collect()

@@ -22,8 +22,7 @@ pub(super) fn newest_first(mut ring: Vec<Failure>, message: Option<&TaskMessage>
     if let Some(message) = message.filter(|message| !message.error_msg.is_empty())
         && let Some(at) = DateTime::from_timestamp(message.last_failed_at, 0).filter(|at| at.timestamp() > 0)
     {
-        let retried = u32::try_from(message.retried).unwrap_or(0);
-        Failure::new(retried, at, message.error_msg.clone()).put_before(&mut ring);
+        Failure::new(message.spent_retries(), at, message.error_msg.clone()).put_before(&mut ring);
     }
     ring.truncate(MOST_FAILURES);
     ring
