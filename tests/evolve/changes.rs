@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use asynq_runtime::{JobDescriptor, PreparedTask, prelude::*};
-use asynq_tests::{Fixture, Lent, RedisCluster, RedisStore, SqliteStore, Store, StoreOn};
+use asynq_tests::{Fixture, RedisCluster, RedisStore, SqliteStore, Store, StoreOn};
 use serde::Deserialize;
 
 use crate::{
@@ -402,7 +402,7 @@ async fn every_change_runs_or_waits_on_redis() {
 
 #[tokio::test]
 async fn every_change_runs_or_waits_on_a_cluster() {
-    every_change_runs_or_waits_on::<StoreOn<Lent<RedisCluster>>>().await;
+    every_change_runs_or_waits_on::<StoreOn<RedisCluster>>().await;
 }
 
 #[tokio::test]

@@ -26,8 +26,7 @@ pub use self::{
     fixture::{Fixture, Need, PINNED, Store, join, polled},
     go::GoPeer,
     redis::{
-        Authority, Dumped, Lent, Pooled, RedisCluster, RedisStore, SentinelServers, Servers, Signed, StoreOn,
-        TlsServer, Value,
+        Authority, Dumped, Lent, RedisCluster, RedisStore, SentinelServers, Servers, Signed, StoreOn, TlsServer, Value,
     },
     seed::{
         Build, Seeded, archive, archive_with, becomes, complete, default_queue, done, group, lock_key, made, members,
@@ -48,11 +47,11 @@ pub use asynq_test_support::{
 /// A case's fixture on Redis.
 pub type RedisFixture = Fixture<RedisStore>;
 /// A case's fixture on a Redis Cluster of three masters.
-pub type ClusterFixture = Fixture<StoreOn<Lent<RedisCluster>>>;
+pub type ClusterFixture = Fixture<StoreOn<RedisCluster>>;
 /// A case's fixture on the primary that three sentinels watch.
-pub type SentinelFixture = Fixture<StoreOn<Lent<SentinelServers>>>;
+pub type SentinelFixture = Fixture<StoreOn<SentinelServers>>;
 /// A case's fixture on a Redis that speaks TLS only and asks for a client certificate.
-pub type TlsFixture = Fixture<StoreOn<Lent<TlsServer>>>;
+pub type TlsFixture = Fixture<StoreOn<TlsServer>>;
 /// A case's fixture on SQLite.
 pub type SqliteFixture = Fixture<SqliteStore>;
 /// A case's fixture on SQLite, where every task comes through the view `enqueue`.

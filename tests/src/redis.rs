@@ -22,25 +22,31 @@ use chrono::{DateTime, Utc};
 
 pub use self::{
     cluster::RedisCluster,
-    pool::{Lent, Pooled},
+    pool::Lent,
     sentinel::SentinelServers,
     tls::{Authority, Signed, TlsServer},
 };
 use crate::{GoPeer, Need, Persistence, RedisServer, Store, patient};
 
-/// The servers that together are one store.
-pub trait Servers: fmt::Debug + Send + Sync + 'static {
+/// The servers that together are one store, lent by a pool to one test after another.
+pub trait Servers: Sized + fmt::Debug + Send + Sync + 'static {
     /// The name of the servers in the output of tests.
     const NAME: &'static str;
     /// See [`Store::GAPS`].
     const GAPS: &'static [(Need, &'static str)] = &[LIVENESS];
 
-    /// Takes empty servers for one test alone.
-    fn take() -> Self;
-    /// The URL for a program to connect to.
-    fn url(&self) -> String;
+    /// The servers that are not lent now.
+    fn pool() -> &'static Mutex<Vec<Self>>;
+    /// Starts servers for one more test.
+    fn start() -> Self;
+    /// The URL for a program to connect to with this login.
+    fn url_as(&self, login: &str) -> String;
+    /// The test's connections to all servers that keep data.
+    fn all(&self) -> Vec<Connection>;
     /// The connections of the test itself: one to each master.
-    fn connections(&self) -> Vec<Connection>;
+    fn connections(&self) -> Vec<Connection> {
+        self.all()
+    }
     /// The index of the connection, of those that [`connections`](Self::connections) has made, whose master keeps `key`.
     fn place(&self, key: &[u8], connections: &mut [Connection]) -> usize {
         let _ = (key, connections);
@@ -60,7 +66,9 @@ pub(crate) trait Commands {
 
 static POOL: Mutex<Vec<RedisServer>> = Mutex::new(Vec::new());
 
-impl Pooled for RedisServer {
+impl Servers for RedisServer {
+    const NAME: &'static str = "redis";
+
     fn pool() -> &'static Mutex<Vec<Self>> {
         &POOL
     }
@@ -69,24 +77,12 @@ impl Pooled for RedisServer {
         Self::start(Persistence::None)
     }
 
+    fn url_as(&self, login: &str) -> String {
+        format!("redis://{login}@127.0.0.1:{}/0", self.port())
+    }
+
     fn all(&self) -> Vec<Connection> {
         vec![self.connection()]
-    }
-}
-
-impl Servers for Lent<RedisServer> {
-    const NAME: &'static str = "redis";
-
-    fn take() -> Self {
-        Lent::take()
-    }
-
-    fn url(&self) -> String {
-        format!("redis://{}@127.0.0.1:{}/0", self.login(), self.port())
-    }
-
-    fn connections(&self) -> Vec<Connection> {
-        self.all()
     }
 }
 
@@ -153,15 +149,15 @@ impl fmt::Display for Value {
 }
 
 /// A single redis-server as a [`Store`].
-pub type RedisStore = StoreOn<Lent<RedisServer>>;
+pub type RedisStore = StoreOn<RedisServer>;
 
 /// Redis as a [`Store`], in any topology.
-pub struct StoreOn<S> {
-    server: S,
+pub struct StoreOn<S: Servers> {
+    server: Lent<S>,
     connections: Mutex<Vec<Connection>>,
 }
 
-impl<S: fmt::Debug> fmt::Debug for StoreOn<S> {
+impl<S: Servers> fmt::Debug for StoreOn<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("StoreOn").field("server", &self.server).finish_non_exhaustive()
     }
@@ -259,13 +255,13 @@ impl<S: Servers> Store for StoreOn<S> {
     const GAPS: &'static [(Need, &'static str)] = S::GAPS;
 
     async fn start() -> Self {
-        let server = S::take();
+        let server = Lent::<S>::take();
         let connections = Mutex::new(server.connections());
         Self { server, connections }
     }
 
     fn url(&self) -> String {
-        self.server.url()
+        self.server.url_as(&self.server.login())
     }
 
     async fn connect(&self, clock: Option<Arc<dyn Clock>>) -> Arc<dyn Broker> {

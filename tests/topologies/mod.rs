@@ -60,7 +60,7 @@ fn servers_of_a_test_that_failed_are_lent_to_no_other() {
 
 #[tokio::test]
 async fn a_case_on_a_cluster_keeps_its_connections() {
-    let store = StoreOn::<Lent<RedisCluster>>::start().await;
+    let store = StoreOn::<RedisCluster>::start().await;
     let made = || connections(&store.server().command::<String>(0, &["INFO", "stats"]));
     let before = made();
     for n in 0..200 {

@@ -5,12 +5,12 @@ use asynq_runtime::{
     broker::{ServerName, Wanted},
     task::{QueueName, ServerInfo},
 };
-use asynq_tests::{Build as _, Lent, RedisCluster, StoreOn, task};
+use asynq_tests::{Build as _, RedisCluster, StoreOn, task};
 use serde_json::{Value, json};
 
 use crate::fixture::{self, CliFixture, Setting};
 
-type Cluster = StoreOn<Lent<RedisCluster>>;
+type Cluster = StoreOn<RedisCluster>;
 
 #[tokio::test]
 async fn stats_and_queue_ls_show_the_node_of_each_queue() {

@@ -9,10 +9,7 @@ use std::{
 use ::redis::{Connection, FromRedisValue, Value};
 use asynq_test_support::{Calls, Guarded, PATIENCE, eventually_blocking as eventually, free_port, on_free_ports};
 
-use super::{
-    LIVENESS, Servers,
-    pool::{Lent, Pooled},
-};
+use super::{LIVENESS, Servers};
 use crate::Need;
 
 /// First slots of the three masters, and the end.
@@ -263,7 +260,11 @@ fn bus_port(server: &Guarded) -> String {
 
 static POOL: Mutex<Vec<RedisCluster>> = Mutex::new(Vec::new());
 
-impl Pooled for RedisCluster {
+impl Servers for RedisCluster {
+    const NAME: &'static str = "redis-cluster";
+    const GAPS: &'static [(Need, &'static str)] =
+        &[LIVENESS, (Need::NameWithoutTag, "the keys of a queue whose name begins with } are spread over the cluster")];
+
     fn pool() -> &'static Mutex<Vec<Self>> {
         &POOL
     }
@@ -272,26 +273,12 @@ impl Pooled for RedisCluster {
         Self::start()
     }
 
+    fn url_as(&self, login: &str) -> String {
+        format!("redis-cluster://{login}@{}", self.nodes())
+    }
+
     fn all(&self) -> Vec<Connection> {
         self.nodes.iter().map(|node| node.server.connection()).collect()
-    }
-}
-
-impl Servers for Lent<RedisCluster> {
-    const NAME: &'static str = "redis-cluster";
-    const GAPS: &'static [(Need, &'static str)] =
-        &[LIVENESS, (Need::NameWithoutTag, "the keys of a queue whose name begins with } are spread over the cluster")];
-
-    fn take() -> Self {
-        Lent::take()
-    }
-
-    fn url(&self) -> String {
-        format!("redis-cluster://{}@{}", self.login(), self.nodes())
-    }
-
-    fn connections(&self) -> Vec<Connection> {
-        self.all()
     }
 
     fn place(&self, key: &[u8], connections: &mut [Connection]) -> usize {

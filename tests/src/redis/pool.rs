@@ -3,30 +3,20 @@
 use std::{
     ops::Deref,
     sync::{
-        Mutex, PoisonError,
+        PoisonError,
         atomic::{AtomicU64, Ordering},
     },
     thread,
 };
 
-use ::redis::Connection;
-
-/// Servers that the pool lends to tests.
-pub trait Pooled: Sized + Send + std::fmt::Debug + 'static {
-    /// The servers that are not lent now.
-    fn pool() -> &'static Mutex<Vec<Self>>;
-    /// Starts servers for one more test.
-    fn start() -> Self;
-    /// The test's connections to all servers that keep data.
-    fn all(&self) -> Vec<Connection>;
-}
+use super::Servers;
 
 /// Servers that one test has for itself until it drops them.
 ///
 /// Each test logs in as a user of its own, which is deleted afterwards, so that tasks that outlive their test are locked
 /// out. The servers of a test that panics end with it.
 #[derive(Debug)]
-pub struct Lent<S: Pooled> {
+pub struct Lent<S: Servers> {
     servers: Option<S>,
     user: String,
 }
@@ -37,7 +27,7 @@ static NUMBER: AtomicU64 = AtomicU64::new(0);
 /// suite that has gone on to another topology keeps no more idle processes, whose timers take time from its tests.
 const MOST_IDLE: usize = 4;
 
-impl<S: Pooled> Lent<S> {
+impl<S: Servers> Lent<S> {
     /// Takes servers from the pool, or starts new ones.
     pub fn take() -> Self {
         let idle = S::pool().lock().unwrap_or_else(PoisonError::into_inner).pop();
@@ -70,7 +60,7 @@ impl<S: Pooled> Lent<S> {
     }
 }
 
-impl<S: Pooled> Deref for Lent<S> {
+impl<S: Servers> Deref for Lent<S> {
     type Target = S;
 
     fn deref(&self) -> &S {
@@ -78,7 +68,7 @@ impl<S: Pooled> Deref for Lent<S> {
     }
 }
 
-impl<S: Pooled> Drop for Lent<S> {
+impl<S: Servers> Drop for Lent<S> {
     fn drop(&mut self) {
         let Some(servers) = self.servers.take() else { return };
         // The servers may be the failure: a second panic would abort the test program, and without the text of the first one.

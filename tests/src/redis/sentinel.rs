@@ -5,10 +5,7 @@ use std::{fs, sync::Mutex, time::Duration};
 use ::redis::{Connection, FromRedisValue};
 use asynq_test_support::{Guarded, PATIENCE, eventually_blocking as eventually, free_port, on_free_ports};
 
-use super::{
-    Servers,
-    pool::{Lent, Pooled},
-};
+use super::Servers;
 
 /// The sentinels' name for the master.
 const MASTER: &str = "asynq";
@@ -183,7 +180,9 @@ fn sentinel_connection(port: u16) -> Connection {
 
 static POOL: Mutex<Vec<SentinelServers>> = Mutex::new(Vec::new());
 
-impl Pooled for SentinelServers {
+impl Servers for SentinelServers {
+    const NAME: &'static str = "redis-sentinel";
+
     fn pool() -> &'static Mutex<Vec<Self>> {
         &POOL
     }
@@ -192,20 +191,12 @@ impl Pooled for SentinelServers {
         Self::start()
     }
 
+    fn url_as(&self, login: &str) -> String {
+        format!("redis-sentinel://{login}@{}", self.hosts())
+    }
+
     fn all(&self) -> Vec<Connection> {
         self.servers.iter().map(|(server, _)| server.connection()).collect()
-    }
-}
-
-impl Servers for Lent<SentinelServers> {
-    const NAME: &'static str = "redis-sentinel";
-
-    fn take() -> Self {
-        Lent::take()
-    }
-
-    fn url(&self) -> String {
-        format!("redis-sentinel://{}@{}", self.login(), self.hosts())
     }
 
     fn connections(&self) -> Vec<Connection> {

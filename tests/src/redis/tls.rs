@@ -10,10 +10,7 @@ use ::redis::Connection;
 use asynq_test_support::{Guarded, free_port, on_free_ports};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, date_time_ymd};
 
-use super::{
-    Servers,
-    pool::{Lent, Pooled},
-};
+use super::Servers;
 
 /// A certificate authority and certificates that it signed; all in PEM.
 #[derive(Debug)]
@@ -148,7 +145,9 @@ impl TlsServer {
 
 static POOL: Mutex<Vec<TlsServer>> = Mutex::new(Vec::new());
 
-impl Pooled for TlsServer {
+impl Servers for TlsServer {
+    const NAME: &'static str = "redis-tls";
+
     fn pool() -> &'static Mutex<Vec<Self>> {
         &POOL
     }
@@ -157,26 +156,11 @@ impl Pooled for TlsServer {
         Self::start(&Authority::ours().server)
     }
 
+    fn url_as(&self, login: &str) -> String {
+        self.url_for(&format!("{login}@"), &[("ca", "ca.pem"), ("cert", "client-cert.pem"), ("key", "client-key.pem")])
+    }
+
     fn all(&self) -> Vec<Connection> {
         vec![self.server.connection()]
-    }
-}
-
-impl Servers for Lent<TlsServer> {
-    const NAME: &'static str = "redis-tls";
-
-    fn take() -> Self {
-        Lent::take()
-    }
-
-    fn url(&self) -> String {
-        self.url_for(
-            &format!("{}@", self.login()),
-            &[("ca", "ca.pem"), ("cert", "client-cert.pem"), ("key", "client-key.pem")],
-        )
-    }
-
-    fn connections(&self) -> Vec<Connection> {
-        self.all()
     }
 }
