@@ -34,8 +34,7 @@ pub use self::{
     },
     slow_network::{NetworkOptions, SlowNetwork},
     snapshot::{Entry, Snapshot},
-    sqlite::SqliteStore,
-    sqlite_view::SqliteViewStore,
+    sqlite::{SqliteFile, SqliteStore, SqliteViewStore},
     wall_clock::WallClock,
 };
 

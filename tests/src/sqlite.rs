@@ -12,15 +12,29 @@ use chrono::{DateTime, Utc};
 use rusqlite::{Connection, types::ValueRef};
 use tempfile::TempDir;
 
-use crate::{GoPeer, Need, Store, patient};
+use crate::{GoPeer, Need, Store, patient, sqlite_view::ByView};
 
-/// A SQLite file as a [`Store`]; in memory where there is room, so that commits cost no disk.
+/// A SQLite file as a [`Store`]; in memory where there is room, so that commits cost no disk. With `BY_VIEW`, every task is enqueued
+/// as other programs do it.
 #[derive(Debug)]
-pub struct SqliteStore {
+pub struct SqliteFile<const BY_VIEW: bool> {
     folder: TempDir,
 }
 
-impl SqliteStore {
+/// A SQLite file as a [`Store`].
+pub type SqliteStore = SqliteFile<false>;
+/// A SQLite file as a [`Store`] that other programs put tasks into.
+pub type SqliteViewStore = SqliteFile<true>;
+
+/// The needs that no file can meet, and at the end the one that a file cannot meet by its view.
+const GAPS: &[(Need, &str)] = &[
+    (Need::GoPeer, "no Go program reads it"),
+    (Need::Ghosts, "an id is a row, and a row is its task"),
+    (Need::LostLease, "the lease is a column of the task"),
+    (Need::LeftLock, "through the view, a lock that is held is a UNIQUE error also for its own holder"),
+];
+
+impl<const BY_VIEW: bool> SqliteFile<BY_VIEW> {
     /// The database file.
     pub fn path(&self) -> PathBuf {
         self.folder.path().join("jobs.db")
@@ -39,13 +53,10 @@ impl SqliteStore {
     }
 }
 
-impl Store for SqliteStore {
-    const NAME: &'static str = "sqlite";
-    const GAPS: &'static [(Need, &'static str)] = &[
-        (Need::GoPeer, "no Go program reads it"),
-        (Need::Ghosts, "an id is a row, and a row is its task"),
-        (Need::LostLease, "the lease is a column of the task"),
-    ];
+impl<const BY_VIEW: bool> Store for SqliteFile<BY_VIEW> {
+    const NAME: &'static str = if BY_VIEW { "sqlite by the view" } else { "sqlite" };
+    const KIND: &'static str = "sqlite";
+    const GAPS: &'static [(Need, &'static str)] = if BY_VIEW { GAPS } else { GAPS.split_at(GAPS.len() - 1).0 };
 
     async fn start() -> Self {
         Self { folder: fast_folder() }
@@ -56,7 +67,9 @@ impl Store for SqliteStore {
     }
 
     async fn connect(&self, clock: Option<Arc<dyn Clock>>) -> Arc<dyn Broker> {
-        patient::broker(&self.url(), clock).await
+        let clock_is_manual = clock.is_some();
+        let inner = patient::broker(&self.url(), clock).await;
+        if BY_VIEW { Arc::new(ByView { inner, file: self.path(), clock_is_manual }) } else { inner }
     }
 
     fn dump(&self) -> String {

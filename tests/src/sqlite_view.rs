@@ -1,12 +1,11 @@
 //! SQLite with every enqueue made through the view `enqueue` by a connection of another program, as sqlx would.
 
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use asynq_runtime::{
     Client,
     broker::{sqlite::SqliteBroker, *},
-    clock::Clock,
     task::{
         GroupName, Progress, QueueName, SchedulerEnqueueEvent, SchedulerEntry, ServerInfo, TaskId, TaskInfo, TaskState,
         WorkerInfo,
@@ -17,82 +16,13 @@ use chrono::{DateTime, SubsecRound as _, Utc};
 use rusqlite::{Connection, Error, params};
 use tokio_util::sync::CancellationToken;
 
-use crate::{GoPeer, Need, SqliteStore, Store};
-
-/// A SQLite file as a [`Store`] that other programs put tasks into.
+/// A broker on `file` whose tasks are enqueued through the view.
 #[derive(Debug)]
-pub struct SqliteViewStore(SqliteStore);
-
-impl Store for SqliteViewStore {
-    const NAME: &'static str = "sqlite by the view";
-    const KIND: &'static str = SqliteStore::KIND;
-    const GAPS: &'static [(Need, &'static str)] = &[
-        SqliteStore::GAPS[0],
-        SqliteStore::GAPS[1],
-        SqliteStore::GAPS[2],
-        (Need::LeftLock, "through the view, a lock that is held is a UNIQUE error also for its own holder"),
-    ];
-
-    async fn start() -> Self {
-        Self(SqliteStore::start().await)
-    }
-
-    fn url(&self) -> String {
-        self.0.url()
-    }
-
-    async fn connect(&self, clock: Option<Arc<dyn Clock>>) -> Arc<dyn Broker> {
-        let clock_is_manual = clock.is_some();
-        Arc::new(ByView { inner: self.0.connect(clock).await, file: self.0.path(), clock_is_manual })
-    }
-
-    fn dump(&self) -> String {
-        self.0.dump()
-    }
-
-    fn overwrite_message(&self, queue: &QueueName, id: &TaskId, bytes: &[u8]) {
-        self.0.overwrite_message(queue, id, bytes);
-    }
-
-    fn lose_message(&self, queue: &QueueName, id: &TaskId) {
-        self.0.lose_message(queue, id);
-    }
-
-    fn age(&self, by: Duration, now: DateTime<Utc>) {
-        self.0.age(by, now);
-    }
-
-    fn locks(&self, queue: &QueueName, now: DateTime<Utc>) -> BTreeMap<String, String> {
-        self.0.locks(queue, now)
-    }
-
-    fn make_ghost(&self, queue: &QueueName, id: &TaskId) {
-        self.0.make_ghost(queue, id);
-    }
-
-    fn list_as_expired(&self, queue: &QueueName, id: &TaskId) {
-        self.0.list_as_expired(queue, id);
-    }
-
-    fn leave_lock(&self, queue: &QueueName, key: &str, id: &TaskId, until: DateTime<Utc>) {
-        self.0.leave_lock(queue, key, id, until);
-    }
-
-    fn lose_lease(&self, queue: &QueueName, id: &TaskId) {
-        self.0.lose_lease(queue, id);
-    }
-
-    fn go(&self) -> Option<GoPeer<'_>> {
-        None
-    }
-}
-
-#[derive(Debug)]
-struct ByView {
-    inner: Arc<dyn Broker>,
-    file: PathBuf,
+pub(crate) struct ByView {
+    pub(crate) inner: Arc<dyn Broker>,
+    pub(crate) file: PathBuf,
     /// Whether the clock is a test's manual one, so that rows must contain the time.
-    clock_is_manual: bool,
+    pub(crate) clock_is_manual: bool,
 }
 
 const INSERT: &str = "INSERT INTO enqueue(queue, id, type, msg, due, delay, unique_key, unique_ms, grp, retried, max_retry,
