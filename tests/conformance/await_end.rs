@@ -9,8 +9,8 @@ use asynq_runtime::{
     task::{Ending, Extra, TaskInfo, TaskState},
 };
 use asynq_tests::{
-    Build as _, Need, Store as _, archive, archive_with, complete, default_queue, done, eventually, queue, requeue,
-    retry, soon, task, task_id,
+    Build as _, archive, archive_with, complete, default_queue, done, eventually, queue, requeue, retry, soon, task,
+    task_id,
 };
 use tokio::{task::JoinHandle, time::timeout};
 
@@ -245,10 +245,7 @@ async fn of_many_waiters_each_is_notified_of_its_own_task() {
 #[tokio::test]
 async fn a_go_worker_ends_a_wait_as_well() {
     let t = Fixture::real_time().await;
-    if t.lacks(Need::GoPeer) {
-        return;
-    }
-    let go = t.store.go().unwrap();
+    let Some(go) = t.go() else { return };
     let message = awaited("t1").message;
     let now = t.now().timestamp();
     go.enqueue(&message, t.now().timestamp_nanos_opt().unwrap());
@@ -268,12 +265,10 @@ async fn a_go_worker_ends_a_wait_as_well() {
 #[tokio::test]
 async fn a_revoked_task_that_a_go_tool_runs_again_has_a_new_end() {
     let t = Fixture::real_time().await;
-    if t.lacks(Need::GoPeer) {
-        return;
-    }
+    let Some(go) = t.go() else { return };
     let run = t.start_run(awaited("t1")).await;
     t.settle(&run, Action::Revoke { extra: ending(Ending::Revoked) }).await;
-    t.store.go().unwrap().run("completed", "t1");
+    go.run("completed", "t1");
     let again = t.take_one().await;
     t.settle(&again, complete("7")).await;
     let task = ended_task(end_of(t.broker(), "t1", Duration::ZERO).await);

@@ -7,7 +7,7 @@ use asynq_runtime::{
     task::Extra,
 };
 use asynq_tests::{
-    Build as _, Need, Store as _, archive, complete, default_queue, done, queue, requeue, retry, snooze, task, task_id,
+    Build as _, Store as _, archive, complete, default_queue, done, queue, requeue, retry, snooze, task, task_id,
 };
 use bytes::Bytes;
 
@@ -132,10 +132,7 @@ async fn one_of_a_mebibyte_is_read_as_it_was_saved() {
 #[tokio::test]
 async fn go_workers_leave_it_alone_and_take_it_away_with_the_task() {
     let (t, _) = begun().await;
-    if t.lacks(Need::GoPeer) {
-        return;
-    }
-    let Some(go) = t.store.go() else { return };
+    let Some(go) = t.go() else { return };
     go.requeue("t1");
     go.dequeue(t.now().timestamp() + 30);
     go.recover("t1", t.now().timestamp());

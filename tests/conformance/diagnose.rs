@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use asynq_runtime::broker::{BulkAction, Examination, Oddity, OddityKind, TaskSet};
-use asynq_tests::{Build as _, GoPeer, Need, Store as _, default_queue, lock_key, queue, soon, task, task_id};
+use asynq_tests::{Build as _, Need, Store as _, default_queue, lock_key, queue, soon, task, task_id};
 use chrono::{TimeDelta, Utc};
 
 use super::Fixture;
@@ -25,10 +25,6 @@ async fn only_oddity(t: &Fixture) -> (OddityKind, Vec<String>) {
     oddity.examples.sort();
     assert_eq!(oddity.count, oddity.examples.len() as u64);
     (oddity.kind, oddity.examples)
-}
-
-fn go(t: &Fixture) -> Option<GoPeer<'_>> {
-    if t.lacks(Need::GoPeer) { None } else { t.store.go() }
 }
 
 fn texts(ids: &[&str]) -> Vec<String> {
@@ -135,7 +131,7 @@ async fn an_id_without_a_task_is_found() {
 #[tokio::test]
 async fn a_lease_of_a_task_that_does_not_run_is_found() {
     let t = Fixture::start().await;
-    let Some(go) = go(&t) else { return };
+    let Some(go) = t.go() else { return };
     t.seed_every_state().await;
     go.lease("retry", t.now().timestamp() + 30);
     assert_eq!(only_oddity(&t).await, (OddityKind::LeaseWithoutTask, texts(&["retry"])));
@@ -145,7 +141,7 @@ async fn a_lease_of_a_task_that_does_not_run_is_found() {
 async fn a_task_in_no_place_is_found_in_any_state() {
     for place in ["pending", "scheduled", "archived"] {
         let t = Fixture::start().await;
-        let Some(go) = go(&t) else { return };
+        let Some(go) = t.go() else { return };
         t.seed_every_state().await;
         go.break_off(place, place);
         assert_eq!(only_oddity(&t).await, (OddityKind::TaskWithoutPlace, texts(&[place])));
@@ -155,7 +151,7 @@ async fn a_task_in_no_place_is_found_in_any_state() {
 #[tokio::test]
 async fn tasks_of_an_unknown_set_are_found_until_the_sweep() {
     let t = Fixture::start().await;
-    let Some(go) = go(&t) else { return };
+    let Some(go) = t.go() else { return };
     t.seed_set(&["s1", "s2"]).await;
     go.lose_deadlines();
     // The tasks are in no group and no set: no program finds them before the sweep makes them known again.
@@ -167,7 +163,7 @@ async fn tasks_of_an_unknown_set_are_found_until_the_sweep() {
 #[tokio::test]
 async fn tasks_of_a_group_without_a_name_are_found_until_the_sweep() {
     let t = Fixture::start().await;
-    let Some(go) = go(&t) else { return };
+    let Some(go) = t.go() else { return };
     t.seed_set(&["s1", "s2"]).await;
     t.advance(TaskSet::DEADLINE + Duration::from_secs(1));
     // Go sends the tasks back to their group, and does not name it.
@@ -195,7 +191,7 @@ async fn a_lock_that_no_task_holds_is_found() {
 async fn a_key_of_a_foreign_type_is_reported_and_stops_nothing() {
     for place in ["lease", "active", "pending", "scheduled", "completed", "groups", "aggregation_sets"] {
         let t = Fixture::start().await;
-        let Some(go) = go(&t) else { return };
+        let Some(go) = t.go() else { return };
         t.seed_every_state().await;
         t.seed_group("waiting", &["g1"]).await;
         go.put_text(place);
@@ -208,7 +204,7 @@ async fn a_key_of_a_foreign_type_is_reported_and_stops_nothing() {
 #[tokio::test]
 async fn in_a_long_list_no_task_is_looked_up_by_itself() {
     let t = Fixture::start().await;
-    let Some(go) = go(&t) else { return };
+    let Some(go) = t.go() else { return };
     let ids: Vec<String> = (0..250).map(|n| format!("t{n}")).collect();
     t.seed_pending(&ids.iter().map(String::as_str).collect::<Vec<_>>()).await;
     go.break_off("pending", "t0");

@@ -7,8 +7,7 @@ use asynq_runtime::{
     task::{Extra, TaskMessage},
 };
 use asynq_tests::{
-    Build as _, Need, Seeded as _, Store as _, archive, complete, default_queue, done, queue, requeue, retry, snooze,
-    task, task_id,
+    Build as _, Seeded as _, archive, complete, default_queue, done, queue, requeue, retry, snooze, task, task_id,
 };
 
 use super::Fixture;
@@ -198,10 +197,7 @@ async fn failures_of_a_batch_are_kept_each_with_its_task() {
 #[tokio::test]
 async fn an_attempt_that_a_go_worker_saw_counts() {
     let t = Fixture::start().await;
-    if t.lacks(Need::GoPeer) {
-        return;
-    }
-    let go = t.store.go().unwrap();
+    let Some(go) = t.go() else { return };
     t.seed_pending(&["t1"]).await;
     fail(&t, "ours").await;
     let now = t.now().timestamp();

@@ -6,16 +6,12 @@ use asynq_runtime::{
     broker::{SetError, TaskSet},
     task::{TaskMessage, TaskState},
 };
-use asynq_tests::{Build as _, GoPeer, Need, Store as _, becomes, default_queue, lock_key, made, members, retry, task};
+use asynq_tests::{Build as _, becomes, default_queue, lock_key, made, members, retry, task};
 
 use super::Fixture;
 
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
-
-fn go(t: &Fixture) -> Option<GoPeer<'_>> {
-    if t.lacks(Need::GoPeer) { None } else { t.store.go() }
-}
 
 fn grouped(id: &str) -> TaskMessage {
     task(id).grouped("g").message
@@ -28,7 +24,7 @@ async fn sweep(t: &Fixture) -> usize {
 #[tokio::test]
 async fn a_task_that_go_put_into_a_group_is_taken() {
     let t = Fixture::start().await;
-    let Some(go) = go(&t) else { return };
+    let Some(go) = t.go() else { return };
     let now = t.now().timestamp();
     go.add_to_group(&grouped("t2"), now, None);
     go.add_to_group(&grouped("t1"), now - 5, None);
@@ -42,7 +38,7 @@ async fn a_task_that_go_put_into_a_group_is_taken() {
 #[tokio::test]
 async fn the_lock_that_go_names_in_the_message_alone_is_freed_with_the_set() {
     let t = Fixture::start().await;
-    let Some(go) = go(&t) else { return };
+    let Some(go) = t.go() else { return };
     let message = task("t1").grouped("g").locked(&lock_key("k"), 600).message;
     go.add_to_group(&message, t.now().timestamp(), Some(600));
     let set = t.claim("g").await;
@@ -53,7 +49,7 @@ async fn the_lock_that_go_names_in_the_message_alone_is_freed_with_the_set() {
 #[tokio::test]
 async fn our_set_has_the_key_and_deadline_that_go_gives_its_own() {
     let t = Fixture::start().await;
-    let Some(go) = go(&t) else { return };
+    let Some(go) = t.go() else { return };
     let set = t.seed_set(&["t1"]).await;
     assert_eq!(go.set(), format!("asynq:{{default}}:g:g:{}", set.id));
     assert_eq!(set.deadline.timestamp(), t.now().timestamp() + 120);
@@ -62,7 +58,7 @@ async fn our_set_has_the_key_and_deadline_that_go_gives_its_own() {
 #[tokio::test]
 async fn a_set_of_ours_that_go_took_back_is_lost_and_its_group_is_found_again() {
     let t = Fixture::start().await;
-    let Some(go) = go(&t) else { return };
+    let Some(go) = t.go() else { return };
     let set = t.seed_set(&["t1", "t2"]).await;
     t.advance(TaskSet::DEADLINE + SECOND);
     go.reclaim(t.now().timestamp());
@@ -78,7 +74,7 @@ async fn a_set_of_ours_that_go_took_back_is_lost_and_its_group_is_found_again() 
 async fn a_set_of_go_goes_back_at_its_deadline_and_its_group_is_known() {
     const TASKS: usize = TaskSet::MOST + 100;
     let t = Fixture::start().await;
-    let Some(go) = go(&t) else { return };
+    let Some(go) = t.go() else { return };
     // That is more than a set of ours may have.
     for i in 0..TASKS {
         go.add_to_group(&grouped(&format!("t{i:04}")), t.now().timestamp(), None);
@@ -94,7 +90,7 @@ async fn a_set_of_go_goes_back_at_its_deadline_and_its_group_is_known() {
 #[tokio::test]
 async fn a_set_of_go_that_comes_back_at_its_deadline_is_not_counted() {
     let t = Fixture::start().await;
-    let Some(go) = go(&t) else { return };
+    let Some(go) = t.go() else { return };
     go.add_to_group(&grouped("t1"), t.now().timestamp(), None);
     go.aggregation_check("g", t.now().timestamp() + 120);
     // Go leaves a set whose new task was refused; a set of ours has mostly lost its worker.
@@ -108,7 +104,7 @@ async fn a_set_of_go_that_comes_back_at_its_deadline_is_not_counted() {
 #[tokio::test]
 async fn a_live_set_of_go_is_left_alone() {
     let t = Fixture::start().await;
-    let Some(go) = go(&t) else { return };
+    let Some(go) = t.go() else { return };
     go.add_to_group(&grouped("t1"), t.now().timestamp(), None);
     let set = go.aggregation_check("g", t.now().timestamp() + 120);
     assert_eq!((sweep(&t).await, t.group_sizes().await.len()), (0, 0));
@@ -119,7 +115,7 @@ async fn a_live_set_of_go_is_left_alone() {
 #[tokio::test]
 async fn a_task_that_go_forwarded_to_its_group_is_found() {
     let t = Fixture::start().await;
-    let Some(go) = go(&t) else { return };
+    let Some(go) = t.go() else { return };
     t.enqueue(task("t1").grouped("g").after(MINUTE)).await;
     go.name_group_early("t1", "g");
     t.advance(2 * MINUTE);
@@ -133,7 +129,7 @@ async fn a_task_that_go_forwarded_to_its_group_is_found() {
 #[tokio::test]
 async fn a_delayed_task_with_a_group_runs_alone_where_only_go_forwards() {
     let t = Fixture::start().await;
-    let Some(go) = go(&t) else { return };
+    let Some(go) = t.go() else { return };
     t.enqueue(task("t1").grouped("g").after(MINUTE)).await;
     t.advance(MINUTE);
     go.forward_scheduled("t1", t.now().timestamp());
@@ -149,7 +145,7 @@ async fn a_delayed_task_with_a_group_runs_alone_where_only_go_forwards() {
 #[tokio::test]
 async fn a_delayed_task_of_an_earlier_version_joins_its_group() {
     let t = Fixture::start().await;
-    let Some(go) = go(&t) else { return };
+    let Some(go) = t.go() else { return };
     t.enqueue(task("t1").grouped("g").after(MINUTE)).await;
     go.name_group_early("t1", "g");
     t.advance(MINUTE);
@@ -160,7 +156,7 @@ async fn a_delayed_task_of_an_earlier_version_joins_its_group() {
 #[tokio::test]
 async fn a_set_that_lost_its_deadline_goes_back() {
     let t = Fixture::start().await;
-    let Some(go) = go(&t) else { return };
+    let Some(go) = t.go() else { return };
     t.seed_set(&["t1"]).await;
     go.lose_deadlines();
     assert_eq!(sweep(&t).await, 1);
@@ -171,7 +167,7 @@ async fn a_set_that_lost_its_deadline_goes_back() {
 #[tokio::test]
 async fn a_group_that_go_named_like_a_set_is_a_group() {
     let t = Fixture::start().await;
-    let Some(go) = go(&t) else { return };
+    let Some(go) = t.go() else { return };
     let name = "g:8e99094e-15f2-4d47-8e44-723a25eb3551";
     go.add_to_group(&task("t1").grouped(name).message, t.now().timestamp(), None);
     t.claim(name).await;
@@ -185,7 +181,7 @@ async fn a_group_that_go_named_like_a_set_is_a_group() {
 #[tokio::test]
 async fn lost_groups_are_found_among_many_keys() {
     let t = Fixture::start().await;
-    let Some(go) = go(&t) else { return };
+    let Some(go) = t.go() else { return };
     // The search looks at a thousand keys at a time.
     let other = (0..2_500).map(|i| task(&format!("t{i}")));
     assert!(t.broker().enqueue(other.collect()).await.iter().all(Result::is_ok));

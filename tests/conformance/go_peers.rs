@@ -7,16 +7,12 @@ use asynq_runtime::{
     task::{Progress, TaskMessage, TaskState},
 };
 use asynq_tests::{
-    Build as _, GoPeer, Need, Seeded as _, Store as _, archive, complete, default_queue, done, requeue, retry, task,
+    Build as _, GoPeer, Seeded as _, Store as _, archive, complete, default_queue, done, requeue, retry, task,
 };
 
 use super::Fixture;
 
 const MINUTE: Duration = Duration::from_secs(60);
-
-fn go(t: &Fixture) -> Option<GoPeer<'_>> {
-    if t.lacks(Need::GoPeer) { None } else { t.store.go() }
-}
 
 fn now_ns(t: &Fixture) -> i64 {
     t.now().timestamp_nanos_opt().unwrap()
@@ -35,7 +31,7 @@ async fn refused(t: &Fixture, late: &Run, action: Action) {
 /// A Go server recovers our run, retries and runs it.
 async fn a_go_server_recovered_and_runs_it(action: Action) {
     let t = Fixture::start().await;
-    let Some(go) = go(&t) else { return };
+    let Some(go) = t.go() else { return };
     let late = t.start_run(task("t1").with_retention(60)).await;
     t.advance(2 * MINUTE);
     go.recover("t1", t.now().timestamp());
@@ -49,7 +45,7 @@ async fn a_go_server_recovered_and_runs_it(action: Action) {
 /// We recovered the run, and a Go server runs the task with its message unchanged.
 async fn we_recovered_it_and_a_go_server_runs_it(action: Action) {
     let t = Fixture::start().await;
-    let Some(go) = go(&t) else { return };
+    let Some(go) = t.go() else { return };
     let late = t.start_run(task("t1").with_retention(60)).await;
     t.let_leases_pass();
     t.recover().await;
@@ -60,7 +56,7 @@ async fn we_recovered_it_and_a_go_server_runs_it(action: Action) {
 /// A stale Go worker requeues our live run, and a Go server takes the task.
 async fn a_go_worker_requeued_it_and_a_go_server_runs_it(action: Action) {
     let t = Fixture::start().await;
-    let Some(go) = go(&t) else { return };
+    let Some(go) = t.go() else { return };
     let late = t.start_run(task("t1").with_retention(60)).await;
     go.requeue("t1");
     refused(&t, &late, action.clone()).await;
@@ -71,7 +67,7 @@ async fn a_go_worker_requeued_it_and_a_go_server_runs_it(action: Action) {
 /// Attack F: a stale Go heartbeat extends the lease of our run; it stays ours.
 async fn a_stale_go_heartbeat_takes_nothing_away(action: Action) {
     let t = Fixture::start().await;
-    let Some(go) = go(&t) else { return };
+    let Some(go) = t.go() else { return };
     let run = t.start_run(task("t1").with_retention(60)).await;
     go.extend("t1", t.now().timestamp() + 300);
     assert_eq!(t.settle(&run, action).await, Settled::Ok);
@@ -101,7 +97,7 @@ every_outcome! {
 #[tokio::test]
 async fn our_requeue_sent_again_spares_the_run_of_a_go_server() {
     let t = Fixture::start().await;
-    let Some(go) = go(&t) else { return };
+    let Some(go) = t.go() else { return };
     let run = t.seed_active("t1").await;
     t.settle(&run, requeue()).await;
     go.dequeue(t.now().timestamp() + 30);
@@ -113,7 +109,7 @@ async fn our_requeue_sent_again_spares_the_run_of_a_go_server() {
 #[tokio::test]
 async fn a_go_producers_task_is_taken_like_ours() {
     let t = Fixture::start().await;
-    let Some(go) = go(&t) else { return };
+    let Some(go) = t.go() else { return };
     go.enqueue(&message("t1"), now_ns(&t));
     assert_eq!(t.take_one().await.text(), &message("t1"));
 }
@@ -121,7 +117,7 @@ async fn a_go_producers_task_is_taken_like_ours() {
 #[tokio::test]
 async fn a_go_run_gets_gos_grace_of_thirty_seconds() {
     let t = Fixture::start().await;
-    let Some(go) = go(&t) else { return };
+    let Some(go) = t.go() else { return };
     go.enqueue(&message("t1"), now_ns(&t));
     go.dequeue(t.now().timestamp() + 30);
     t.advance(Duration::from_secs(59));
@@ -134,7 +130,7 @@ async fn a_go_run_gets_gos_grace_of_thirty_seconds() {
 #[tokio::test]
 async fn go_runs_in_their_grace_do_not_hide_our_dead() {
     let t = Fixture::start().await;
-    let Some(go) = go(&t) else { return };
+    let Some(go) = t.go() else { return };
     for i in 0..120 {
         go.enqueue(&message(&format!("go{i}")), now_ns(&t));
         go.dequeue(t.now().timestamp() + 30);
@@ -152,7 +148,7 @@ async fn go_runs_in_their_grace_do_not_hide_our_dead() {
 #[tokio::test]
 async fn a_task_that_go_scheduled_is_forwarded_in_its_second() {
     let t = Fixture::start().await;
-    let Some(go) = go(&t) else { return };
+    let Some(go) = t.go() else { return };
     go.schedule(&message("t1"), t.now().timestamp() + 10);
     t.advance(Duration::from_secs(9));
     assert_eq!(t.forward().await, 0);
@@ -164,7 +160,7 @@ async fn a_task_that_go_scheduled_is_forwarded_in_its_second() {
 #[tokio::test]
 async fn a_task_that_go_forwarded_is_not_forwarded_again() {
     let t = Fixture::start().await;
-    let Some(go) = go(&t) else { return };
+    let Some(go) = t.go() else { return };
     t.seed_retry("t1", Duration::from_millis(1500)).await;
     t.advance(Duration::from_secs(3));
     go.forward("t1", now_ns(&t));
@@ -175,7 +171,7 @@ async fn a_task_that_go_forwarded_is_not_forwarded_again() {
 #[tokio::test]
 async fn a_due_time_that_go_replaced_does_not_count() {
     let t = Fixture::start().await;
-    let Some(go) = go(&t) else { return };
+    let Some(go) = t.go() else { return };
     t.seed_retry("t1", Duration::from_millis(1500)).await;
     t.advance(Duration::from_secs(3));
     go.forward("t1", now_ns(&t));
@@ -189,7 +185,7 @@ async fn a_due_time_that_go_replaced_does_not_count() {
 #[tokio::test]
 async fn a_stale_go_done_leaves_us_a_gone_and_nothing_behind() {
     let t = Fixture::start().await;
-    let Some(go) = go(&t) else { return };
+    let Some(go) = t.go() else { return };
     let run = t.seed_active("t1").await;
     go.done("t1");
     let before = t.store.dump();
@@ -203,7 +199,7 @@ async fn a_stale_go_done_leaves_us_a_gone_and_nothing_behind() {
 #[tokio::test]
 async fn a_go_run_shows_as_active_with_its_lease() {
     let t = Fixture::start().await;
-    let Some(go) = go(&t) else { return };
+    let Some(go) = t.go() else { return };
     go.enqueue(&message("t1"), now_ns(&t));
     go.dequeue(t.now().timestamp() + 30);
     let info = t.broker().task(&default_queue(), &asynq_tests::task_id("t1")).await.unwrap().unwrap();
@@ -234,7 +230,7 @@ async fn an_attempt_that_a_go_worker_failed_ends_a_row_of_crashes() {
     // The script does not read a long message with the others.
     for length in [1, 100_000] {
         let t = Fixture::start().await;
-        let Some(go) = go(&t) else { return };
+        let Some(go) = t.go() else { return };
         assert_eq!(crashes_before_failures_of_go(&t, &go, length, false).await.crashes, 0);
         let (queue, id) = (default_queue(), asynq_tests::task_id("t1"));
         assert_eq!(t.broker().task(&queue, &id).await.unwrap().unwrap().crashes, 0, "people see what a worker sees");
@@ -251,7 +247,7 @@ async fn an_attempt_that_a_go_worker_failed_ends_a_row_of_crashes() {
 #[tokio::test]
 async fn crashes_that_an_earlier_version_counted_are_counted_on() {
     let t = Fixture::start().await;
-    let Some(go) = go(&t) else { return };
+    let Some(go) = t.go() else { return };
     assert_eq!(crashes_before_failures_of_go(&t, &go, 1, true).await.crashes, 2);
     t.let_leases_pass();
     t.recover().await;
@@ -261,7 +257,7 @@ async fn crashes_that_an_earlier_version_counted_are_counted_on() {
 #[tokio::test]
 async fn progress_of_our_run_is_not_shown_for_a_run_of_go() {
     let t = Fixture::start().await;
-    let Some(go) = go(&t) else { return };
+    let Some(go) = t.go() else { return };
     let run = t.start_run(task("t1").with_retention(60)).await;
     let progress = Progress::new(0.9, "row 9 of 10");
     assert_eq!(t.broker().write_progress(&run.key, &progress).await.unwrap(), Settled::Ok);
@@ -280,7 +276,7 @@ async fn progress_of_our_run_is_not_shown_for_a_run_of_go() {
 #[tokio::test]
 async fn crashes_are_not_shown_after_a_success_of_go() {
     let t = Fixture::start().await;
-    let Some(go) = go(&t) else { return };
+    let Some(go) = t.go() else { return };
     t.start_run(task("t1").with_retention(60)).await;
     t.let_leases_pass();
     assert_eq!(t.recover().await, ["t1"]);

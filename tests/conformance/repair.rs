@@ -16,7 +16,7 @@ use super::Fixture;
 const SECOND: Duration = Duration::from_secs(1);
 
 /// A fixture with one task in each of the seven states, named after its state.
-async fn every_state() -> Fixture {
+pub(super) async fn every_state() -> Fixture {
     let t = Fixture::start().await;
     t.seed_every_state().await;
     t.enqueue(task("aggregating").grouped("g")).await;

@@ -8,7 +8,7 @@ use asynq_runtime::{
 };
 use asynq_tests::{Build as _, Need, Store as _, default_queue, done, group, lock_key, queue, soon, task, task_id};
 
-use super::Fixture;
+use super::{Fixture, repair::every_state};
 
 const SECOND: Duration = Duration::from_secs(1);
 const STATES: [TaskState; 7] = TaskState::ALL;
@@ -24,13 +24,6 @@ async fn some(t: &Fixture, chosen: Chosen, action: BulkAction, limit: usize) -> 
 
 fn slice(changed: usize, ghosts: usize, more: bool) -> BulkSlice {
     BulkSlice { changed, ghosts, more }
-}
-
-async fn every_state() -> Fixture {
-    let t = Fixture::start().await;
-    t.seed_every_state().await;
-    t.enqueue(task("aggregating").grouped("g")).await;
-    t
 }
 
 async fn table(action: BulkAction) {

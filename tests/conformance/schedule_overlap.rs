@@ -213,11 +213,8 @@ async fn skip_leaves_a_tick_out_while_the_previous_task_runs_without_a_lease() {
 #[tokio::test]
 async fn a_task_that_a_go_program_runs_is_asked_to_stop_until_gos_own_grace_is_over() {
     let t = Fixture::start().await;
-    if t.lacks(Need::GoPeer) {
-        return;
-    }
+    let Some(go) = t.go() else { return };
     let id = first(&t).await;
-    let go = t.store.go().unwrap();
     assert_eq!(go.dequeue(t.now().timestamp() + 30), id.as_str());
     is_skipped(&t, &id).await;
     t.advance(Duration::from_secs(40));

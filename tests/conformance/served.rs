@@ -15,7 +15,7 @@ use asynq_runtime::{
     server::{Running, ServerBuilder},
     task::{Ending, Extra, TaskState, Unknown},
 };
-use asynq_tests::{Build as _, Need, Store as _, default_queue, eventually, soon, task, task_id};
+use asynq_tests::{Build as _, Store as _, default_queue, eventually, soon, task, task_id};
 use tokio::sync::{Semaphore, mpsc};
 
 use super::Fixture;
@@ -327,9 +327,7 @@ async fn a_task_whose_deadline_has_passed_is_archived_without_running() {
 #[tokio::test]
 async fn a_task_that_had_expired_runs_when_a_go_tool_says_so() {
     let t = Fixture::start().await;
-    if t.lacks(Need::GoPeer) {
-        return;
-    }
+    let Some(go) = t.go() else { return };
     let late = note::job("late").task_id("late").expires(t.now() + Duration::from_secs(60));
     late.enqueue(&Client::new(t.shared())).await.unwrap();
     t.advance(Duration::from_secs(62));
@@ -338,6 +336,6 @@ async fn a_task_that_had_expired_runs_when_a_go_tool_says_so() {
     soon(running.signals().settled.reached(1)).await;
     assert_eq!(found(&t, "late").await.unwrap().ending, Ending::Expired);
     assert!(log.try_recv().is_err());
-    t.store.go().unwrap().run("archived", "late");
+    go.run("archived", "late");
     assert_eq!(logged(&mut log).await, "late");
 }

@@ -116,6 +116,11 @@ impl<S: Store> Fixture<S> {
         true
     }
 
+    /// A Go program on the same data. If the store has none, the case is noted as skipped, and must return.
+    pub fn go(&self) -> Option<GoPeer<'_>> {
+        if self.lacks(Need::GoPeer) { None } else { self.store.go() }
+    }
+
     /// The broker.
     pub fn broker(&self) -> &dyn Broker {
         &*self.broker
