@@ -11,7 +11,9 @@ use asynq_runtime::{
 };
 use chrono::{TimeDelta, Utc};
 
-use super::{Log, enqueue, id, is_later, logged, memory, queue, server, settled, soon, start, task};
+use super::{
+    Log, enqueue, hangs_until_dropped, id, is_later, logged, memory, queue, server, settled, soon, start, task,
+};
 use crate::sqlite::with_clock;
 
 #[job]
@@ -45,20 +47,6 @@ async fn panics_without_words() -> JobResult {
     std::panic::panic_any(7_u8);
 }
 const WORDLESS_LINE: u32 = line!() - 2;
-
-#[job]
-async fn hangs(log: State<Log>) -> JobResult {
-    struct Dropped(State<Log>);
-    impl Drop for Dropped {
-        fn drop(&mut self) {
-            let _ = self.0.send("dropped".into());
-        }
-    }
-    let _dropped = Dropped(log.clone());
-    log.send("started".into())?;
-    std::future::pending::<()>().await;
-    Ok(())
-}
 
 #[job]
 async fn panics_when_dropped() -> JobResult {
@@ -167,8 +155,8 @@ async fn an_error_text_of_any_length_and_characters_reaches_its_task() {
 #[tokio::test]
 async fn an_attempt_that_takes_too_long_is_dropped_at_its_await() {
     let broker = memory().await;
-    let (builder, mut log) = server::<(hangs,)>(&broker);
-    hangs::job().task_id("h").timeout("1s").enqueue(&Client::new(broker.clone())).await.unwrap();
+    let (builder, mut log) = server::<(hangs_until_dropped,)>(&broker);
+    hangs_until_dropped::job().task_id("h").timeout("1s").enqueue(&Client::new(broker.clone())).await.unwrap();
     let running = start(builder).await;
     let task = settled(&broker, &running, "h", TaskState::Retry).await;
     assert_eq!(task.last_error.as_deref(), Some("context deadline exceeded"));
@@ -192,10 +180,20 @@ async fn no_attempt_runs_after_the_deadline() {
     let clock = ManualClock::default();
     let broker = SqliteBroker::in_memory(with_clock(clock.clone())).await.unwrap();
     let broker: Arc<dyn Broker> = Arc::new(broker);
-    let (builder, mut log) = server::<(hangs,)>(&broker);
+    let (builder, mut log) = server::<(hangs_until_dropped,)>(&broker);
     let client = Client::new(broker.clone());
-    hangs::job().task_id("past").deadline(clock.now() - Duration::from_secs(5)).enqueue(&client).await.unwrap();
-    hangs::job().task_id("next").deadline(clock.now() + Duration::from_secs(1)).enqueue(&client).await.unwrap();
+    hangs_until_dropped::job()
+        .task_id("past")
+        .deadline(clock.now() - Duration::from_secs(5))
+        .enqueue(&client)
+        .await
+        .unwrap();
+    hangs_until_dropped::job()
+        .task_id("next")
+        .deadline(clock.now() + Duration::from_secs(1))
+        .enqueue(&client)
+        .await
+        .unwrap();
     let running = start(builder).await;
     let past = settled(&broker, &running, "past", TaskState::Archived).await;
     assert_eq!((past.last_error.as_deref(), past.retried), (Some("deadline passed"), 0));
@@ -207,11 +205,11 @@ async fn no_attempt_runs_after_the_deadline() {
 #[tokio::test]
 async fn a_cancelled_task_is_dropped_and_retried_in_any_queue() {
     let broker = memory().await;
-    let (builder, mut log) = server::<(hangs,)>(&broker);
+    let (builder, mut log) = server::<(hangs_until_dropped,)>(&broker);
     let running = start(builder.queue("default", 1).queue("other", 1)).await;
     soon(running.signals().subscribed.reached(1)).await;
     for queue in ["default", "other"] {
-        hangs::job().task_id("c").queue(queue).enqueue(&running.client()).await.unwrap();
+        hangs_until_dropped::job().task_id("c").queue(queue).enqueue(&running.client()).await.unwrap();
         assert_eq!(logged(&mut log).await, "started");
     }
     broker.cancel(&id("nobody")).await.unwrap();

@@ -7,7 +7,7 @@ use std::{
 };
 
 use asynq_runtime::{
-    Client, State, TaskState,
+    Client, TaskState,
     broker::{Action, Broker, GroupRules, sqlite::SqliteBroker},
     clock::ManualClock,
     prelude::*,
@@ -17,28 +17,8 @@ use asynq_runtime::{
 use asynq_test_support::eventually;
 use tokio::{runtime, sync::mpsc};
 
-use super::{Log, flaky::Flaky, ids, logged, memory, queue, server, settled, soon, start};
+use super::{counts, flaky::Flaky, hangs_until_dropped, ids, logged, memory, queue, server, settled, soon, start};
 use crate::sqlite::{patient, with_clock};
-
-#[job]
-async fn counts(log: State<Log>, n: u32) -> JobResult {
-    log.send(n.to_string())?;
-    Ok(())
-}
-
-#[job]
-async fn hangs(log: State<Log>) -> JobResult {
-    struct Dropped(State<Log>);
-    impl Drop for Dropped {
-        fn drop(&mut self) {
-            let _ = self.0.send("dropped".into());
-        }
-    }
-    let _dropped = Dropped(log.clone());
-    log.send("started".into())?;
-    std::future::pending::<()>().await;
-    Ok(())
-}
 
 /// The process was stopped after it had asked for a task.
 #[tokio::test]
@@ -138,9 +118,9 @@ async fn one_call_extends_all_leases() {
     const TASKS: usize = 150;
     let flaky = Flaky::with_lease(memory().await, Duration::from_millis(600));
     let broker: Arc<dyn Broker> = flaky.clone();
-    let (builder, mut log) = server::<(hangs,)>(&broker);
+    let (builder, mut log) = server::<(hangs_until_dropped,)>(&broker);
     let running = start(builder.concurrency(TASKS)).await;
-    running.client().enqueue_many((0..TASKS).map(|_| hangs::job())).await.unwrap();
+    running.client().enqueue_many((0..TASKS).map(|_| hangs_until_dropped::job())).await.unwrap();
     for _ in 0..TASKS {
         assert_eq!(logged(&mut log).await, "started");
     }
@@ -154,9 +134,9 @@ async fn leases_are_extended_although_another_call_of_the_same_turn_hangs() {
     for call in ["extend_locks", "release_unanswered"] {
         let flaky = Flaky::with_lease(memory().await, Duration::from_millis(150));
         let broker: Arc<dyn Broker> = flaky.clone();
-        let (builder, mut log) = server::<(hangs,)>(&broker);
+        let (builder, mut log) = server::<(hangs_until_dropped,)>(&broker);
         let running = start(builder).await;
-        let unique = hangs::job().unique(Duration::from_secs(60)).unique_extend();
+        let unique = hangs_until_dropped::job().unique(Duration::from_secs(60)).unique_extend();
         unique.enqueue(&running.client()).await.unwrap();
         assert_eq!(logged(&mut log).await, "started");
         *flaky.hangs.lock().unwrap() = Some(call);
@@ -171,9 +151,9 @@ async fn leases_are_extended_although_another_call_of_the_same_turn_hangs() {
 async fn a_run_that_has_lost_its_task_is_stopped_at_once_and_its_outcome_dropped() {
     let flaky = Flaky::with_lease(memory().await, Duration::from_millis(150));
     let broker: Arc<dyn Broker> = flaky.clone();
-    let (builder, mut log) = server::<(hangs,)>(&broker);
+    let (builder, mut log) = server::<(hangs_until_dropped,)>(&broker);
     let running = start(builder).await;
-    hangs::job().task_id("h").enqueue(&running.client()).await.unwrap();
+    hangs_until_dropped::job().task_id("h").enqueue(&running.client()).await.unwrap();
     assert_eq!(logged(&mut log).await, "started");
     flaky.fenced.store(true, SeqCst);
     assert_eq!(logged(&mut log).await, "dropped");
@@ -186,10 +166,11 @@ async fn a_run_that_has_lost_its_task_is_stopped_at_once_and_its_outcome_dropped
 async fn what_one_part_of_a_cluster_says_counts_while_another_is_away() {
     let flaky = Flaky::with_lease(memory().await, Duration::from_millis(150));
     let broker: Arc<dyn Broker> = flaky.clone();
-    let (builder, mut log) = server::<(hangs,)>(&broker);
+    let (builder, mut log) = server::<(hangs_until_dropped,)>(&broker);
     let running = start(builder.queue("here", 1).queue("there", 1)).await;
     for queue in ["here", "there"] {
-        let task = hangs::job().task_id(queue).queue(queue).unique(Duration::from_secs(60)).unique_extend();
+        let task =
+            hangs_until_dropped::job().task_id(queue).queue(queue).unique(Duration::from_secs(60)).unique_extend();
         task.enqueue(&running.client()).await.unwrap();
         assert_eq!(logged(&mut log).await, "started");
     }

@@ -19,7 +19,7 @@ use asynq_runtime::{
 };
 use tower::{Layer, Service, layer::layer_fn};
 
-use super::{Log, enqueue, flaky::Flaky, ids, logged, memory, server, settled, soon, start};
+use super::{Log, enqueue, flaky::Flaky, hangs, ids, logged, memory, server, settled, soon, start};
 
 #[job]
 async fn logs(ctx: &JobContext, log: State<Log>, kind: String) -> JobResult<u8> {
@@ -29,13 +29,6 @@ async fn logs(ctx: &JobContext, log: State<Log>, kind: String) -> JobResult<u8> 
         "skip" => Err(JobError::skip_retry("no use")),
         _ => Ok(7),
     }
-}
-
-#[job]
-async fn hangs(log: State<Log>) -> JobResult {
-    log.send("started".into())?;
-    std::future::pending::<()>().await;
-    Ok(())
 }
 
 #[derive(Debug, thiserror::Error)]

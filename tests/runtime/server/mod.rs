@@ -27,9 +27,10 @@ mod waits;
 use std::sync::Arc;
 
 use asynq_runtime::{
-    Client, RawTask, Registry, Server, TaskId, TaskInfo, TaskState,
+    TaskId,
     broker::{Broker, Page, sqlite::SqliteBroker},
     job::JobSet,
+    prelude::*,
     server::{Running, ServerBuilder},
     task::QueueName,
 };
@@ -41,6 +42,50 @@ use crate::sqlite::patient;
 
 /// The texts that jobs report to the test, in their order.
 pub(crate) type Log = mpsc::UnboundedSender<String>;
+/// The permits of a test, each for one job to end.
+pub(crate) type Gate = Arc<tokio::sync::Semaphore>;
+
+#[job]
+pub(crate) async fn counts(log: State<Log>, n: u32) -> JobResult {
+    log.send(n.to_string())?;
+    Ok(())
+}
+
+#[job]
+pub(crate) async fn quick(log: State<Log>) -> JobResult {
+    log.send("quick".into())?;
+    Ok(())
+}
+
+#[job]
+pub(crate) async fn waits(log: State<Log>, gate: State<Gate>, name: String) -> JobResult {
+    log.send(format!("{name} started"))?;
+    gate.acquire().await?.forget();
+    log.send(format!("{name} ended"))?;
+    Ok(())
+}
+
+#[job]
+pub(crate) async fn hangs(log: State<Log>) -> JobResult {
+    log.send("started".into())?;
+    std::future::pending::<()>().await;
+    Ok(())
+}
+
+/// A job that hangs, and reports that it was dropped.
+#[job]
+pub(crate) async fn hangs_until_dropped(log: State<Log>) -> JobResult {
+    struct Dropped(State<Log>);
+    impl Drop for Dropped {
+        fn drop(&mut self) {
+            let _ = self.0.send("dropped".into());
+        }
+    }
+    let _dropped = Dropped(log.clone());
+    log.send("started".into())?;
+    std::future::pending::<()>().await;
+    Ok(())
+}
 
 /// Checks that a time that was set between `begun` and now lies `from` to `to` later, however long the test has taken.
 #[track_caller]

@@ -14,24 +14,11 @@ use asynq_runtime::{
 };
 use tracing_subscriber::filter::LevelFilter;
 
-use super::{Log, flaky::Flaky, logged, server, settled, soon, start};
+use super::{Log, counts, flaky::Flaky, hangs, logged, server, settled, soon, start};
 use crate::{child::Program, sqlite::patient};
 
 /// The panic of each line.
 const UNWRITABLE: &str = "the line cannot be written";
-
-#[job]
-async fn counts(log: State<Log>, n: u32) -> JobResult {
-    log.send(n.to_string())?;
-    Ok(())
-}
-
-#[job]
-async fn hangs(log: State<Log>) -> JobResult {
-    log.send("started".into())?;
-    std::future::pending::<()>().await;
-    Ok(())
-}
 
 /// Must not run again: it has no retry.
 #[job(retry = 0)]

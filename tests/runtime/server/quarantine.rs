@@ -13,10 +13,8 @@ use asynq_runtime::{
     task::ServerInfo,
 };
 
-use super::{Log, flaky::Flaky, ids, logged, queue, server, settled, soon, start, task};
+use super::{Gate, Log, flaky::Flaky, ids, logged, queue, server, settled, soon, start, task};
 use crate::sqlite::with_clock;
-
-type Gate = Arc<tokio::sync::Semaphore>;
 
 #[job]
 async fn waits(log: State<Log>, gate: State<Gate>, ctx: &JobContext) -> JobResult {

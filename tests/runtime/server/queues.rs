@@ -12,9 +12,7 @@ use asynq_runtime::{
 use asynq_test_support::{Log, eventually};
 use tokio::sync::{Semaphore, mpsc::UnboundedReceiver};
 
-use super::{flaky::Flaky, id, logged, memory, queue, server, soon, start};
-
-type Gate = Arc<Semaphore>;
+use super::{Gate, flaky::Flaky, id, logged, memory, queue, server, soon, start};
 
 #[job]
 async fn waits(ctx: &JobContext, log: State<super::Log>, gate: State<Gate>) -> JobResult {

@@ -2,19 +2,12 @@
 
 use std::time::Duration;
 
-use asynq_runtime::{Client, State, TaskState, prelude::*};
+use asynq_runtime::{Client, TaskState, prelude::*};
 
 use asynq_test_support::{eventually, eventually_blocking};
 
-use super::{Log, ids, memory, server};
+use super::{hangs, ids, memory, server};
 use crate::child::Program;
-
-#[job]
-async fn hangs(log: State<Log>) -> JobResult {
-    log.send("started".into())?;
-    std::future::pending::<()>().await;
-    Ok(())
-}
 
 /// The child's part: a worker with one job that never ends prints its states.
 pub(crate) async fn worker(shutdown_timeout: &str) {

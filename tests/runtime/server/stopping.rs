@@ -21,18 +21,8 @@ use asynq_test_support::{Log as Lines, eventually, eventually_blocking};
 use tokio::sync::{Notify, mpsc::UnboundedReceiver, oneshot};
 use tower::util::MapFutureLayer;
 
-use super::{Log, flaky::Flaky, id, ids, logged, memory, queue, server, soon, start, task};
+use super::{Gate, Log, flaky::Flaky, id, ids, logged, memory, queue, quick, server, soon, start, task, waits};
 use crate::sqlite::with_clock;
-
-type Gate = Arc<tokio::sync::Semaphore>;
-
-#[job]
-async fn waits(log: State<Log>, gate: State<Gate>, name: String) -> JobResult {
-    log.send(format!("{name} started"))?;
-    gate.acquire().await?.forget();
-    log.send(format!("{name} ended"))?;
-    Ok(())
-}
 
 #[job]
 fn lingers(log: State<Log>, ctx: &JobContext, gate: State<Mutex<Receiver<()>>>) -> JobResult {
@@ -44,12 +34,6 @@ fn lingers(log: State<Log>, ctx: &JobContext, gate: State<Mutex<Receiver<()>>>) 
     let _ = gate.lock().unwrap().recv();
     log.send("returned".into())?;
     Err(JobError::fail("gave up"))
-}
-
-#[job]
-async fn quick(log: State<Log>) -> JobResult {
-    log.send("quick".into())?;
-    Ok(())
 }
 
 #[tokio::test]

@@ -5,29 +5,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use asynq_runtime::{Client, State, broker::Broker, prelude::*, server::ServerError};
+use asynq_runtime::{Client, broker::Broker, server::ServerError};
 
-use super::{Log, flaky::Flaky, logged, memory, server, soon, start};
-
-type Gate = Arc<tokio::sync::Semaphore>;
+use super::{Gate, flaky::Flaky, logged, memory, quick, server, soon, start, waits};
 
 /// A stop takes no longer than its timeout and a second, on a busy machine a few. One that waited for an answer of the
 /// broker would take fifteen seconds more.
 const IN_TIME: Duration = Duration::from_secs(5);
-
-#[job]
-async fn waits(log: State<Log>, gate: State<Gate>, name: String) -> JobResult {
-    log.send(format!("{name} started"))?;
-    gate.acquire().await?.forget();
-    log.send(format!("{name} ended"))?;
-    Ok(())
-}
-
-#[job]
-async fn quick(log: State<Log>) -> JobResult {
-    log.send("quick".into())?;
-    Ok(())
-}
 
 /// The other queue has room and no task: the fetcher waits for both. Its thread reads the counters while jobs end on others.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
