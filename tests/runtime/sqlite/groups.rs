@@ -35,32 +35,7 @@ fn members(set: &TaskSet) -> Vec<&str> {
     set.members.iter().map(|member| member.id.as_str()).collect()
 }
 
-struct World {
-    folder: tempfile::TempDir,
-    clock: ManualClock,
-    broker: SqliteBroker,
-}
-
 impl World {
-    async fn new() -> Self {
-        let (folder, clock) = (tempfile::tempdir().unwrap(), clock());
-        let broker = Self::open(&folder, &clock, "").await;
-        Self { folder, clock, broker }
-    }
-
-    async fn open(folder: &tempfile::TempDir, clock: &ManualClock, query: &str) -> SqliteBroker {
-        let url = url(&folder.path().join("jobs.db")) + query;
-        SqliteBroker::open(&url, with_clock(clock.clone())).await.unwrap()
-    }
-
-    async fn another_broker(&self) -> SqliteBroker {
-        Self::open(&self.folder, &self.clock, "").await
-    }
-
-    fn sql(&self) -> rusqlite::Connection {
-        rusqlite::Connection::open(self.folder.path().join("jobs.db")).unwrap()
-    }
-
     async fn add(&self, ids: &[&str]) {
         for id in ids {
             let placed = enqueue(&self.broker, grouped(task(id))).await.unwrap();
@@ -99,11 +74,6 @@ impl World {
             lines.extend(found.unwrap().map(|row| format!("{table} {:?}", row.unwrap())));
         }
         lines
-    }
-
-    async fn end(self) {
-        self.broker.close().await;
-        check_whole(&self.folder.path().join("jobs.db"));
     }
 }
 
@@ -365,10 +335,10 @@ async fn a_scheduled_task_joins_its_group_when_it_is_due() {
 
 #[tokio::test]
 async fn a_shared_file_has_groups_too() {
-    let (folder, clock) = (tempfile::tempdir().unwrap(), clock());
+    let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("jobs.db");
     rusqlite::Connection::open(&file).unwrap().execute_batch("CREATE TABLE batch(theirs)").unwrap();
-    let broker = World::open(&folder, &clock, "?shared=1").await;
+    let broker = SqliteBroker::open(&(url(&file) + "?shared=1"), with_clock(clock())).await.unwrap();
     enqueue(&broker, grouped(unique("a", "k"))).await.unwrap();
     let set = broker.claim_set(&queue(), &group(), &at_once()).await.unwrap().unwrap();
     broker.finish_set(&set, &of(made(&set))).await.unwrap();

@@ -22,7 +22,11 @@ mod repair;
 mod schedule;
 mod timing;
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use asynq_runtime::{
     broker::{
@@ -111,9 +115,12 @@ fn ids(runs: &[Run]) -> Vec<&str> {
     runs.iter().map(|run| run.key.id.as_str()).collect()
 }
 
+/// The Unix second at which [`clock`] stands.
+const START: i64 = 1_893_553_445;
+
 /// Returns a clock that stands at a whole millisecond, which is the precision of the file.
 fn clock() -> ManualClock {
-    ManualClock::new(chrono::DateTime::from_timestamp(1_893_553_445, 678_000_000).unwrap())
+    ManualClock::new(chrono::DateTime::from_timestamp(START, 678_000_000).unwrap())
 }
 
 fn url(file: &Path) -> String {
@@ -144,6 +151,44 @@ async fn open_brief(file: &Path) -> SqliteBroker {
     let mut options = SqliteOptions::default();
     options.call_timeout = BRIEF;
     SqliteBroker::open(&url(file), options).await.unwrap()
+}
+
+/// A file that several programs may share, and a broker on it; all have one clock.
+struct World {
+    folder: tempfile::TempDir,
+    clock: ManualClock,
+    broker: SqliteBroker,
+}
+
+impl World {
+    async fn new() -> Self {
+        Self::with("").await
+    }
+
+    /// Opens the broker by a URL with a query, such as `?shared=1`.
+    async fn with(query: &str) -> Self {
+        let (folder, clock) = (tempfile::tempdir().unwrap(), clock());
+        let url = url(&folder.path().join("jobs.db")) + query;
+        let broker = SqliteBroker::open(&url, with_clock(clock.clone())).await.unwrap();
+        Self { folder, clock, broker }
+    }
+
+    fn file(&self) -> PathBuf {
+        self.folder.path().join("jobs.db")
+    }
+
+    async fn another_broker(&self) -> SqliteBroker {
+        SqliteBroker::open(&url(&self.file()), with_clock(self.clock.clone())).await.unwrap()
+    }
+
+    fn sql(&self) -> rusqlite::Connection {
+        rusqlite::Connection::open(self.file()).unwrap()
+    }
+
+    async fn end(self) {
+        self.broker.close().await;
+        others::check_whole(&self.file());
+    }
 }
 
 /// Opens a broker whose leases last an hour. In a test its tasks are requeued only when it ends.

@@ -51,39 +51,7 @@ fn entry_of(id: &str) -> SchedulerEntry {
     SchedulerEntry { id: id.into(), spec: "@every 1s".into(), ..SchedulerEntry::default() }
 }
 
-struct World {
-    folder: tempfile::TempDir,
-    clock: ManualClock,
-    broker: SqliteBroker,
-    /// The Unix second at which the clock started.
-    start: i64,
-}
-
 impl World {
-    async fn new() -> Self {
-        Self::with("").await
-    }
-
-    async fn with(query: &str) -> Self {
-        let (folder, clock) = (tempfile::tempdir().unwrap(), clock());
-        let broker = Self::open(&folder, &clock, query).await;
-        let start = broker.now().timestamp();
-        Self { folder, clock, broker, start }
-    }
-
-    async fn open(folder: &tempfile::TempDir, clock: &ManualClock, query: &str) -> SqliteBroker {
-        let url = url(&folder.path().join("jobs.db")) + query;
-        SqliteBroker::open(&url, with_clock(clock.clone())).await.unwrap()
-    }
-
-    async fn another_broker(&self) -> SqliteBroker {
-        Self::open(&self.folder, &self.clock, "").await
-    }
-
-    fn sql(&self) -> rusqlite::Connection {
-        rusqlite::Connection::open(self.folder.path().join("jobs.db")).unwrap()
-    }
-
     fn rows(&self, table: &str) -> i64 {
         let connection = self.sql();
         connection.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0)).unwrap()
@@ -91,23 +59,18 @@ impl World {
 
     /// Fires the tick this many seconds after the start, when it is time.
     async fn fire(&self, after: i64, overlap: Overlap) -> Ticked {
-        self.broker.tick(&tick(self.start + after, overlap)).await.unwrap()
+        self.broker.tick(&tick(START + after, overlap)).await.unwrap()
     }
 
     /// Fires the first tick, whose task waits then.
     async fn first(&self) -> TaskId {
         assert!(matches!(self.fire(0, Overlap::Skip).await, Ticked::Enqueued(_)));
         self.clock.advance(SECOND);
-        tick(self.start, Overlap::Skip).task.id
+        tick(START, Overlap::Skip).task.id
     }
 
     async fn state(&self, id: &TaskId) -> Option<TaskState> {
         self.broker.task(&queue(), id).await.unwrap().map(|task| task.state)
-    }
-
-    async fn end(self) {
-        self.broker.close().await;
-        check_whole(&self.folder.path().join("jobs.db"));
     }
 }
 
@@ -166,7 +129,7 @@ async fn a_run_of_a_living_program_is_asked_to_stop_and_one_of_a_dead_program_is
 #[tokio::test]
 async fn a_replaced_task_is_deleted_with_its_lock_and_its_failures() {
     let locked = |after: i64, w: &World| {
-        let mut tick = tick(w.start + after, Overlap::Replace);
+        let mut tick = tick(START + after, Overlap::Replace);
         tick.task.message.unique_key = "k".into();
         tick.task.unique = Some(UniqueLock { key: "k".into(), ttl: 60 * SECOND });
         tick
