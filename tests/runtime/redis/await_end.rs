@@ -8,7 +8,6 @@ use std::{
 use asynq_runtime::{
     TaskState,
     broker::{Broker, Inspect, TaskEnd, redis::RedisBroker},
-    task::TaskId,
 };
 use asynq_test_support::{eventually, soon};
 use redis::{AsyncCommands, aio::MultiplexedConnection};
@@ -18,10 +17,6 @@ use super::{
     server::{BRIEF, Server, patient},
     tasks::*,
 };
-
-fn id(id: &str) -> TaskId {
-    TaskId::new(id).unwrap()
-}
 
 fn wait(broker: &Arc<RedisBroker>, task: &str, limit: Duration) -> JoinHandle<TaskEnd> {
     let (broker, task) = (Arc::clone(broker), id(task));

@@ -12,9 +12,8 @@ use redis::aio::MultiplexedConnection;
 use tokio::sync::Notify;
 
 use super::{
-    repair::id,
     server::Server,
-    tasks::{member, put, queue, settle, take},
+    tasks::{id, member, put, queue, settle, take},
 };
 
 #[job(retry = 0)]

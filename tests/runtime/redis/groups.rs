@@ -92,7 +92,7 @@ async fn groups_of_a_full_redis_are_drained() {
     for outcome in broker.enqueue(["a", "b", "c"].map(|id| grouped(id, "g")).into()).await {
         outcome.unwrap();
     }
-    let () = redis::cmd("CONFIG").arg("SET").arg("maxmemory").arg("1").query_async(&mut redis).await.unwrap();
+    limit_memory(&mut redis, "1").await;
 
     let refused = broker.enqueue(vec![grouped("new", "g")]).await.remove(0).unwrap_err();
     assert!(matches!(&refused, Refused::Broker(error) if error.is_full()), "{refused:?}");

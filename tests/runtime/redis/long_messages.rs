@@ -107,7 +107,7 @@ async fn a_full_redis_refuses_long_messages_and_keeps_none_of_them() {
     // There is room for some of the ten tasks.
     for (round, with_lock) in [false, true, false, true].into_iter().enumerate() {
         let most = used(&mut redis).await + 500_000;
-        let () = redis::cmd("CONFIG").arg("SET").arg("maxmemory").arg(most).query_async(&mut redis).await.unwrap();
+        limit_memory(&mut redis, &most.to_string()).await;
         let batch = (0..10).map(|i| {
             let id = format!("{round}-{i}");
             NewTask { unique: lock(&id).filter(|_| with_lock), ..long(&id) }
@@ -117,7 +117,7 @@ async fn a_full_redis_refuses_long_messages_and_keeps_none_of_them() {
         }
         assert_eq!(left_behind(&mut redis).await, [] as [String; 0], "round {round}");
     }
-    let () = redis::cmd("CONFIG").arg("SET").arg("maxmemory").arg(0).query_async(&mut redis).await.unwrap();
+    limit_memory(&mut redis, "0").await;
     assert_eq!(broker.queue_stats(&queue()).await.unwrap().size, 1);
 }
 

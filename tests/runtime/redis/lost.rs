@@ -233,10 +233,10 @@ async fn a_repeat_that_stores_nothing_writes_its_receipt_for_a_replica_to_confir
             if is_lost {
                 let () = redis.del(&receipt).await.unwrap();
                 // A full Redis does not refuse tasks that it has.
-                set_maxmemory(&mut redis, "1").await;
+                limit_memory(&mut redis, "1").await;
                 let answer: Vec<Value> = redis::cmd("EVALSHA").arg(&call[1..]).query_async(&mut redis).await.unwrap();
                 assert!(matches!(answer[0], Value::BulkString(_)), "{answer:?}");
-                set_maxmemory(&mut redis, "0").await;
+                limit_memory(&mut redis, "0").await;
             } else {
                 let () = redis.expire(&receipt, 5).await.unwrap();
             }
@@ -246,10 +246,6 @@ async fn a_repeat_that_stores_nothing_writes_its_receipt_for_a_replica_to_confir
             assert_eq!(broker.queue_stats(&queue()).await.unwrap().pending, stored as u64, "not stored again");
         }
     }
-}
-
-async fn set_maxmemory(redis: &mut redis::aio::MultiplexedConnection, bytes: &str) {
-    let () = redis::cmd("CONFIG").arg("SET").arg("maxmemory").arg(bytes).query_async(redis).await.unwrap();
 }
 
 #[tokio::test]

@@ -12,7 +12,7 @@ use chrono::DateTime;
 use redis::{AsyncCommands, aio::MultiplexedConnection};
 
 use super::{
-    repair::{id, low, places, set},
+    repair::{low, places, set},
     server::{Proxy, Server, patient},
     tasks::*,
 };
@@ -162,10 +162,10 @@ async fn a_move_that_a_full_redis_refuses_changes_nothing_and_names_no_queue() {
     let broker = server.broker().await;
     let mut redis = server.foreign().await;
     put(&broker, &["t1"]).await;
-    set(&mut redis, &["CONFIG", "SET", "maxmemory", "1"]).await;
+    limit_memory(&mut redis, "1").await;
     let refused = broker.move_task(&queue(), &id("t1"), &low()).await.unwrap_err();
     assert!(matches!(&refused, Refused::Broker(error) if error.kind() == BrokerErrorKind::Full), "{refused}");
-    set(&mut redis, &["CONFIG", "SET", "maxmemory", "0"]).await;
+    limit_memory(&mut redis, "0").await;
     // Longer than the pause before a name that could not be written is written again.
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert_eq!(broker.queues().await.unwrap(), [queue()]);

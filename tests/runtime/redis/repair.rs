@@ -13,10 +13,6 @@ pub(crate) fn low() -> QueueName {
     QueueName::new("low").unwrap()
 }
 
-pub(crate) fn id(id: &str) -> TaskId {
-    TaskId::new(id).unwrap()
-}
-
 pub(crate) async fn set(redis: &mut MultiplexedConnection, words: &[&str]) {
     let mut command = redis::cmd(words[0]);
     command.arg(&words[1..]);
@@ -263,7 +259,7 @@ async fn a_full_redis_can_be_emptied() {
     let broker = server.broker().await;
     let mut redis = server.foreign().await;
     put(&broker, &["a", "b", "c"]).await;
-    set(&mut redis, &["CONFIG", "SET", "maxmemory", "1"]).await;
+    limit_memory(&mut redis, "1").await;
     assert_eq!(change(&broker, "b", BulkAction::Archive).await, Changed::Done);
     assert_eq!(change(&broker, "a", BulkAction::Delete).await, Changed::Done);
     let pending = Chosen::InState(TaskState::Pending);

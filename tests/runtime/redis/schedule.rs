@@ -266,10 +266,6 @@ async fn a_full_redis_refuses_a_tick_with_nothing_changed_and_answers_all_else()
     assert_eq!(broker.queue_stats(&queue()).await.unwrap().pending, 1);
 }
 
-async fn limit_memory(redis: &mut MultiplexedConnection, bytes: &str) {
-    let () = redis::cmd("CONFIG").arg("SET").arg("maxmemory").arg(bytes).query_async(redis).await.unwrap();
-}
-
 async fn is_refused(broker: &RedisBroker, redis: &mut MultiplexedConnection, tick: &Tick, key: &str) {
     let aside = format!("aside:{key}");
     if redis.exists(key).await.unwrap() {

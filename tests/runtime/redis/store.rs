@@ -28,7 +28,7 @@ async fn a_full_redis_refuses_new_tasks_and_finishes_the_old_ones() {
     let mut later = task("later");
     later.when = When::In(Duration::from_secs(5));
     broker.enqueue(vec![later]).await.remove(0).unwrap();
-    let () = redis::cmd("CONFIG").arg("SET").arg("maxmemory").arg("1").query_async(&mut redis).await.unwrap();
+    limit_memory(&mut redis, "1").await;
 
     let refused = broker.enqueue(vec![task("f")]).await.remove(0).unwrap_err();
     assert!(matches!(&refused, Refused::Broker(error) if error.is_full()), "{refused:?}");
@@ -52,7 +52,7 @@ async fn a_queue_is_deleted_from_a_full_redis_which_has_room_then() {
     let mut redis = server.foreign().await;
     let broker = Arc::new(server.broker().await);
     put(&broker, &["a", "b"]).await;
-    let () = redis::cmd("CONFIG").arg("SET").arg("maxmemory").arg("1").query_async(&mut redis).await.unwrap();
+    limit_memory(&mut redis, "1").await;
     let removed = Inspector::new(broker).delete_queue("default", Force::Yes).await.unwrap();
     assert_eq!((removed.tasks, removed.more), (2, false));
 }
@@ -120,7 +120,7 @@ async fn a_worker_drains_a_full_redis() {
     for outcome in client.enqueue_many((0..300).map(|_| chore::job())).await.unwrap() {
         outcome.unwrap();
     }
-    let () = redis::cmd("CONFIG").arg("SET").arg("maxmemory").arg("1").query_async(&mut redis).await.unwrap();
+    limit_memory(&mut redis, "1").await;
     let refused = chore::enqueue(&client).await.unwrap_err();
     assert!(matches!(&refused, EnqueueError::Broker(error) if error.is_full()), "{refused:?}");
     assert!(!refused.is_ambiguous(), "nothing was stored");

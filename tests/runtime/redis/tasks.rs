@@ -22,6 +22,10 @@ pub(crate) fn queue() -> QueueName {
     QueueName::new("default").unwrap()
 }
 
+pub(crate) fn id(id: &str) -> TaskId {
+    TaskId::new(id).unwrap()
+}
+
 pub(crate) fn member(name: &str) -> Member {
     Member { name: ServerName { host: "h".into(), pid: 1, server_id: name.into() }, number: 0 }
 }
@@ -39,7 +43,7 @@ pub(crate) fn task(id: &str) -> NewTask {
     NewTask {
         message,
         queue: queue(),
-        id: TaskId::new(id).unwrap(),
+        id: self::id(id),
         id_is_ours: true,
         when: When::Now,
         unique: None,
@@ -177,4 +181,9 @@ pub(crate) async fn cost<T>(redis: &mut MultiplexedConnection, call: impl Future
 /// Returns how often Redis has run each command, including calls by scripts.
 pub(crate) async fn calls_by_command(redis: &mut MultiplexedConnection) -> Calls {
     Calls::read(&redis::cmd("INFO").arg("commandstats").query_async::<String>(redis).await.unwrap())
+}
+
+/// Refuses writes with "1", and with "0" no longer.
+pub(crate) async fn limit_memory(redis: &mut MultiplexedConnection, bytes: &str) {
+    redis::cmd("CONFIG").arg(&["SET", "maxmemory", bytes]).exec_async(redis).await.unwrap();
 }
