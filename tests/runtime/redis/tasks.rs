@@ -5,10 +5,10 @@ use std::{sync::Arc, time::Duration};
 use asynq_runtime::{
     broker::{
         Action, Consume, Maintain, Member, NewTask, Produce, RetryOrder, Run, ServerName, Settle, Settled, Settlement,
-        Wanted, When, redis::RedisBroker,
+        Wanted, redis::RedisBroker,
     },
     clock::ManualClock,
-    task::{Extra, QueueName, TaskId, TaskMessage},
+    task::{Extra, QueueName, TaskId},
 };
 use asynq_test_support::{Calls, eventually, soon};
 use redis::{AsyncCommands, aio::MultiplexedConnection};
@@ -31,26 +31,11 @@ pub(crate) fn member(name: &str) -> Member {
 }
 
 pub(crate) fn task(id: &str) -> NewTask {
-    let message = TaskMessage {
-        r#type: "email".into(),
-        payload: "hello".into(),
-        id: id.into(),
-        queue: "default".into(),
-        retry: 25,
-        timeout: 1800,
-        ..Default::default()
-    };
-    NewTask {
-        message,
-        queue: queue(),
-        id: self::id(id),
-        id_is_ours: true,
-        when: When::Now,
-        unique: None,
-        replaces: None,
-        group: None,
-        extra: Extra::default(),
-    }
+    let mut task = asynq_tests::task(id);
+    task.message.r#type = "email".into();
+    task.message.payload = "hello".into();
+    task.id_is_ours = true;
+    task
 }
 
 pub(crate) async fn put(broker: &RedisBroker, ids: &[&str]) {

@@ -35,7 +35,7 @@ use asynq_runtime::{
         sqlite::{SqliteBroker, SqliteOptions},
     },
     clock::ManualClock,
-    task::{Extra, GroupName, QueueName, ServerInfo, TaskId, TaskMessage},
+    task::{Extra, GroupName, QueueName, ServerInfo, TaskId},
 };
 use asynq_test_support::PATIENCE;
 
@@ -62,25 +62,11 @@ fn queue() -> QueueName {
 }
 
 fn task(id: &str) -> NewTask {
-    NewTask {
-        message: TaskMessage {
-            r#type: "test".into(),
-            payload: b"payload".as_slice().into(),
-            id: id.into(),
-            queue: "default".into(),
-            retry: 25,
-            timeout: 60,
-            ..TaskMessage::default()
-        },
-        queue: queue(),
-        id: TaskId::new(id).unwrap(),
-        id_is_ours: false,
-        when: When::Now,
-        unique: None,
-        replaces: None,
-        group: None,
-        extra: Extra::default(),
-    }
+    let mut task = asynq_tests::task(id);
+    task.message.r#type = "test".into();
+    task.message.payload = "payload".into();
+    task.message.timeout = 60;
+    task
 }
 
 fn unique(id: &str, key: &str) -> NewTask {
