@@ -157,20 +157,6 @@ async fn requeued_and_run_by_another(action: Action) {
     accepted(&t, &rightful, action).await;
 }
 
-macro_rules! every_outcome {
-    ($($attack:ident)*) => {
-        $(mod $attack {
-            use super::*;
-
-            #[tokio::test] async fn done_() { super::$attack(done()).await; }
-            #[tokio::test] async fn complete_() { super::$attack(complete("42")).await; }
-            #[tokio::test] async fn retry_() { super::$attack(retry(MINUTE, "boom")).await; }
-            #[tokio::test] async fn archive_() { super::$attack(archive("fatal")).await; }
-            #[tokio::test] async fn requeue_() { super::$attack(requeue()).await; }
-        })*
-    };
-}
-
 every_outcome! {
     recovered_and_waiting
     recovered_and_run_by_another

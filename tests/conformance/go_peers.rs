@@ -73,20 +73,6 @@ async fn a_stale_go_heartbeat_takes_nothing_away(action: Action) {
     assert_eq!(t.settle(&run, action).await, Settled::Ok);
 }
 
-macro_rules! every_outcome {
-    ($($attack:ident)*) => {
-        $(mod $attack {
-            use super::*;
-
-            #[tokio::test] async fn done_() { super::$attack(done()).await; }
-            #[tokio::test] async fn complete_() { super::$attack(complete("42")).await; }
-            #[tokio::test] async fn retry_() { super::$attack(retry(MINUTE, "boom")).await; }
-            #[tokio::test] async fn archive_() { super::$attack(archive("fatal")).await; }
-            #[tokio::test] async fn requeue_() { super::$attack(requeue()).await; }
-        })*
-    };
-}
-
 every_outcome! {
     a_go_server_recovered_and_runs_it
     we_recovered_it_and_a_go_server_runs_it

@@ -41,6 +41,21 @@ macro_rules! cases {
     };
 }
 
+/// Makes a case of each attack for each of the five outcomes. `MINUTE` and the outcomes are those that the calling file imports.
+macro_rules! every_outcome {
+    ($($attack:ident)*) => {
+        $(mod $attack {
+            use super::*;
+
+            #[tokio::test] async fn done_() { super::$attack(done()).await; }
+            #[tokio::test] async fn complete_() { super::$attack(complete("42")).await; }
+            #[tokio::test] async fn retry_() { super::$attack(retry(MINUTE, "boom")).await; }
+            #[tokio::test] async fn archive_() { super::$attack(archive("fatal")).await; }
+            #[tokio::test] async fn requeue_() { super::$attack(requeue()).await; }
+        })*
+    };
+}
+
 cases! {
     [
         await_end, bad_input, checkpoint, consume, debounce, diagnose, extremes, failures, fence, fence_writes, forward, go_groups, go_peers, groups,
