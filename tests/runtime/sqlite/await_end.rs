@@ -31,8 +31,7 @@ async fn complete(broker: &SqliteBroker, run: &Run) {
 #[tokio::test]
 async fn waits_that_are_dropped_stop_no_others() {
     const TASKS: usize = 50;
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("jobs.db");
+    let (_folder, file) = new_file();
     let broker = Arc::new(open(&file).await);
     let other = open(&file).await;
     let member = join(&other).await;
@@ -131,8 +130,7 @@ async fn a_broker_that_is_closed_ends_all_waits() {
 
 #[tokio::test]
 async fn a_program_that_waits_is_known_to_the_others_until_it_leaves() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("jobs.db");
+    let (folder, file) = new_file();
     let (waiter, worker) = (Arc::new(open(&file).await), open(&file).await);
     let known = || {
         let folder = std::fs::read_dir(folder.path().join("jobs.db-waiters"));

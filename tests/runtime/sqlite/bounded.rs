@@ -17,8 +17,7 @@ fn length(file: &Path, ending: &str) -> u64 {
 
 #[tokio::test]
 async fn a_refused_duplicate_writes_nothing() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("jobs.db");
+    let (_folder, file) = new_file();
     let broker = SqliteBroker::open(&url(&file), patient()).await.unwrap();
     broker.enqueue(vec![unique("first", KEY)]).await.remove(0).unwrap();
     let before = length(&file, "-wal");
@@ -37,8 +36,7 @@ async fn a_refused_duplicate_writes_nothing() {
 
 #[tokio::test]
 async fn a_file_whose_tasks_are_gone_becomes_small_while_nothing_happens() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("jobs.db");
+    let (_folder, file) = new_file();
     let broker = SqliteBroker::open(&url(&file), patient()).await.unwrap();
     for n in 0..48 {
         let mut large = task(&format!("t{n}"));
@@ -70,8 +68,7 @@ fn megabytes(n: usize) -> Vec<NewTask> {
 /// The writer does nothing else while it stores and copies what one transaction wrote.
 #[tokio::test]
 async fn large_tasks_of_one_call_are_stored_in_several_transactions_and_listed_by_several_queries() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("jobs.db");
+    let (_folder, file) = new_file();
     let broker = open(&file).await;
     let answers = broker.enqueue(megabytes(40)).await;
     assert!(answers.len() == 40 && answers.iter().all(Result::is_ok), "{answers:?}");
@@ -86,8 +83,7 @@ async fn large_tasks_of_one_call_are_stored_in_several_transactions_and_listed_b
 
 /// Fills `queues` queues in turns, takes 60 tasks of one of them, settles those, and returns how many pages that wrote.
 async fn pages_written(queues: usize) -> u64 {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("jobs.db");
+    let (_folder, file) = new_file();
     let broker = SqliteBroker::open(&url(&file), patient()).await.unwrap();
     let names: Vec<QueueName> = (0..queues).map(|n| QueueName::new(&format!("q{n}")).unwrap()).collect();
     for n in 0..60 {

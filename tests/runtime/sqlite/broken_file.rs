@@ -13,8 +13,7 @@ use super::*;
 
 #[tokio::test]
 async fn a_call_that_ends_while_another_program_holds_the_lock_never_happens() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("jobs.db");
+    let (_folder, file) = new_file();
     let broker = open_brief(&file).await;
     let member = join(&broker).await;
     for id in ["a", "b", "c"] {
@@ -54,8 +53,7 @@ async fn a_call_that_ends_while_another_program_holds_the_lock_never_happens() {
 
 #[tokio::test]
 async fn a_broker_whose_writer_is_stuck_can_be_closed_in_time() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("jobs.db");
+    let (_folder, file) = new_file();
     let broker = open_brief(&file).await;
     let member = join(&broker).await;
     let holder = rusqlite::Connection::open(&file).unwrap();
@@ -68,8 +66,7 @@ async fn a_broker_whose_writer_is_stuck_can_be_closed_in_time() {
 
 #[tokio::test]
 async fn the_write_ahead_log_is_emptied_when_there_is_time() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("jobs.db");
+    let (folder, file) = new_file();
     let broker = open(&file).await;
     let wal = folder.path().join("jobs.db-wal");
     let reader = rusqlite::Connection::open(&file).unwrap();
@@ -91,8 +88,7 @@ async fn the_write_ahead_log_is_emptied_when_there_is_time() {
 
 #[tokio::test]
 async fn tasks_taken_for_a_caller_that_went_away_come_with_the_next_call() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("jobs.db");
+    let (_folder, file) = new_file();
     let broker = open(&file).await;
     let member = join(&broker).await;
     enqueue(&broker, task("a")).await.unwrap();
@@ -107,8 +103,7 @@ async fn tasks_taken_for_a_caller_that_went_away_come_with_the_next_call() {
 #[tokio::test]
 async fn a_file_that_is_deleted_or_replaced_stops_every_call_with_the_reason() {
     for replace in [false, true] {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("jobs.db");
+        let (folder, file) = new_file();
         let broker = open(&file).await;
         let member = join(&broker).await;
         enqueue(&broker, task("a")).await.unwrap();
@@ -158,8 +153,7 @@ async fn a_file_that_is_overwritten_stops_every_call_with_the_reason() {
 }
 
 async fn overwritten(bytes: &str, reason: &str) {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("jobs.db");
+    let (folder, file) = new_file();
     let broker = open(&file).await;
     let member = join(&broker).await;
     enqueue(&broker, task("a")).await.unwrap();
@@ -186,8 +180,7 @@ async fn overwritten(bytes: &str, reason: &str) {
 
 #[tokio::test]
 async fn a_heartbeat_notices_at_once_that_the_file_is_gone() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("jobs.db");
+    let (_folder, file) = new_file();
     let broker = open(&file).await;
     let member = join(&broker).await;
     fs::remove_file(&file).unwrap();
@@ -197,8 +190,7 @@ async fn a_heartbeat_notices_at_once_that_the_file_is_gone() {
 
 #[tokio::test]
 async fn bytes_that_are_not_a_message_are_delivered_with_the_reason_and_archived_readable() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("jobs.db");
+    let (_folder, file) = new_file();
     let broker = open(&file).await;
     let member = join(&broker).await;
     for id in ["bad", "swapped", "lost", "good"] {
@@ -237,8 +229,7 @@ async fn bytes_that_are_not_a_message_are_delivered_with_the_reason_and_archived
 
 #[tokio::test]
 async fn a_sweep_removes_tasks_without_their_message_and_ends_leases_of_another_age() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("jobs.db");
+    let (_folder, file) = new_file();
     let mut options = patient();
     options.lease = Duration::from_millis(100);
     let broker = SqliteBroker::open(&url(&file), options).await.unwrap();

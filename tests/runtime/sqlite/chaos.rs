@@ -84,8 +84,7 @@ fn read(log: &Path, word: &str) -> Vec<String> {
 
 #[tokio::test]
 async fn programs_killed_in_the_middle_lose_nothing_and_settle_nothing_twice() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("jobs.db");
+    let (folder, file) = new_file();
     let broker = open(&file).await;
     let mut workers: VecDeque<_> = (0..3).map(|number| start(folder.path(), number)).collect();
     let mut logs = Vec::new();

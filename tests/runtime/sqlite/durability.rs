@@ -14,8 +14,7 @@ fn count() -> usize {
 
 #[tokio::test]
 async fn every_answer_comes_after_its_commit() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("jobs.db");
+    let (folder, file) = new_file();
     let broker = Arc::new(open(&file).await);
     let member = join(&broker).await;
     let other = rusqlite::Connection::open(&file).unwrap();

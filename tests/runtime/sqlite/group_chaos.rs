@@ -62,8 +62,7 @@ fn accepted(log: &Path) -> Vec<String> {
 
 #[tokio::test]
 async fn programs_killed_amid_their_sets_make_every_task_a_part_of_one_thing() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("jobs.db");
+    let (folder, file) = new_file();
     open(&file).await.close().await;
     let rounds = std::env::var("ASYNQ_TEST_CHAOS_KILLS").ok().and_then(|n| n.parse().ok()).unwrap_or(6);
     let mut workers: VecDeque<_> = (0..3).map(|number| start(folder.path(), number)).collect();

@@ -335,8 +335,7 @@ async fn a_scheduled_task_joins_its_group_when_it_is_due() {
 
 #[tokio::test]
 async fn a_shared_file_has_groups_too() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("jobs.db");
+    let (_folder, file) = new_file();
     rusqlite::Connection::open(&file).unwrap().execute_batch("CREATE TABLE batch(theirs)").unwrap();
     let broker = SqliteBroker::open(&(url(&file) + "?shared=1"), with_clock(clock())).await.unwrap();
     enqueue(&broker, grouped(unique("a", "k"))).await.unwrap();
@@ -349,8 +348,7 @@ async fn a_shared_file_has_groups_too() {
 /// Several programs work on one group at once: together their results have every task, once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn programs_that_share_a_group_make_every_task_a_part_of_one_thing() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("jobs.db");
+    let (_folder, file) = new_file();
     let ids: Vec<_> = (0..400).map(|n| format!("{n:03}")).collect();
     let feeder = open(&file).await;
     let feed = ids.clone();

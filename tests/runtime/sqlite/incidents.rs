@@ -37,8 +37,7 @@ async fn a_backup_by_vacuum_into_is_restored_at_its_first_start() {
 /// nothing else.
 #[tokio::test]
 async fn a_worker_that_leaves_in_order_leaves_an_empty_log() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("jobs.db");
+    let (folder, file) = new_file();
     let server = Server::builder(url(&file)).registry(Registry::only::<(nothing,)>().unwrap());
     let running = server.build().await.unwrap().start().await.unwrap();
     nothing::job().enqueue(&running.client()).await.unwrap();
@@ -148,8 +147,7 @@ async fn a_server_whose_file_was_replaced_or_removed_takes_its_lock_file_along()
 /// A trigger that refuses has the effect of a row that cannot be written.
 #[tokio::test]
 async fn a_row_that_cannot_be_written_holds_up_no_other_outcome() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("jobs.db");
+    let (_folder, file) = new_file();
     let server = Server::builder(url(&file)).registry(Registry::only::<(nothing,)>().unwrap()).concurrency(50);
     let server = server.build().await.unwrap();
     let broker = server.broker().clone();
@@ -177,8 +175,7 @@ async fn a_row_that_cannot_be_written_holds_up_no_other_outcome() {
 #[tokio::test]
 async fn a_worker_whose_file_or_log_is_gone_ends_with_the_error() {
     for suffix in ["", "-wal", "-shm"] {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("jobs.db");
+        let (_folder, file) = new_file();
         let registry = Registry::only::<(nothing,)>().unwrap();
         let server = Server::builder(url(&file)).registry(registry).shutdown_timeout(Duration::ZERO);
         let server = server.build().await.unwrap();
@@ -227,8 +224,7 @@ async fn a_broker_whose_log_is_gone_closes_the_file_and_leaves_the_log_of_anothe
 
 #[tokio::test]
 async fn a_worker_that_leaves_without_its_log_writes_nothing_into_a_backup_in_the_place_of_its_file() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("jobs.db");
+    let (folder, file) = new_file();
     let broker = open(&file).await;
     join(&broker).await;
     enqueue(&broker, task("a")).await.unwrap();
@@ -246,8 +242,7 @@ async fn a_worker_that_leaves_without_its_log_writes_nothing_into_a_backup_in_th
 /// The clock was set back since the last beat.
 #[tokio::test]
 async fn a_dead_server_whose_last_beat_is_to_come_is_not_listed() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("jobs.db");
+    let (_folder, file) = new_file();
     let (broker, dying) = (open(&file).await, open(&file).await);
     let member = join(&dying).await;
     enqueue(&dying, task("a")).await.unwrap();
@@ -282,8 +277,7 @@ fn lapse(file: &Path) {
 
 #[tokio::test]
 async fn a_lease_that_lapsed_by_the_clock_alone_is_extended_and_the_run_goes_on() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("jobs.db");
+    let (_folder, file) = new_file();
     let (broker, run) = one_run(&file).await;
     let other = open(&file).await;
     lapse(&file);
@@ -298,8 +292,7 @@ async fn a_lease_that_lapsed_by_the_clock_alone_is_extended_and_the_run_goes_on(
 
 #[tokio::test]
 async fn a_lease_that_is_not_extended_for_another_lease_is_lapsed() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("jobs.db");
+    let (_folder, file) = new_file();
     let (broker, run) = one_run(&file).await;
     lapse(&file);
     let recovered = eventually("the run is recovered", async || {
@@ -316,8 +309,7 @@ async fn a_lease_that_is_not_extended_for_another_lease_is_lapsed() {
 async fn a_lease_is_extended_before_thousands_of_enqueues_that_wait() {
     const CALLS: usize = 3_000;
     const TASKS: usize = 20;
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("jobs.db");
+    let (_folder, file) = new_file();
     let broker = Arc::new(open(&file).await);
     let member = join(&broker).await;
     enqueue(&broker, task("runs")).await.unwrap();

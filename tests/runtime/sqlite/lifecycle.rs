@@ -234,8 +234,7 @@ async fn archives_are_trimmed_by_age_and_exactly_to_their_size() {
 /// Tasks that are lost in a salvage, or that an operator deletes by SQL, stay in the counts.
 #[tokio::test]
 async fn a_count_that_is_too_high_deletes_no_task_and_holds_up_no_wait() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("jobs.db");
+    let (_folder, file) = new_file();
     let broker = open(&file).await;
     let member = join(&broker).await;
     for id in ["a", "b", "c"] {
@@ -260,8 +259,7 @@ async fn a_count_that_is_too_high_deletes_no_task_and_holds_up_no_wait() {
 async fn the_tasks_of_a_salvaged_file_can_be_counted_anew() {
     let page = include_str!("../../../docs/operations.md");
     let statement = page.lines().find_map(|line| line.strip_prefix("sqlite3 /var/lib/new.db '")?.strip_suffix('\''));
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("jobs.db");
+    let (_folder, file) = new_file();
     let broker = open(&file).await;
     enqueue(&broker, task("a")).await.unwrap();
     let other = rusqlite::Connection::open(&file).unwrap();

@@ -13,13 +13,6 @@ use crate::answered;
 const SECOND: Duration = Duration::from_secs(1);
 const MS: Duration = Duration::from_millis(1);
 
-async fn world() -> (tempfile::TempDir, ManualClock, SqliteBroker) {
-    let (folder, clock) = (tempfile::tempdir().unwrap(), clock());
-    let options = with_clock(clock.clone());
-    let broker = SqliteBroker::open(&url(&folder.path().join("jobs.db")), options).await.unwrap();
-    (folder, clock, broker)
-}
-
 fn retry(error: Option<&str>) -> Action {
     Action::Retry { delay: Duration::ZERO, error: error.map(Into::into), counted: true, extra: Extra::default() }
 }
@@ -36,7 +29,7 @@ async fn failures(broker: &SqliteBroker, id: &str) -> Vec<(u32, String)> {
 
 #[tokio::test]
 async fn the_last_ten_failures_of_a_task_are_kept_and_go_with_it() {
-    let (folder, clock, broker) = world().await;
+    let World { folder, clock, broker } = World::new().await;
     let member = join(&broker).await;
     enqueue(&broker, task("other")).await.unwrap();
     let run = dequeue(&broker, &member, 1).await.remove(0);
@@ -81,7 +74,7 @@ async fn holder(broker: &SqliteBroker, key: &str) -> Option<String> {
 
 #[tokio::test]
 async fn a_sweep_deletes_the_last_cancel_requests_when_they_are_old() {
-    let (folder, clock, broker) = world().await;
+    let World { folder, clock, broker } = World::new().await;
     let count = || {
         let file = rusqlite::Connection::open(folder.path().join("jobs.db")).unwrap();
         file.query_row("SELECT count(*) FROM signal", [], |row| row.get::<_, i64>(0)).unwrap()
@@ -100,7 +93,7 @@ async fn a_sweep_deletes_the_last_cancel_requests_when_they_are_old() {
 
 #[tokio::test]
 async fn an_archived_task_keeps_its_lock_if_it_asked_to_until_it_is_deleted() {
-    let (folder, clock, broker) = world().await;
+    let World { folder, clock, broker } = World::new().await;
     let member = join(&broker).await;
     for (id, until) in [("end", UniqueUntil::End), ("success", UniqueUntil::Success)] {
         enqueue(&broker, unique(id, id)).await.unwrap();
@@ -118,7 +111,7 @@ async fn an_archived_task_keeps_its_lock_if_it_asked_to_until_it_is_deleted() {
 
 #[tokio::test]
 async fn a_lock_is_freed_only_by_the_run_that_holds_its_task() {
-    let (_folder, clock, broker) = world().await;
+    let World { folder: _folder, clock, broker } = World::new().await;
     let member = join(&broker).await;
     enqueue(&broker, unique("a", "k")).await.unwrap();
     let stale = dequeue(&broker, &member, 1).await.remove(0);
@@ -139,7 +132,7 @@ async fn a_lock_is_freed_only_by_the_run_that_holds_its_task() {
 
 #[tokio::test]
 async fn a_lock_lasts_as_long_as_its_run_is_extended_and_never_shorter_than_it_would() {
-    let (_folder, clock, broker) = world().await;
+    let World { folder: _folder, clock, broker } = World::new().await;
     let member = join(&broker).await;
     let mut tasks = vec![unique("long", "long"), unique("short", "short"), unique("stale", "stale")];
     for (task, ttl) in tasks.iter_mut().zip([600 * SECOND, SECOND, SECOND]) {
@@ -170,7 +163,7 @@ async fn a_lock_lasts_as_long_as_its_run_is_extended_and_never_shorter_than_it_w
 
 #[tokio::test]
 async fn tokens_are_counted_over_all_programs_and_end_to_the_millisecond() {
-    let (folder, clock, broker) = world().await;
+    let World { folder, clock, broker } = World::new().await;
     let options = with_clock(clock.clone());
     let other = SqliteBroker::open(&url(&folder.path().join("jobs.db")), options).await.unwrap();
     let id = |id: &str| TaskId::new(id).unwrap();
@@ -197,8 +190,7 @@ async fn tokens_are_counted_over_all_programs_and_end_to_the_millisecond() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_more_tokens_are_out_than_there_are_however_many_ask() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("jobs.db");
+    let (_folder, file) = new_file();
     let brokers = [open(&file).await, open(&file).await].map(Arc::new);
     let (out, most) = (Arc::new(std::sync::atomic::AtomicUsize::new(0)), 3);
     let mut askers = Vec::new();
@@ -227,7 +219,7 @@ async fn no_more_tokens_are_out_than_there_are_however_many_ask() {
 
 #[tokio::test]
 async fn history_and_weight_are_those_of_the_tasks() {
-    let (_folder, clock, broker) = world().await;
+    let World { folder: _folder, clock, broker } = World::new().await;
     assert_eq!(broker.memory_usage(&queue()).await.unwrap(), 0);
     let member = join(&broker).await;
     for action in [Action::Done, archive(UniqueUntil::End)] {
@@ -259,7 +251,7 @@ async fn history_and_weight_are_those_of_the_tasks() {
 
 #[tokio::test]
 async fn a_failure_that_an_older_program_recorded_is_shown_and_counted() {
-    let (folder, clock, broker) = world().await;
+    let World { folder, clock, broker } = World::new().await;
     let mut old = task("a");
     old.message.retried = 3;
     old.message.error_msg = "old".into();

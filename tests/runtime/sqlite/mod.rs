@@ -38,6 +38,7 @@ use asynq_runtime::{
     task::{Extra, GroupName, QueueName, ServerInfo, TaskId},
 };
 use asynq_test_support::PATIENCE;
+use tempfile::TempDir;
 
 /// Longer than any test lasts: a wait with this limit that ends was woken.
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -109,6 +110,13 @@ fn clock() -> ManualClock {
     ManualClock::new(chrono::DateTime::from_timestamp(START, 678_000_000).unwrap())
 }
 
+/// Returns a folder, and the path of a file in it that does not exist yet.
+fn new_file() -> (TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("jobs.db");
+    (folder, file)
+}
+
 fn url(file: &Path) -> String {
     format!("sqlite://{}", file.display())
 }
@@ -141,7 +149,7 @@ async fn open_brief(file: &Path) -> SqliteBroker {
 
 /// A file that several programs may share, and a broker on it; all have one clock.
 struct World {
-    folder: tempfile::TempDir,
+    folder: TempDir,
     clock: ManualClock,
     broker: SqliteBroker,
 }
@@ -153,9 +161,8 @@ impl World {
 
     /// Opens the broker by a URL with a query, such as `?shared=1`.
     async fn with(query: &str) -> Self {
-        let (folder, clock) = (tempfile::tempdir().unwrap(), clock());
-        let url = url(&folder.path().join("jobs.db")) + query;
-        let broker = SqliteBroker::open(&url, with_clock(clock.clone())).await.unwrap();
+        let ((folder, file), clock) = (new_file(), clock());
+        let broker = SqliteBroker::open(&(url(&file) + query), with_clock(clock.clone())).await.unwrap();
         Self { folder, clock, broker }
     }
 

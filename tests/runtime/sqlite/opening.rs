@@ -34,8 +34,7 @@ async fn a_file_that_is_not_a_database_is_named_and_left_as_it_is() {
 
 #[tokio::test]
 async fn a_truncated_file_is_called_damaged_with_advice() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("jobs.db");
+    let (_folder, file) = new_file();
     let broker = open(&file).await;
     broker.enqueue((0..500).map(|n| task(&n.to_string())).collect()).await;
     broker.close().await;
@@ -115,8 +114,7 @@ async fn a_shared_file_is_sound_whatever_the_tables_of_its_program_need_and_hold
 
 #[tokio::test]
 async fn a_newer_major_version_is_refused_and_a_newer_minor_one_is_used() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("jobs.db");
+    let (_folder, file) = new_file();
     open(&file).await.close().await;
     sqlite(&file, "PRAGMA user_version = 1042; ALTER TABLE task ADD COLUMN of_tomorrow TEXT;");
     let broker = open(&file).await;
@@ -131,8 +129,7 @@ async fn a_newer_major_version_is_refused_and_a_newer_minor_one_is_used() {
 #[tokio::test]
 async fn tables_of_ours_without_their_version_are_refused_and_not_made_anew() {
     for (query, lose) in [("", "PRAGMA user_version = 3"), ("?shared=1", "DELETE FROM asynq_meta")] {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("jobs.db");
+        let (_folder, file) = new_file();
         sqlite(&file, if query.is_empty() { "" } else { "CREATE TABLE theirs(x)" });
         let open = async || SqliteBroker::open(&format!("{}{query}", url(&file)), patient()).await;
         open().await.unwrap().close().await;
@@ -238,8 +235,7 @@ async fn a_folder_that_cannot_be_written_to_is_denied_to_every_user() {
 
 #[tokio::test]
 async fn many_openers_at_once_make_the_tables_once() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("jobs.db");
+    let (_folder, file) = new_file();
     let openers: Vec<_> = (0..12)
         .map(|n| {
             let file = file.clone();
@@ -259,8 +255,7 @@ async fn many_openers_at_once_make_the_tables_once() {
 
 #[tokio::test]
 async fn a_closed_broker_returns_an_error_and_leaves_only_the_database_behind() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("jobs.db");
+    let (folder, file) = new_file();
     let broker = open(&file).await;
     let member = join(&broker).await;
     enqueue(&broker, task("a")).await.unwrap();
@@ -318,8 +313,7 @@ async fn an_opening_that_is_abandoned_when_it_is_done_keeps_no_file_open() {
 
 #[tokio::test]
 async fn a_file_that_another_program_keeps_locked_is_refused_with_the_reason() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("jobs.db");
+    let (_folder, file) = new_file();
     // No file is switched to WAL mode while another connection reads from it.
     let reader = rusqlite::Connection::open(&file).unwrap();
     reader.execute_batch("CREATE TABLE theirs(x); BEGIN; SELECT count(*) FROM theirs").unwrap();

@@ -19,8 +19,7 @@ pub(crate) async fn takes_everything(file: &Path) {
 
 #[tokio::test]
 async fn tasks_of_a_killed_program_come_back_with_the_next_call_and_wait_for_no_lease() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("jobs.db");
+    let (folder, file) = new_file();
     let broker = open(&file).await;
     let member = join(&broker).await;
     broker.enqueue((0..16).map(|n| task(&format!("{n:02}"))).collect()).await;
@@ -99,8 +98,7 @@ async fn a_write_lock_that_keeps_a_server_from_reporting_is_told_and_a_look_writ
 
 #[tokio::test]
 async fn a_broker_that_went_away_with_tasks_is_found_by_its_file() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("jobs.db");
+    let (_folder, file) = new_file();
     let (gone, broker) = (open(&file).await, open(&file).await);
     let member = join(&gone).await;
     enqueue(&broker, task("a")).await.unwrap();
@@ -112,8 +110,7 @@ async fn a_broker_that_went_away_with_tasks_is_found_by_its_file() {
 
 #[tokio::test]
 async fn more_than_one_slice_of_a_dead_program_comes_back_call_by_call() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("jobs.db");
+    let (_folder, file) = new_file();
     let (gone, broker) = (open(&file).await, open(&file).await);
     let member = join(&gone).await;
     broker.enqueue((0..250).map(|n| task(&n.to_string())).collect()).await;
@@ -127,8 +124,7 @@ async fn more_than_one_slice_of_a_dead_program_comes_back_call_by_call() {
 
 #[tokio::test]
 async fn a_hung_program_loses_its_tasks_when_the_lease_has_passed() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("jobs.db");
+    let (_folder, file) = new_file();
     let clock = asynq_runtime::clock::ManualClock::default();
     let options = with_clock(clock.clone());
     let hung = SqliteBroker::open(&url(&file), options.clone()).await.unwrap();
@@ -149,8 +145,7 @@ async fn a_hung_program_loses_its_tasks_when_the_lease_has_passed() {
 
 #[tokio::test]
 async fn a_server_whose_lock_file_was_taken_away_counts_as_dead_only_when_it_is_silent() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("jobs.db");
+    let (folder, file) = new_file();
     let clock = asynq_runtime::clock::ManualClock::default();
     let mut options = with_clock(clock.clone());
     options.lease = Duration::from_secs(3_600);
@@ -207,8 +202,7 @@ fn remove_lock_files(folder: &Path) {
 /// A machine that was suspended, or a step of the wall clock, makes every server look silent.
 #[tokio::test]
 async fn one_look_at_the_wall_clock_takes_no_task_from_a_server_whose_lock_file_was_taken_away() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("jobs.db");
+    let (folder, file) = new_file();
     let beating = SqliteBroker::open(&url(&file), patient()).await.unwrap();
     let broker = SqliteBroker::open(&url(&file), patient()).await.unwrap();
     let member = join(&beating).await;
@@ -235,8 +229,7 @@ pub(super) fn intercept(folder: &Path) -> UnixDatagram {
 // The wake-up by a notification alone is tested beside the thread that receives it.
 #[tokio::test]
 async fn a_commit_notifies_the_other_programs_and_a_call_that_changes_nothing_does_not() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("jobs.db");
+    let (folder, file) = new_file();
     let (producer, consumer) = (open(&file).await, open(&file).await);
     join(&consumer).await;
     let notified = intercept(folder.path());
@@ -252,8 +245,7 @@ async fn a_commit_notifies_the_other_programs_and_a_call_that_changes_nothing_do
 
 #[tokio::test]
 async fn a_commit_of_another_program_wakes_a_waiting_worker() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("jobs.db");
+    let (_folder, file) = new_file();
     let (producer, consumer) = (open(&file).await, open(&file).await);
     let member = join(&consumer).await;
     for id in ["a", "b", "c"] {
@@ -271,8 +263,7 @@ async fn a_commit_of_another_program_wakes_a_waiting_worker() {
 
 #[tokio::test]
 async fn a_writer_without_notifications_is_noticed_by_the_safety_net() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("jobs.db");
+    let (_folder, file) = new_file();
     let broker = open(&file).await;
     enqueue(&broker, task("a")).await.unwrap();
     broker.pause(&queue()).await.unwrap();
@@ -288,8 +279,7 @@ async fn a_writer_without_notifications_is_noticed_by_the_safety_net() {
 
 #[tokio::test]
 async fn a_cancel_request_reaches_listeners_in_every_program_and_none_is_lost() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("jobs.db");
+    let (_folder, file) = new_file();
     let (one, other) = (open(&file).await, open(&file).await);
     one.cancel(&TaskId::new("before").unwrap()).await.unwrap();
     let mut listeners = [one.cancellations().await.unwrap(), other.cancellations().await.unwrap()];
@@ -309,8 +299,7 @@ async fn a_cancel_request_reaches_listeners_in_every_program_and_none_is_lost() 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn writers_that_share_the_file_leave_it_whole() {
     const CYCLES: usize = 40;
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("jobs.db");
+    let (_folder, file) = new_file();
     let mut writers = Vec::new();
     for writer in 0..3 {
         let broker = open(&file).await;

@@ -10,20 +10,7 @@ use crate::answered;
 
 const MS: Duration = Duration::from_millis(1);
 
-struct World {
-    _folder: tempfile::TempDir,
-    clock: ManualClock,
-    broker: SqliteBroker,
-}
-
 impl World {
-    async fn new() -> Self {
-        let (folder, clock) = (tempfile::tempdir().unwrap(), clock());
-        let options = with_clock(clock.clone());
-        let broker = SqliteBroker::open(&url(&folder.path().join("jobs.db")), options).await.unwrap();
-        Self { _folder: folder, clock, broker }
-    }
-
     async fn page(&self, list: &List, page: Page) -> Vec<TaskBrief> {
         match list {
             List::State(state) => self.broker.list(&queue(), *state, None, page, None).await,

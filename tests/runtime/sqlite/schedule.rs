@@ -77,8 +77,7 @@ impl World {
 #[tokio::test(flavor = "multi_thread")]
 async fn programs_that_fire_the_same_ticks_at_once_fire_each_once() {
     const TICKS: i64 = 40;
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("jobs.db");
+    let (_folder, file) = new_file();
     let first = chrono::Utc::now().timestamp() - TICKS - 5;
     let mut schedulers = Vec::new();
     for _ in 0..4 {
@@ -231,8 +230,7 @@ async fn expired_rows_are_invisible_before_the_janitor_runs() {
 
 #[tokio::test]
 async fn a_waiter_in_another_program_is_notified_of_a_resignation_at_once() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("jobs.db");
+    let (_folder, file) = new_file();
     let (leader, waiter) = (open(&file).await, Arc::new(open(&file).await));
     let (old, new) = (candidate("old", 1), candidate("new", 1));
     // The first round has no notification, so that the safety net sees the change; the second has one.

@@ -40,8 +40,7 @@ async fn run_one(worker: &SqliteBroker, member: &Member) {
 
 #[tokio::test]
 async fn half_of_all_wake_ups_of_another_program_take_less_than_twenty_milliseconds() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("jobs.db");
+    let (_folder, file) = new_file();
     let (producer, worker) = (open(&file).await, Arc::new(open(&file).await));
     let member = join(&worker).await;
     let (mut took, mut writes) = (Vec::new(), Vec::new());
@@ -57,8 +56,7 @@ async fn half_of_all_wake_ups_of_another_program_take_less_than_twenty_milliseco
 
 #[tokio::test]
 async fn half_of_all_wake_ups_after_a_transaction_of_the_caller_take_less_than_twenty_milliseconds() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("jobs.db");
+    let (_folder, file) = new_file();
     let (client, worker) = (Client::new(Arc::new(open(&file).await)), Arc::new(open(&file).await));
     let member = join(&worker).await;
     let mut theirs = Connection::open(&file).unwrap();
@@ -80,8 +78,7 @@ async fn half_of_all_wake_ups_after_a_transaction_of_the_caller_take_less_than_t
 
 #[tokio::test]
 async fn a_deleted_file_is_noticed_within_seconds() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("jobs.db");
+    let (_folder, file) = new_file();
     let broker = open(&file).await;
     fs::remove_file(&file).unwrap();
     let begun = Instant::now();

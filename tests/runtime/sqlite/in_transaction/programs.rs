@@ -44,8 +44,7 @@ async fn a_program_killed_before_its_commit_leaves_nothing_and_after_it_everythi
 #[tokio::test]
 async fn a_commit_notifies_other_programs_only_on_request_and_always_wakes_a_worker() {
     for api in APIS {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("jobs.db");
+        let (folder, file) = new_file();
         let (client, worker) = (Client::new(Arc::new(open(&file).await)), open(&file).await);
         let member = join(&worker).await;
         let notified = intercept(folder.path());
@@ -83,8 +82,7 @@ async fn a_worker_of_the_same_program_is_woken_as_well() {
 
 #[tokio::test]
 async fn a_transaction_that_takes_its_time_makes_others_wait_and_loses_nothing() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("jobs.db");
+    let (_folder, file) = new_file();
     let (impatient, patient) = (open_brief(&file).await, open(&file).await);
     let client = Client::new(Arc::new(open(&file).await));
     let mut theirs = Connection::open(&file).unwrap();

@@ -235,8 +235,7 @@ async fn a_group_is_where_its_task_waits() {
 
 #[tokio::test]
 async fn it_is_there_in_a_file_that_an_older_version_made() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("jobs.db");
+    let (_folder, file) = new_file();
     let mut theirs = Connection::open(&file).unwrap();
     theirs
         .execute_batch("PRAGMA journal_mode=WAL; PRAGMA application_id=0x6173796e; PRAGMA user_version=1000")
