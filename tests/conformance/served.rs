@@ -9,19 +9,19 @@ use std::{
 };
 
 use asynq_runtime::{
-    Client, Registry, Server, State, TaskInfo,
-    job::JobSet,
+    Client, Registry, State, TaskInfo,
     prelude::*,
-    server::{Running, ServerBuilder},
     task::{Ending, Extra, TaskState, Unknown},
 };
-use asynq_tests::{Build as _, Store as _, default_queue, eventually, soon, task, task_id};
-use tokio::sync::{Semaphore, mpsc};
+use asynq_tests::{
+    Build as _, Store as _, default_queue, eventually,
+    server::{Log, logged, server, start},
+    soon, task, task_id,
+};
+use tokio::sync::Semaphore;
 
 use super::Fixture;
 
-/// The messages of jobs to the case, in their order.
-type Log = mpsc::UnboundedSender<String>;
 type Gate = Arc<Semaphore>;
 
 #[job]
@@ -54,24 +54,6 @@ async fn waits(log: State<Log>, gate: State<Gate>, ctx: &JobContext) -> JobResul
     Ok(())
 }
 
-fn server<S: JobSet>(t: &Fixture) -> (ServerBuilder, mpsc::UnboundedReceiver<String>) {
-    let (sender, receiver) = mpsc::unbounded_channel::<String>();
-    let builder = Server::builder("nothing://is-connected")
-        .broker(t.shared())
-        .registry(Registry::only::<S>().unwrap())
-        .state::<Log>(sender)
-        .concurrency(4);
-    (builder, receiver)
-}
-
-async fn start(builder: ServerBuilder) -> Running {
-    builder.build().await.unwrap().start().await.unwrap()
-}
-
-async fn logged(log: &mut mpsc::UnboundedReceiver<String>) -> String {
-    soon(log.recv()).await.unwrap()
-}
-
 async fn found(t: &Fixture, id: &str) -> Option<TaskInfo> {
     t.broker().task(&default_queue(), &task_id(id)).await.unwrap()
 }
@@ -91,7 +73,7 @@ async fn a_server_that_puts_retries_first_runs_them_before_all_that_wait() {
     for id in ["w1", "w2", "w3"] {
         waits::job().task_id(id).enqueue(&client).await.unwrap();
     }
-    let (builder, mut log) = server::<(stumbles, waits)>(&t);
+    let (builder, mut log) = server::<(stumbles, waits)>(&t.shared());
     let gate = Gate::new(Semaphore::new(0));
     let builder = builder.state(gate.clone()).concurrency(1).retries_first().backoff(|_, _, _| Duration::ZERO);
     let _running = start(builder).await;
@@ -119,7 +101,7 @@ async fn bytes_that_are_not_a_message_are_archived_and_the_neighbours_run() {
         note::job(id).task_id(id).enqueue(&client).await.unwrap();
     }
     t.store.overwrite_message(&default_queue(), &task_id("bad"), b"\xff\xfe not a message");
-    let (builder, mut log) = server::<(note,)>(&t);
+    let (builder, mut log) = server::<(note,)>(&t.shared());
     let running = start(builder.concurrency(1)).await;
     assert_eq!((logged(&mut log).await, logged(&mut log).await), ("before".into(), "after".into()));
     soon(running.signals().settled.reached(3)).await;
@@ -143,7 +125,7 @@ async fn arguments_of_another_shape_wait_for_a_day_and_are_archived_with_both_sh
     let yesterday = t.now().timestamp_millis() - 24 * 3600 * 1000;
     let unknown = Some(Unknown { since_ms: yesterday, times: 150, retried: Some(0) });
     t.enqueue(theirs("old").with_extra(Extra { unknown, ..Extra::default() })).await;
-    let (builder, mut log) = server::<(note,)>(&t);
+    let (builder, mut log) = server::<(note,)>(&t.shared());
     let running = start(builder).await;
     soon(running.signals().settled.reached(2)).await;
 
@@ -170,7 +152,7 @@ async fn unique_by_compares_the_named_arguments_alone_and_the_end_frees_the_lock
     assert!(refused.is_duplicate() && !refused.is_id_conflict() && !refused.is_ambiguous(), "{refused}");
     assert_eq!(refused.existing_id(), Some(&first.id));
     greet::enqueue(&client, "bob", "Hi").await.unwrap();
-    let (builder, mut log) = server::<(greet,)>(&t);
+    let (builder, mut log) = server::<(greet,)>(&t.shared());
     let running = start(builder.concurrency(1)).await;
     assert_eq!((logged(&mut log).await, logged(&mut log).await), ("ann: Hi".into(), "bob: Hi".into()));
     soon(running.signals().settled.reached(2)).await;
@@ -187,7 +169,7 @@ async fn a_jobs_own_max_crashes_limits_the_crashes_of_its_tasks() {
     assert_eq!(t.take(9).await.len(), 2);
     t.let_leases_pass();
     assert_eq!(t.recover().await.len(), 2);
-    let (builder, mut log) = server::<(delicate, note)>(&t);
+    let (builder, mut log) = server::<(delicate, note)>(&t.shared());
     let running = start(builder).await;
     let mut lines = [logged(&mut log).await, logged(&mut log).await];
     lines.sort();
@@ -211,7 +193,7 @@ async fn a_poison_task_whose_hooks_met_two_deaths_is_archived_without_them() {
             t.let_leases_pass();
             assert_eq!(t.recover().await.len(), 1);
         }
-        let (builder, mut log) = server::<(delicate,)>(&t);
+        let (builder, mut log) = server::<(delicate,)>(&t.shared());
         let called = Arc::new(AtomicBool::new(false));
         let hook = Arc::clone(&called);
         let running = start(builder.on_archive(move |_| {
@@ -237,7 +219,7 @@ async fn a_replaced_task_whose_worker_died_is_deleted_and_no_hook_is_called() {
     again().enqueue(&client).await.unwrap();
     t.let_leases_pass();
     assert_eq!(t.recover().await, [older.id.as_str()]);
-    let (builder, mut log) = server::<(delicate,)>(&t);
+    let (builder, mut log) = server::<(delicate,)>(&t.shared());
     let running = start(builder).await;
     soon(running.signals().settled.reached(2)).await;
     assert_eq!(log.try_recv().unwrap(), "delicate ran", "the newer one");
@@ -260,7 +242,7 @@ async fn a_server_runs_one_quarantined_task_at_a_time_beside_innocents() {
     }
     waits::job().task_id("innocent").enqueue(&client).await.unwrap();
     let gate = Gate::new(Semaphore::new(0));
-    let (builder, mut log) = server::<(waits,)>(&t);
+    let (builder, mut log) = server::<(waits,)>(&t.shared());
     let running = start(builder.state(gate.clone())).await;
     let mut first = [logged(&mut log).await, logged(&mut log).await];
     first.sort();
@@ -289,7 +271,7 @@ async fn a_paused_queue_keeps_its_tasks_and_a_resume_wakes_the_server() {
         let t = Fixture::real_time().await;
         let client = Client::new(t.shared());
         t.broker().pause(&default_queue()).await.unwrap();
-        let (builder, mut log) = server::<(note,)>(&t);
+        let (builder, mut log) = server::<(note,)>(&t.shared());
         let began = Instant::now();
         let running = start(builder).await;
         note::job("paused").task_id("p").enqueue(&client).await.unwrap();
@@ -314,7 +296,7 @@ async fn a_task_whose_deadline_has_passed_is_archived_without_running() {
         .await
         .unwrap();
     t.advance(Duration::from_secs(62));
-    let (builder, mut log) = server::<(note,)>(&t);
+    let (builder, mut log) = server::<(note,)>(&t.shared());
     let running = start(builder).await;
     soon(running.signals().settled.reached(1)).await;
     let late = found(&t, "late").await.unwrap();
@@ -331,7 +313,7 @@ async fn a_task_that_had_expired_runs_when_a_go_tool_says_so() {
     let late = note::job("late").task_id("late").expires(t.now() + Duration::from_secs(60));
     late.enqueue(&Client::new(t.shared())).await.unwrap();
     t.advance(Duration::from_secs(62));
-    let (builder, mut log) = server::<(note,)>(&t);
+    let (builder, mut log) = server::<(note,)>(&t.shared());
     let running = start(builder).await;
     soon(running.signals().settled.reached(1)).await;
     assert_eq!(found(&t, "late").await.unwrap().ending, Ending::Expired);

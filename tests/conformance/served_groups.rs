@@ -1,17 +1,20 @@
 //! A server on this broker that aggregates: a member that is damaged does not hold up the others of its group.
 
 use asynq_runtime::{
-    Client, RawTask, Registry, Server, State,
+    Client, RawTask, State,
     prelude::*,
     task::{TaskInfo, TaskState},
 };
-use asynq_tests::{Store as _, default_queue, soon, task_id};
-use tokio::sync::mpsc;
+use asynq_tests::{
+    Store as _, default_queue,
+    server::{Log, logged, server, start},
+    soon, task_id,
+};
 
 use super::Fixture;
 
 #[job]
-async fn digest(log: State<mpsc::UnboundedSender<String>>, ids: String) -> JobResult {
+async fn digest(log: State<Log>, ids: String) -> JobResult {
     log.send(ids)?;
     Ok(())
 }
@@ -30,15 +33,10 @@ async fn bytes_that_are_not_a_message_are_archived_and_the_others_of_their_group
         client.enqueue(RawTask::new("note", id).task_id(id).group("notes")).await.unwrap();
     }
     t.store.overwrite_message(&default_queue(), &task_id("bad"), b"\xff\xfe not a message");
-    let (sender, mut log) = mpsc::unbounded_channel::<String>();
-    let builder = Server::builder("nothing://is-connected")
-        .broker(t.shared())
-        .registry(Registry::only::<(digest,)>().unwrap())
-        .state(sender)
-        .aggregate("notes", |_, tasks| Ok::<_, BoxError>(digest::job(ids(&tasks))))
-        .group_max_size(3);
-    let running = builder.build().await.unwrap().start().await.unwrap();
-    assert_eq!(soon(log.recv()).await.unwrap(), "one two");
+    let (builder, mut log) = server::<(digest,)>(&t.shared());
+    let aggregated = builder.aggregate("notes", |_, tasks| Ok::<_, BoxError>(digest::job(ids(&tasks))));
+    let running = start(aggregated.group_max_size(3)).await;
+    assert_eq!(logged(&mut log).await, "one two");
     soon(running.signals().settled.reached(2)).await;
     let bad = t.broker().task(&default_queue(), &task_id("bad")).await.unwrap().unwrap();
     assert_eq!((bad.state, &*bad.r#type), (TaskState::Archived, "undecodable"));

@@ -14,6 +14,7 @@ pub mod patient;
 pub mod prometheus;
 mod redis;
 mod seed;
+pub mod server;
 mod slow_network;
 mod snapshot;
 mod sqlite;

@@ -29,19 +29,18 @@ use std::sync::Arc;
 use asynq_runtime::{
     TaskId,
     broker::{Broker, Page, sqlite::SqliteBroker},
-    job::JobSet,
     prelude::*,
-    server::{Running, ServerBuilder},
+    server::Running,
     task::QueueName,
 };
-pub(crate) use asynq_test_support::soon;
+pub(crate) use asynq_tests::{
+    server::{Log, logged, server, start},
+    soon,
+};
 use chrono::{DateTime, TimeDelta, Utc};
-use tokio::sync::mpsc;
 
 use crate::sqlite::patient;
 
-/// The texts that jobs report to the test, in their order.
-pub(crate) type Log = mpsc::UnboundedSender<String>;
 /// The permits of a test, each for one job to end.
 pub(crate) type Gate = Arc<tokio::sync::Semaphore>;
 
@@ -97,25 +96,6 @@ pub(crate) fn is_later(time: Option<DateTime<Utc>>, begun: DateTime<Utc>, from: 
 
 pub(crate) async fn memory() -> Arc<dyn Broker> {
     Arc::new(SqliteBroker::in_memory(patient()).await.unwrap())
-}
-
-/// Returns a server of the jobs `S` with four slots, and the texts that its jobs report.
-pub(crate) fn server<S: JobSet>(broker: &Arc<dyn Broker>) -> (ServerBuilder, mpsc::UnboundedReceiver<String>) {
-    let (sender, receiver) = mpsc::unbounded_channel::<String>();
-    let builder = Server::builder("nothing://is-connected")
-        .broker(Arc::clone(broker))
-        .registry(Registry::only::<S>().unwrap())
-        .state::<Log>(sender)
-        .concurrency(4);
-    (builder, receiver)
-}
-
-pub(crate) async fn start(builder: ServerBuilder) -> Running {
-    builder.build().await.unwrap().start().await.unwrap()
-}
-
-pub(crate) async fn logged(log: &mut mpsc::UnboundedReceiver<String>) -> String {
-    soon(log.recv()).await.unwrap()
 }
 
 pub(crate) fn queue(name: &str) -> QueueName {
