@@ -379,7 +379,7 @@ async fn a_task_that_a_person_runs_again_has_neither_its_earlier_end_nor_an_expi
             Changed::Done,
             "{id}"
         );
-        let pending = t.broker().task(&default_queue(), &task_id(id)).await.unwrap().unwrap();
+        let pending = t.info(id).await.unwrap();
         assert_eq!(pending.expires, None, "{id}");
         let again = t.take_one().await;
         assert!(!again.extra.is_expired(t.broker().now().timestamp_millis()), "{id}");

@@ -114,7 +114,7 @@ async fn a_taken_task_is_active_with_a_lease() {
     let seen = t.snapshot().await;
     assert_eq!(seen.active, [Entry::of(&new)]);
     assert_eq!(seen.len(), 1);
-    let info = t.broker().task(&default_queue(), &task_id("t1")).await.unwrap().unwrap();
+    let info = t.info("t1").await.unwrap();
     let lease = info.lease_until.unwrap() - t.now();
     let full = TimeDelta::from_std(t.broker().lease()).unwrap();
     assert!(lease <= full && lease > full - TimeDelta::seconds(1), "{lease} is not the lease of {full}");

@@ -52,7 +52,7 @@ async fn only_queues_with_groups_are_worth_aggregating() {
 async fn a_grouped_task_shows_its_state_and_group() {
     let t = Fixture::start().await;
     t.enqueue(task("t1").grouped("g")).await;
-    let info = t.broker().task(&default_queue(), &task_id("t1")).await.unwrap().unwrap();
+    let info = t.info("t1").await.unwrap();
     assert_eq!((info.state, info.group.as_deref()), (TaskState::Aggregating, Some("g")));
     let stats = t.broker().queue_stats(&default_queue()).await.unwrap();
     assert_eq!((stats.aggregating, stats.size, stats.pending), (1, 1, 0));

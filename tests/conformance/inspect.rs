@@ -258,7 +258,7 @@ lists_come_in_pages! {
 async fn found(state: TaskState) {
     let t = Fixture::start().await;
     t.seed_every_state().await;
-    let info = t.broker().task(&default_queue(), &task_id(state.as_str())).await.unwrap().unwrap();
+    let info = t.info(state.as_str()).await.unwrap();
     assert_eq!((info.state, info.id.as_str(), info.queue.as_str()), (state, state.as_str(), "default"));
     assert_eq!((info.r#type.as_str(), &info.payload[..]), ("email:send", state.as_str().as_bytes()));
     assert_eq!((info.max_retry, info.timeout), (25, Some(Duration::from_secs(1800))));
@@ -308,7 +308,7 @@ async fn a_task_is_read_with_the_time_after_which_no_attempt_begins() {
     let t = Fixture::start().await;
     let expires_ms = Some(t.now().timestamp_millis() + 60_001);
     t.enqueue(task("t1").with_extra(Extra { expires_ms, ..Extra::default() })).await;
-    let read = t.broker().task(&default_queue(), &task_id("t1")).await.unwrap().unwrap();
+    let read = t.info("t1").await.unwrap();
     assert_eq!(read.expires.map(|at| at.timestamp_millis()), expires_ms);
     let listed = t.broker().tasks(&default_queue(), TaskState::Pending, Page::default()).await.unwrap();
     assert_eq!(listed[0].expires, read.expires);
@@ -318,7 +318,7 @@ async fn a_task_is_read_with_the_time_after_which_no_attempt_begins() {
 async fn an_unknown_task_is_none() {
     let t = Fixture::start().await;
     t.seed_pending(&["t1"]).await;
-    assert_eq!(t.broker().task(&default_queue(), &task_id("t2")).await.unwrap(), None);
+    assert_eq!(t.info("t2").await, None);
     assert_eq!(t.broker().task(&queue("low"), &task_id("t1")).await.unwrap(), None);
 }
 
@@ -328,7 +328,7 @@ async fn headers_and_the_deadline_are_shown() {
     let mut new = task("t1").with_header("trace", "abc").with_retention(90);
     new.message.deadline = 2_000_000_000;
     t.enqueue(new).await;
-    let info = t.broker().task(&default_queue(), &task_id("t1")).await.unwrap().unwrap();
+    let info = t.info("t1").await.unwrap();
     assert_eq!(info.headers, [("trace".to_owned(), "abc".to_owned())]);
     assert_eq!(info.deadline.unwrap().timestamp(), 2_000_000_000);
     assert_eq!(info.retention, Some(Duration::from_secs(90)));
@@ -343,7 +343,7 @@ async fn a_message_that_cannot_be_read_is_left_out_of_the_list() {
     assert_eq!(ids(&t, TaskState::Pending, 1, 10).await, ["good1", "good2"]);
     assert_eq!(ids(&t, TaskState::Pending, 1, 3).await, ["good1"], "they count as rows of their page");
     for id in ["bad", "lost"] {
-        assert_eq!(t.broker().task(&default_queue(), &task_id(id)).await.unwrap(), None);
+        assert_eq!(t.info(id).await, None);
     }
 }
 
@@ -354,7 +354,7 @@ async fn looking_changes_nothing() {
     let before = t.store.dump();
     t.snapshot().await;
     t.broker().queues().await.unwrap();
-    t.broker().task(&default_queue(), &task_id("active")).await.unwrap();
+    t.info("active").await;
     t.broker().queue_stats(&queue("none")).await.unwrap();
     assert_eq!(t.store.dump(), before);
 }

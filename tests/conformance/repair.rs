@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use asynq_runtime::{
     broker::{BulkAction, Changed, Chosen, GroupRules, Page, PayloadEdit, SetOutcome, Settled, TaskSet},
-    task::{Extra, TaskId, TaskInfo, TaskState, UniqueUntil, Unknown},
+    task::{Extra, TaskId, TaskState, UniqueUntil, Unknown},
 };
 use asynq_tests::{
     Build as _, Store as _, archive, default_queue, done, lock_key, queue, requeue, retry, task, task_id,
@@ -21,10 +21,6 @@ pub(super) async fn every_state() -> Fixture {
     t.seed_every_state().await;
     t.enqueue(task("aggregating").grouped("g")).await;
     t
-}
-
-async fn info(t: &Fixture, id: &str) -> Option<TaskInfo> {
-    t.broker().task(&default_queue(), &task_id(id)).await.unwrap()
 }
 
 async fn ids(t: &Fixture, name: &str, state: TaskState) -> Vec<String> {
@@ -95,7 +91,7 @@ fn edit(payload: &'static str) -> PayloadEdit {
 
 async fn table(op: Op, state: TaskState) {
     let t = every_state().await;
-    let (id, before, dump) = (task_id(state.as_str()), info(&t, state.as_str()).await.unwrap(), t.store.dump());
+    let (id, before, dump) = (task_id(state.as_str()), t.info(state.as_str()).await.unwrap(), t.store.dump());
     let changed = op.does(&t, &id).await;
     for other in TaskState::ALL.into_iter().filter(|&other| other != state) {
         assert_eq!(places(&t, other.as_str()).await, [format!("default {other}")], "the others stay");
@@ -299,7 +295,7 @@ async fn the_attempts_of_a_task_stay_counted() {
     assert_eq!(Op::Run.does(&t, &task_id("t1")).await, Changed::Done);
     let run = t.take_one().await;
     assert_eq!(t.settle(&run, retry(SECOND, "again")).await, Settled::Ok);
-    let info = info(&t, "t1").await.unwrap();
+    let info = t.info("t1").await.unwrap();
     assert_eq!((info.retried, info.last_error.as_deref()), (2, Some("again")));
 }
 

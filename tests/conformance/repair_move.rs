@@ -54,7 +54,7 @@ async fn everything_of_a_task_moves_with_it() {
     };
     assert_eq!(t.settle(&run, failed).await, Settled::Ok);
     let failures = t.broker().failures(&default_queue(), &task_id("t1")).await.unwrap();
-    let before = t.broker().task(&default_queue(), &task_id("t1")).await.unwrap().unwrap();
+    let before = t.info("t1").await.unwrap();
     moved(&t, "t1").await;
     let mut after = t.broker().task(&queue("low"), &task_id("t1")).await.unwrap().unwrap();
     assert_eq!(after.queue, queue("low"));
@@ -401,7 +401,7 @@ async fn an_orphan_is_retried_and_its_old_run_is_fenced() {
     assert_eq!(t.settle(&run, done()).await, Settled::Fenced);
     assert_eq!(t.resend(&run, retry(SECOND, "late")).await, Settled::Fenced);
     assert_eq!(t.extend(&run.key).await, Settled::Fenced);
-    let info = t.broker().task(&default_queue(), &task_id("t1")).await.unwrap().unwrap();
+    let info = t.info("t1").await.unwrap();
     assert_eq!((info.state, info.retried, info.crashes), (TaskState::Retry, 1, 0));
     assert_eq!(info.last_error.as_deref(), Some("no worker runs it"));
     assert_eq!(info.last_failed_at.unwrap().timestamp(), t.now().timestamp());
@@ -461,7 +461,7 @@ async fn the_crashes_of_an_orphan_are_forgotten() {
         assert_eq!(t.take_one().await.crashes, 1);
         t.let_leases_pass();
         assert_eq!(end_orphan(&t, "t1").await, Changed::Done);
-        let info = t.broker().task(&default_queue(), &task_id("t1")).await.unwrap().unwrap();
+        let info = t.info("t1").await.unwrap();
         assert_eq!((info.state, info.crashes), (state, 0));
     }
 }

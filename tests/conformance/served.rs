@@ -9,7 +9,7 @@ use std::{
 };
 
 use asynq_runtime::{
-    Client, Registry, State, TaskInfo,
+    Client, Registry, State,
     prelude::*,
     task::{Ending, Extra, TaskState, Unknown},
 };
@@ -54,10 +54,6 @@ async fn waits(log: State<Log>, gate: State<Gate>, ctx: &JobContext) -> JobResul
     Ok(())
 }
 
-async fn found(t: &Fixture, id: &str) -> Option<TaskInfo> {
-    t.broker().task(&default_queue(), &task_id(id)).await.unwrap()
-}
-
 #[job]
 async fn stumbles(log: State<Log>, ctx: &JobContext) -> JobResult {
     log.send(ctx.id().to_string())?;
@@ -82,7 +78,7 @@ async fn a_server_that_puts_retries_first_runs_them_before_all_that_wait() {
         ran.push(logged(&mut log).await);
     }
     eventually("the retry is due and moved, or over", async || {
-        found(&t, "stumbles").await.is_none_or(|task| task.state == TaskState::Pending).then_some(())
+        t.info("stumbles").await.is_none_or(|task| task.state == TaskState::Pending).then_some(())
     })
     .await;
     gate.add_permits(3);
@@ -105,7 +101,7 @@ async fn bytes_that_are_not_a_message_are_archived_and_the_neighbours_run() {
     let running = start(builder.concurrency(1)).await;
     assert_eq!((logged(&mut log).await, logged(&mut log).await), ("before".into(), "after".into()));
     soon(running.signals().settled.reached(3)).await;
-    let bad = found(&t, "bad").await.unwrap();
+    let bad = t.info("bad").await.unwrap();
     assert_eq!((bad.state, &bad.payload[..]), (TaskState::Archived, &b"\xff\xfe not a message"[..]));
     let reason = bad.last_error.unwrap();
     assert!(reason.starts_with("undecodable task message (16 bytes)"), "{reason}");
@@ -129,10 +125,10 @@ async fn arguments_of_another_shape_wait_for_a_day_and_are_archived_with_both_sh
     let running = start(builder).await;
     soon(running.signals().settled.reached(2)).await;
 
-    let new = found(&t, "new").await.unwrap();
+    let new = t.info("new").await.unwrap();
     assert_eq!((new.state, new.retried), (TaskState::Retry, 0));
     assert_eq!(&new.payload[..], b"\x01\xde\xad\xbe\xef\x05", "the arguments are untouched");
-    let old = found(&t, "old").await.unwrap();
+    let old = t.info("old").await.unwrap();
     assert_eq!((old.state, old.retried), (TaskState::Archived, 0));
     let ours = format!("{:08x}", Registry::only::<(note,)>().unwrap().get("note").unwrap().fingerprint().value);
     let (waits, given_up) = (new.last_error.unwrap(), old.last_error.unwrap());
@@ -176,7 +172,7 @@ async fn a_jobs_own_max_crashes_limits_the_crashes_of_its_tasks() {
     // The job's archive handler is called although the job did not run.
     assert_eq!(lines, ["delicate given up: worker died 1 times while this ran", "note ran"]);
     soon(running.signals().settled.reached(2)).await;
-    let delicate = found(&t, "delicate").await.unwrap();
+    let delicate = t.info("delicate").await.unwrap();
     assert_eq!((delicate.state, delicate.retried), (TaskState::Archived, 0));
     assert_eq!(delicate.last_error.as_deref(), Some("worker died 1 times while this ran"));
     assert!(log.try_recv().is_err(), "it was not run again");
@@ -202,7 +198,7 @@ async fn a_poison_task_whose_hooks_met_two_deaths_is_archived_without_them() {
         }))
         .await;
         soon(running.signals().settled.reached(1)).await;
-        let delicate = found(&t, "delicate").await.unwrap();
+        let delicate = t.info("delicate").await.unwrap();
         assert_eq!(delicate.last_error, Some(format!("worker died {crashes} times while this ran")));
         assert_eq!((log.try_recv().is_ok(), called.load(SeqCst)), (is_called, is_called), "{crashes} deaths");
     }
@@ -224,7 +220,7 @@ async fn a_replaced_task_whose_worker_died_is_deleted_and_no_hook_is_called() {
     soon(running.signals().settled.reached(2)).await;
     assert_eq!(log.try_recv().unwrap(), "delicate ran", "the newer one");
     assert!(log.try_recv().is_err(), "nothing else");
-    assert!(found(&t, older.id.as_str()).await.is_none());
+    assert!(t.info(older.id.as_str()).await.is_none());
     assert_eq!(t.broker().queue_stats(&default_queue()).await.unwrap().failed, 0);
 }
 
@@ -276,7 +272,7 @@ async fn a_paused_queue_keeps_its_tasks_and_a_resume_wakes_the_server() {
         let running = start(builder).await;
         note::job("paused").task_id("p").enqueue(&client).await.unwrap();
         soon(running.signals().idle.reached(1)).await;
-        assert_eq!(found(&t, "p").await.unwrap().state, TaskState::Pending);
+        assert_eq!(t.info("p").await.unwrap().state, TaskState::Pending);
         assert!(log.try_recv().is_err());
         let elsewhere = t.another_broker().await;
         elsewhere.resume(&default_queue()).await.unwrap();
@@ -299,7 +295,7 @@ async fn a_task_whose_deadline_has_passed_is_archived_without_running() {
     let (builder, mut log) = server::<(note,)>(&t.shared());
     let running = start(builder).await;
     soon(running.signals().settled.reached(1)).await;
-    let late = found(&t, "late").await.unwrap();
+    let late = t.info("late").await.unwrap();
     assert_eq!((late.state, late.retried), (TaskState::Archived, 0));
     assert_eq!(late.last_error.as_deref(), Some("deadline passed"));
     assert!(log.try_recv().is_err());
@@ -316,7 +312,7 @@ async fn a_task_that_had_expired_runs_when_a_go_tool_says_so() {
     let (builder, mut log) = server::<(note,)>(&t.shared());
     let running = start(builder).await;
     soon(running.signals().settled.reached(1)).await;
-    assert_eq!(found(&t, "late").await.unwrap().ending, Ending::Expired);
+    assert_eq!(t.info("late").await.unwrap().ending, Ending::Expired);
     assert!(log.try_recv().is_err());
     go.run("archived", "late");
     assert_eq!(logged(&mut log).await, "late");

@@ -38,7 +38,7 @@ async fn bytes_that_are_not_a_message_are_archived_and_the_others_of_their_group
     let running = start(aggregated.group_max_size(3)).await;
     assert_eq!(logged(&mut log).await, "one two");
     soon(running.signals().settled.reached(2)).await;
-    let bad = t.broker().task(&default_queue(), &task_id("bad")).await.unwrap().unwrap();
+    let bad = t.info("bad").await.unwrap();
     assert_eq!((bad.state, &*bad.r#type), (TaskState::Archived, "undecodable"));
     assert_eq!(&bad.payload[..], b"\xff\xfe not a message");
     assert!(bad.last_error.unwrap().starts_with("undecodable task message (16 bytes)"));

@@ -7,8 +7,7 @@ use asynq_runtime::{
     task::{Ending, Extra, Progress, TaskState, Unknown},
 };
 use asynq_tests::{
-    Build as _, Entry, Seeded as _, archive, archive_with, complete, default_queue, done, requeue, retry, snooze, task,
-    task_id,
+    Build as _, Entry, Seeded as _, archive, archive_with, complete, done, requeue, retry, snooze, task, task_id,
 };
 use bytes::Bytes;
 use chrono::TimeDelta;
@@ -32,7 +31,7 @@ async fn done_deletes_the_task_and_counts_it() {
 
     let seen = t.snapshot().await;
     assert!(seen.is_empty(), "{seen:?}");
-    assert_eq!(t.broker().task(&default_queue(), &task_id("t1")).await.unwrap(), None);
+    assert_eq!(t.info("t1").await, None);
     assert_eq!(counters(&seen.stats), [1, 0, 1, 0]);
 }
 
@@ -420,7 +419,7 @@ async fn progress_is_not_shown_after_its_run() {
         let run = t.start_run(task("t1").with_retention(60)).await;
         t.broker().write_progress(&run.key, &Progress::new(0.9, "row 9 of 10")).await.unwrap();
         assert_eq!(t.settle(&run, action.clone()).await, Settled::Ok);
-        let ended = t.broker().task(&default_queue(), &task_id("t1")).await.unwrap().unwrap();
+        let ended = t.info("t1").await.unwrap();
         assert_eq!(ended.progress, None, "{action:?}");
     }
 }

@@ -7,7 +7,7 @@ use asynq_runtime::{
         Action, GroupRules, NewTask, Placed, Refused, Run, SetError, SetOutcome, Settled, Settlement, TaskSet,
         UniqueLock, When,
     },
-    task::{Extra, GroupName, Header, QueueName, TaskId, TaskMessage, TaskState},
+    task::{Extra, GroupName, Header, QueueName, TaskId, TaskInfo, TaskMessage, TaskState},
 };
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
@@ -340,9 +340,14 @@ impl<S: Store> Fixture<S> {
         page.groups.into_iter().map(|found| (found.group.to_string(), found.size)).collect()
     }
 
+    /// A task of the default queue, if the task exists.
+    pub async fn info(&self, id: &str) -> Option<TaskInfo> {
+        self.broker().task(&default_queue(), &task_id(id)).await.unwrap()
+    }
+
     /// The state of a task of the default queue, if the task exists.
     pub async fn state_of(&self, id: &str) -> Option<TaskState> {
-        self.broker().task(&default_queue(), &task_id(id)).await.unwrap().map(|info| info.state)
+        self.info(id).await.map(|info| info.state)
     }
 
     /// Ends one run and returns the broker's answer.
