@@ -3,20 +3,18 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use asynq_runtime::{
-    broker::{BulkAction, BulkSlice, Chosen, Page, QueueDeleted, Settled},
+    broker::{BulkAction, BulkSlice, Chosen, QueueDeleted, Settled},
     task::{Extra, TaskState, UniqueUntil},
 };
 use asynq_tests::{Build as _, Need, Store as _, default_queue, done, group, lock_key, queue, soon, task, task_id};
 
-use super::{Fixture, repair::every_state};
+use super::{
+    Fixture,
+    repair::{every_state, ids},
+};
 
 const SECOND: Duration = Duration::from_secs(1);
 const STATES: [TaskState; 7] = TaskState::ALL;
-
-async fn ids(t: &Fixture, state: TaskState) -> Vec<String> {
-    let tasks = t.broker().tasks(&default_queue(), state, Page { number: 1, size: 1000 }).await.unwrap();
-    tasks.into_iter().map(|task| task.id.to_string()).collect()
-}
 
 async fn some(t: &Fixture, chosen: Chosen, action: BulkAction, limit: usize) -> BulkSlice {
     t.broker().change_some(&default_queue(), &chosen, action, limit).await.unwrap()
@@ -47,13 +45,16 @@ async fn table(action: BulkAction) {
         }
         let mut total = 0;
         for state in STATES {
-            total += ids(&t, state).await.len();
+            total += ids(&t, "default", state).await.len();
         }
         assert_eq!(total, if after.is_some() { 7 } else { 6 }, "{action:?} {state}: each is in one place");
         t.advance(7200 * SECOND);
         t.forward().await;
         let forwarded = STATES.len() - 1;
-        assert!(ids(&t, TaskState::Pending).await.len() < forwarded, "{action:?} {state}: no time was left behind");
+        assert!(
+            ids(&t, "default", TaskState::Pending).await.len() < forwarded,
+            "{action:?} {state}: no time was left behind"
+        );
     }
 }
 
@@ -91,7 +92,7 @@ async fn slices_follow_each_other_in_the_order_of_the_listing() {
     assert_eq!(run(100).await, slice(100, 0, true));
     assert_eq!(run(100).await, slice(43, 0, false));
     assert_eq!(run(100).await, slice(0, 0, false));
-    assert_eq!(ids(&t, TaskState::Pending).await, names);
+    assert_eq!(ids(&t, "default", TaskState::Pending).await, names);
     t.advance(600 * SECOND);
     assert_eq!(t.forward().await, 0);
 }
@@ -119,9 +120,9 @@ async fn the_oldest_pending_tasks_are_archived_first() {
     t.seed_pending(&["c", "a", "b"]).await;
     let done = some(&t, Chosen::InState(TaskState::Pending), BulkAction::Archive, 2).await;
     assert_eq!(done, slice(2, 0, true));
-    assert_eq!(ids(&t, TaskState::Pending).await, ["b"]);
+    assert_eq!(ids(&t, "default", TaskState::Pending).await, ["b"]);
     assert_eq!(
-        ids(&t, TaskState::Archived).await.into_iter().collect::<BTreeSet<_>>(),
+        ids(&t, "default", TaskState::Archived).await.into_iter().collect::<BTreeSet<_>>(),
         ["a", "c"].map(str::to_owned).into()
     );
 }
@@ -194,7 +195,7 @@ async fn ids_without_a_task_are_taken_off_and_counted() {
         }
         t.store.make_ghost(&default_queue(), &task_id("ghost"));
         assert_eq!(some(&t, Chosen::InState(state), BulkAction::Archive, 10).await, slice(2, 1, false));
-        assert_eq!(ids(&t, TaskState::Archived).await, ["a", "b"]);
+        assert_eq!(ids(&t, "default", TaskState::Archived).await, ["a", "b"]);
         assert_eq!(t.state_of("ghost").await, None);
         assert_eq!(t.snapshot().await.stats.size, 2, "the id is gone");
     }
@@ -230,9 +231,9 @@ async fn a_task_is_either_changed_or_taken() {
         };
         let (changed, taken) = soon(async { tokio::join!(changing, taking) }).await;
         assert_eq!(changed + taken.len(), 200, "{action:?}");
-        let active: BTreeSet<String> = ids(&t, TaskState::Active).await.into_iter().collect();
+        let active: BTreeSet<String> = ids(&t, "default", TaskState::Active).await.into_iter().collect();
         assert_eq!(active, taken);
-        let archived = ids(&t, TaskState::Archived).await;
+        let archived = ids(&t, "default", TaskState::Archived).await;
         assert_eq!(archived.len(), if action == BulkAction::Archive { changed } else { 0 });
         assert!(archived.iter().all(|id| !taken.contains(id)));
     }

@@ -3,9 +3,7 @@
 use std::time::Duration;
 
 use asynq_runtime::{
-    broker::{
-        Broker, BulkAction, Changed, EditError, HeldLock, Page, PayloadEdit, Refused, RetryOrder, Settled, Wanted,
-    },
+    broker::{BulkAction, Changed, EditError, HeldLock, Page, PayloadEdit, Refused, RetryOrder, Settled, Wanted},
     task::{Extra, QueueName, TaskState},
 };
 use asynq_tests::{
@@ -15,7 +13,7 @@ use asynq_tests::{
 use bytes::Bytes;
 use chrono::TimeDelta;
 
-use super::Fixture;
+use super::{Fixture, repair::places};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -25,19 +23,6 @@ async fn to_low(t: &Fixture, id: &str) -> Result<Changed, Refused> {
 
 async fn moved(t: &Fixture, id: &str) {
     assert_eq!(to_low(t, id).await.unwrap(), Changed::Done);
-}
-
-/// Every list of these queues that contains the task.
-async fn places(broker: &dyn Broker, names: &[&str], id: &str) -> Vec<String> {
-    let mut found = Vec::new();
-    for name in names {
-        for state in TaskState::ALL {
-            let tasks = broker.tasks(&queue(name), state, Page { number: 1, size: 1000 }).await.unwrap();
-            let times = tasks.iter().filter(|task| task.id == id).count();
-            found.extend((0..times).map(|_| format!("{name} {state}")));
-        }
-    }
-    found
 }
 
 #[tokio::test]
@@ -207,7 +192,7 @@ async fn two_simultaneous_moves_of_a_task_move_it_once() {
         let (a, b) = tokio::join!(mine.move_task(&from, &id, &low), theirs.move_task(&from, &id, &low));
         let (a, b) = (a.unwrap(), b.unwrap());
         assert!([a, b].contains(&Changed::Done), "{a:?} {b:?}");
-        assert_eq!(places(t.broker(), &["default", "low"], id.as_str()).await, ["low pending"]);
+        assert_eq!(places(&t, &["default", "low"], id.as_str()).await, ["low pending"]);
     }
 }
 
@@ -226,7 +211,7 @@ async fn two_moves_of_a_task_to_different_queues_leave_one_task() {
             (_, Changed::Done) => "high pending",
             neither => panic!("one of them was first: {neither:?}"),
         };
-        assert_eq!(places(t.broker(), &["default", "low", "high"], id.as_str()).await, [expected]);
+        assert_eq!(places(&t, &["default", "low", "high"], id.as_str()).await, [expected]);
     }
 }
 
@@ -244,7 +229,7 @@ async fn a_task_is_either_moved_or_taken() {
             (Changed::Unfit(TaskState::Active), 1) => "default active",
             other => panic!("{other:?}"),
         };
-        assert_eq!(places(t.broker(), &["default", "low"], id.as_str()).await, [expected]);
+        assert_eq!(places(&t, &["default", "low"], id.as_str()).await, [expected]);
         for run in taken {
             t.settle(&run, done()).await;
         }

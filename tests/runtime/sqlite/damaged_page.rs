@@ -1,7 +1,7 @@
 //! A task whose message lies in a damaged page of the file is archived by the claim that meets it, and hides no other. One that
 //! cannot be deleted keeps no other from it.
 
-use std::{fs, path::PathBuf};
+use std::fs;
 
 use asynq_runtime::{
     broker::{BrokerErrorKind, GroupRules, Groups as _, Inspect as _, Maintain as _, Page, TaskBrief},
@@ -17,8 +17,7 @@ fn in_queue(queue: &str, mut task: NewTask) -> NewTask {
 
 /// Makes a file with these tasks and damages pages in which the messages of the tasks lie that are named `damaged` and a number.
 async fn damaged(tasks: impl IntoIterator<Item = NewTask>) -> (tempfile::TempDir, SqliteBroker) {
-    let folder = tempfile::tempdir().unwrap();
-    let file: PathBuf = folder.path().join("jobs.db");
+    let (folder, file) = new_file();
     let broker = open(&file).await;
     let mut tasks: Vec<NewTask> = tasks.into_iter().collect();
     for task in tasks.iter_mut().filter(|task| task.id.as_str().starts_with("damaged")) {

@@ -15,9 +15,8 @@ use super::*;
 use crate::answered;
 
 async fn both() -> (tempfile::TempDir, [SqliteBroker; 2]) {
-    let folder = tempfile::tempdir().unwrap();
-    let file = open(&folder.path().join("jobs.db")).await;
-    (folder, [SqliteBroker::in_memory(patient()).await.unwrap(), file])
+    let (folder, file) = new_file();
+    (folder, [SqliteBroker::in_memory(patient()).await.unwrap(), open(&file).await])
 }
 
 #[tokio::test]

@@ -26,9 +26,7 @@ struct World {
 
 impl World {
     async fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let clock = ManualClock::default();
-        let file = folder.path().join("jobs.db");
+        let ((folder, file), clock) = (new_file(), ManualClock::default());
         let broker = SqliteBroker::open(&url(&file), with_clock(clock.clone())).await.unwrap();
         let member = join(&broker).await;
         Self { folder, clock, broker, member }
