@@ -57,7 +57,7 @@ pub(crate) async fn quick(log: State<Log>) -> JobResult {
 }
 
 #[job]
-pub(crate) async fn waits(log: State<Log>, gate: State<Gate>, name: String) -> JobResult {
+pub(crate) async fn waits_for_a_permit(log: State<Log>, gate: State<Gate>, name: String) -> JobResult {
     log.send(format!("{name} started"))?;
     gate.acquire().await?.forget();
     log.send(format!("{name} ended"))?;

@@ -21,7 +21,9 @@ use asynq_test_support::{Log as Lines, eventually, eventually_blocking};
 use tokio::sync::{Notify, mpsc::UnboundedReceiver, oneshot};
 use tower::util::MapFutureLayer;
 
-use super::{Gate, Log, flaky::Flaky, id, ids, logged, memory, queue, quick, server, soon, start, task, waits};
+use super::{
+    Gate, Log, flaky::Flaky, id, ids, logged, memory, queue, quick, server, soon, start, task, waits_for_a_permit,
+};
 use crate::sqlite::with_clock;
 
 #[job]
@@ -39,10 +41,10 @@ fn lingers(log: State<Log>, ctx: &JobContext, gate: State<Mutex<Receiver<()>>>) 
 #[tokio::test]
 async fn a_shutdown_lets_running_jobs_end() {
     let broker = memory().await;
-    let (builder, mut log) = server::<(waits,)>(&broker);
+    let (builder, mut log) = server::<(waits_for_a_permit,)>(&broker);
     let gate = Gate::new(tokio::sync::Semaphore::new(0));
     let running = start(builder.state(gate.clone())).await;
-    waits::job("a").task_id("a").enqueue(&running.client()).await.unwrap();
+    waits_for_a_permit::job("a").task_id("a").enqueue(&running.client()).await.unwrap();
     assert_eq!(logged(&mut log).await, "a started");
     let shutdown = tokio::spawn(running.shutdown());
     gate.add_permits(1);
@@ -55,10 +57,10 @@ async fn a_shutdown_lets_running_jobs_end() {
 #[tokio::test]
 async fn a_shutdown_may_wait_for_as_long_as_it_takes() {
     let broker = memory().await;
-    let (builder, mut log) = server::<(waits,)>(&broker);
+    let (builder, mut log) = server::<(waits_for_a_permit,)>(&broker);
     let gate = Gate::new(tokio::sync::Semaphore::new(0));
     let running = start(builder.state(gate.clone()).shutdown_timeout(Duration::MAX)).await;
-    waits::job("a").enqueue(&running.client()).await.unwrap();
+    waits_for_a_permit::job("a").enqueue(&running.client()).await.unwrap();
     assert_eq!(logged(&mut log).await, "a started");
     let shutdown = tokio::spawn(running.shutdown());
     gate.add_permits(1);
@@ -69,14 +71,14 @@ async fn a_shutdown_may_wait_for_as_long_as_it_takes() {
 #[tokio::test]
 async fn a_quiet_server_fetches_nothing_and_continues_its_runs() {
     let broker = memory().await;
-    let (builder, mut log) = server::<(waits,)>(&broker);
+    let (builder, mut log) = server::<(waits_for_a_permit,)>(&broker);
     let gate = Gate::new(tokio::sync::Semaphore::new(0));
     let running = start(builder.state(gate.clone())).await;
-    waits::job("a").task_id("a").enqueue(&running.client()).await.unwrap();
+    waits_for_a_permit::job("a").task_id("a").enqueue(&running.client()).await.unwrap();
     assert_eq!(logged(&mut log).await, "a started");
     running.quiet();
     soon(running.signals().quiet.reached(1)).await;
-    waits::job("b").task_id("b").enqueue(&running.client()).await.unwrap();
+    waits_for_a_permit::job("b").task_id("b").enqueue(&running.client()).await.unwrap();
     gate.add_permits(2);
     assert_eq!(logged(&mut log).await, "a ended");
     soon(running.signals().settled.reached(1)).await;
@@ -185,10 +187,10 @@ async fn blocking_jobs_that_overstay_their_timeout_never_run_beyond_the_limit() 
 async fn dropping_a_running_server_drops_its_jobs_and_is_a_crash_of_their_tasks() {
     let clock = ManualClock::default();
     let broker: Arc<dyn Broker> = Arc::new(SqliteBroker::in_memory(with_clock(clock.clone())).await.unwrap());
-    let (builder, mut log) = server::<(waits,)>(&broker);
+    let (builder, mut log) = server::<(waits_for_a_permit,)>(&broker);
     let gate = Gate::new(tokio::sync::Semaphore::new(0));
     let running = start(builder.state(gate.clone())).await;
-    waits::job("a").task_id("a").enqueue(&running.client()).await.unwrap();
+    waits_for_a_permit::job("a").task_id("a").enqueue(&running.client()).await.unwrap();
     assert_eq!(logged(&mut log).await, "a started");
     drop(running);
     // Besides the states, the job held the last sender: it is gone with its future, and so is the server.
@@ -224,13 +226,13 @@ fn a_server_whose_jobs_lose_their_runtime_becomes_quiet_and_requeues_them_and_sa
     let theirs = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     ours.block_on(async {
         let broker = memory().await;
-        let (builder, mut log) = server::<(waits,)>(&broker);
+        let (builder, mut log) = server::<(waits_for_a_permit,)>(&broker);
         let gate = Gate::new(tokio::sync::Semaphore::new(0));
         // The service ends with its runtime as well, and the shutdown does not wait for it.
         let builder = builder.state(gate).service(Beside).shutdown_timeout("1h");
         let server = builder.build().await.unwrap();
         let running = theirs.spawn(server.start()).await.unwrap().unwrap();
-        waits::job("a").task_id("a").enqueue(&running.client()).await.unwrap();
+        waits_for_a_permit::job("a").task_id("a").enqueue(&running.client()).await.unwrap();
         assert_eq!(logged(&mut log).await, "a started");
         theirs.shutdown_background();
         soon(running.signals().quiet.reached(1)).await;
@@ -249,7 +251,7 @@ async fn a_panic_of_the_program_that_ends_the_runtime_of_the_jobs_spends_no_retr
         let flaky = Flaky::new(memory().await);
         flaky.is_beside_jobs.store(is_beside_jobs, SeqCst);
         let broker: Arc<dyn Broker> = flaky.clone();
-        let (builder, mut log) = server::<(waits,)>(&broker);
+        let (builder, mut log) = server::<(waits_for_a_permit,)>(&broker);
         let gate = Gate::new(tokio::sync::Semaphore::new(0));
         let server = builder.state(gate).shutdown_timeout("1h").build().await.unwrap();
         let (starts, started) = oneshot::channel();
@@ -272,7 +274,7 @@ async fn a_panic_of_the_program_that_ends_the_runtime_of_the_jobs_spends_no_retr
             theirs.block_on(failed).expect("the program fails");
         });
         let running = soon(started).await.unwrap();
-        waits::job("a").task_id("a").enqueue(&running.client()).await.unwrap();
+        waits_for_a_permit::job("a").task_id("a").enqueue(&running.client()).await.unwrap();
         assert_eq!(logged(&mut log).await, "a started");
         drop(fails);
         soon(running.signals().quiet.reached(1)).await;
@@ -293,10 +295,10 @@ mod timing {
     #[tokio::test]
     async fn a_run_that_outlives_the_grace_is_requeued_at_the_head_and_counts_no_retry() {
         let broker = memory().await;
-        let (builder, mut log) = server::<(waits,)>(&broker);
+        let (builder, mut log) = server::<(waits_for_a_permit,)>(&broker);
         let client = Client::new(broker.clone());
         for name in ["a", "b", "c"] {
-            waits::job(name).task_id(name).enqueue(&client).await.unwrap();
+            waits_for_a_permit::job(name).task_id(name).enqueue(&client).await.unwrap();
         }
         let gate = Gate::new(tokio::sync::Semaphore::new(0));
         let running = start(builder.state(gate).concurrency(1).shutdown_timeout(SHUTDOWN)).await;
@@ -312,10 +314,10 @@ mod timing {
     async fn more_than_one_batch_goes_back_in_the_order_in_which_it_came() {
         const TASKS: usize = 600;
         let broker = memory().await;
-        let (builder, mut log) = server::<(waits,)>(&broker);
+        let (builder, mut log) = server::<(waits_for_a_permit,)>(&broker);
         let client = Client::new(broker.clone());
         let name = |i: usize| format!("{i:04}");
-        let jobs = (0..TASKS).map(|i| waits::job(name(i)).task_id(name(i)));
+        let jobs = (0..TASKS).map(|i| waits_for_a_permit::job(name(i)).task_id(name(i)));
         assert!(client.enqueue_many(jobs).await.unwrap().iter().all(Result::is_ok));
         let gate = Gate::new(tokio::sync::Semaphore::new(0));
         let running = start(builder.state(gate).concurrency(TASKS - 50).shutdown_timeout(SHUTDOWN)).await;

@@ -7,7 +7,7 @@ use std::{
 
 use asynq_runtime::{Client, broker::Broker, server::ServerError};
 
-use super::{Gate, flaky::Flaky, logged, memory, quick, server, soon, start, waits};
+use super::{Gate, flaky::Flaky, logged, memory, quick, server, soon, start, waits_for_a_permit};
 
 /// A stop takes no longer than its timeout and a second, on a busy machine a few. One that waited for an answer of the
 /// broker would take fifteen seconds more.
@@ -38,12 +38,12 @@ async fn a_queue_at_its_limit_goes_on_whenever_one_of_its_tasks_ends() {
 async fn a_stop_returns_in_time_although_the_broker_is_dead() {
     let flaky = Flaky::new(memory().await);
     let broker: Arc<dyn Broker> = flaky.clone();
-    let (builder, mut log) = server::<(waits,)>(&broker);
+    let (builder, mut log) = server::<(waits_for_a_permit,)>(&broker);
     let gate = Gate::new(tokio::sync::Semaphore::new(0));
     let timeout = Duration::from_millis(300);
     let running = start(builder.state(gate.clone()).shutdown_timeout(timeout)).await;
     for name in ["a", "b"] {
-        waits::job(name).task_id(name).enqueue(&running.client()).await.unwrap();
+        waits_for_a_permit::job(name).task_id(name).enqueue(&running.client()).await.unwrap();
         logged(&mut log).await;
     }
     flaky.dead.store(true, SeqCst);
@@ -88,11 +88,11 @@ async fn a_stop_returns_in_time_whichever_call_the_broker_leaves_unanswered() {
             let inner = memory().await;
             let flaky = Flaky::with_lease(inner.clone(), Duration::from_millis(60));
             let broker: Arc<dyn Broker> = flaky.clone();
-            let (builder, mut log) = server::<(waits,)>(&broker);
+            let (builder, mut log) = server::<(waits_for_a_permit,)>(&broker);
             let builder = builder.state(Gate::new(tokio::sync::Semaphore::new(0)));
             let builder = builder.queue("default", 1).queue("tenant:*", 1).health_check("10ms", |_| {});
             let running = start(builder.shutdown_timeout(TIMEOUT)).await;
-            waits::job("a").enqueue(&Client::new(inner)).await.unwrap();
+            waits_for_a_permit::job("a").enqueue(&Client::new(inner)).await.unwrap();
             assert_eq!(logged(&mut log).await, "a started");
             *flaky.hangs.lock().unwrap() = Some(call);
             let since = Instant::now();
