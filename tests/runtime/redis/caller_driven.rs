@@ -67,9 +67,7 @@ pub(crate) async fn pending(broker: &RedisBroker) -> usize {
 
 #[tokio::test]
 async fn sequential_enqueues_use_a_caller_driven_connection_with_the_same_answers() {
-    let server = Server::start(&[]);
-    let mut redis = server.foreign().await;
-    let broker = server.broker().await;
+    let (_server, broker, mut redis) = Server::with_broker().await;
     let (id, n) = warm(&broker, &mut redis).await;
     put(&broker, &["a"]).await;
     put(&broker, &["b", "c"]).await;
@@ -95,9 +93,7 @@ async fn sequential_enqueues_use_a_caller_driven_connection_with_the_same_answer
 /// In one write, many of them take longer than a call may over a slow network.
 #[tokio::test]
 async fn large_tasks_of_a_lone_caller_are_sent_in_parts_on_the_connection_of_all_callers() {
-    let server = Server::start(&[]);
-    let mut redis = server.foreign().await;
-    let broker = server.broker().await;
+    let (_server, broker, mut redis) = Server::with_broker().await;
     let (id, n) = warm(&broker, &mut redis).await;
     // The next script is sent as a whole, by `EVAL`.
     let () = redis::cmd("SCRIPT").arg("FLUSH").query_async(&mut redis).await.unwrap();
@@ -115,9 +111,7 @@ async fn large_tasks_of_a_lone_caller_are_sent_in_parts_on_the_connection_of_all
 /// One call is held up on the caller-driven connection, and the next one, beside it, does not wait.
 #[tokio::test]
 async fn no_call_waits_for_a_caller_that_is_not_polled() {
-    let server = Server::start(&[]);
-    let mut redis = server.foreign().await;
-    let broker = server.broker().await;
+    let (server, broker, mut redis) = Server::with_broker().await;
     let (id, n) = warm(&broker, &mut redis).await;
     let mut held_up = pin!(broker.enqueue(vec![task("held up")]));
     server.send(held_up.as_mut());
@@ -130,9 +124,7 @@ async fn no_call_waits_for_a_caller_that_is_not_polled() {
 
 #[tokio::test]
 async fn a_caller_that_goes_away_takes_its_connection_along() {
-    let server = Server::start(&[]);
-    let mut redis = server.foreign().await;
-    let broker = server.broker().await;
+    let (server, broker, mut redis) = Server::with_broker().await;
     let (id, n) = warm(&broker, &mut redis).await;
     let mut call = Box::pin(broker.enqueue(vec![task("dropped")]));
     server.send(call.as_mut());
@@ -236,9 +228,7 @@ async fn put_for_sure(broker: &RedisBroker, id: &str) {
 
 #[tokio::test]
 async fn a_connection_that_was_closed_while_it_was_idle_costs_no_call() {
-    let server = Server::start(&[]);
-    let mut redis = server.foreign().await;
-    let broker = server.broker().await;
+    let (_server, broker, mut redis) = Server::with_broker().await;
     let (id, n) = warm(&broker, &mut redis).await;
     let () = redis::cmd("CLIENT").arg("KILL").arg("ID").arg(id).query_async(&mut redis).await.map(|_: i64| ()).unwrap();
     for next in ["a", "b"] {
@@ -350,9 +340,7 @@ async fn last_of(redis: &mut MultiplexedConnection, user: &str) -> String {
 
 #[tokio::test]
 async fn a_broker_that_is_closed_keeps_no_connection_and_opens_none() {
-    let server = Server::start(&[]);
-    let mut redis = server.foreign().await;
-    let broker = server.broker().await;
+    let (_server, broker, mut redis) = Server::with_broker().await;
     warm(&broker, &mut redis).await;
     broker.close().await;
     eventually("no connection is left", async || caller_driven_ids(&mut redis).await.is_empty().then_some(())).await;

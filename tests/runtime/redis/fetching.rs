@@ -269,9 +269,7 @@ async fn a_repeated_wait_is_notified_of_a_new_task_on_its_own_connection_and_of_
 
 #[tokio::test]
 async fn a_wait_ends_with_its_connection_and_with_that_of_the_broker() {
-    let server = Server::start(&[]);
-    let mut redis = server.foreign().await;
-    let broker = server.broker().await;
+    let (_server, broker, mut redis) = Server::with_broker().await;
     let shared = shared(&broker, &mut redis).await;
     for (kills_own, queue_of_round) in [(true, "first"), (false, "second")] {
         let own = warm_wait(&broker, &mut redis, shared).await;
@@ -312,9 +310,7 @@ const LEASE: Duration = Duration::from_secs(12);
 
 /// Starts a worker that is blocked while a fetch is on its way on a connection of its own; returns the producer, too.
 async fn blocked() -> (Server, RedisBroker, BlockedWorker) {
-    let server = Server::start(&[]);
-    let mut redis = server.foreign().await;
-    let broker = server.broker().await;
+    let (server, broker, mut redis) = Server::with_broker().await;
     let mut options = patient();
     options.lease = LEASE;
     let mut worker = BlockedWorker::start(Arc::new(server.broker_with(options).await)).await;

@@ -82,9 +82,7 @@ async fn scores_at_the_ends_of_the_numbers_are_read_and_stop_nothing() {
 
 #[tokio::test]
 async fn a_schedule_that_cannot_be_read_keeps_no_other_queue_from_its_tasks() {
-    let server = Server::start(&[]);
-    let mut redis = server.foreign().await;
-    let broker = server.broker().await;
+    let (_server, broker, mut redis) = Server::with_broker().await;
     let () = redis.set("asynq:{broken}:scheduled", "text").await.unwrap();
     let queues = [QueueName::new("broken").unwrap(), queue()];
     let mut later = task("t1");
@@ -116,9 +114,7 @@ async fn a_list_that_cannot_be_read_keeps_no_other_queue_from_its_tasks() {
 
 #[tokio::test]
 async fn a_pause_of_a_foreign_type_and_names_without_keys_do_no_harm() {
-    let server = Server::start(&[]);
-    let mut redis = server.foreign().await;
-    let broker = server.broker().await;
+    let (_server, broker, mut redis) = Server::with_broker().await;
     put(&broker, &["a"]).await;
     let () = redis.hset("asynq:{default}:paused", "by", "a foreign program").await.unwrap();
     assert!(broker.queue_stats(&queue()).await.unwrap().paused, "any key pauses, as for Go");
@@ -198,9 +194,7 @@ async fn a_lock_that_never_ends_is_listed() {
 
 #[tokio::test]
 async fn a_text_in_place_of_the_beginning_of_a_burst_does_not_stop_an_enqueue() {
-    let server = Server::start(&[]);
-    let mut redis = server.foreign().await;
-    let broker = server.broker().await;
+    let (_server, broker, mut redis) = Server::with_broker().await;
     let debounced = |id: &str| NewTask {
         when: When::In(Duration::from_secs(60)),
         unique: Some(UniqueLock { key: "asynq:{default}:unique:email:k".into(), ttl: HOUR }),

@@ -65,9 +65,7 @@ async fn back(redis: &mut MultiplexedConnection, key: &str) {
 
 #[tokio::test]
 async fn a_grouped_task_has_the_field_by_which_every_program_frees_its_lock() {
-    let server = Server::start(&[]);
-    let mut redis = server.foreign().await;
-    let broker = server.broker().await;
+    let (_server, broker, mut redis) = Server::with_broker().await;
     let mut unique = grouped("a", "g");
     let key = "asynq:{default}:unique:email:x";
     unique.message.unique_key = key.into();
@@ -138,9 +136,7 @@ async fn a_lost_answer_ends_a_set_once() {
 /// A failover may lose the receipt; the ids of made tasks are derived from the id of the set.
 #[tokio::test]
 async fn an_ended_set_is_recognised_by_the_task_that_was_made_of_it() {
-    let server = Server::start(&[]);
-    let mut redis = server.foreign().await;
-    let broker = server.broker().await;
+    let (_server, broker, mut redis) = Server::with_broker().await;
     let set = gather(&broker, &["a", "b", "c"]).await;
     let outcome = outcome(&set);
     broker.finish_set(&set, &outcome).await.unwrap();
@@ -155,9 +151,7 @@ async fn an_ended_set_is_recognised_by_the_task_that_was_made_of_it() {
 #[tokio::test]
 async fn only_the_task_whose_group_is_of_a_foreign_type_is_refused() {
     for (foreign, fits) in [(GROUP, true), (GROUPS, false)] {
-        let server = Server::start(&[]);
-        let mut redis = server.foreign().await;
-        let broker = server.broker().await;
+        let (_server, broker, mut redis) = Server::with_broker().await;
         let () = redis.set(foreign, "of a foreign program").await.unwrap();
         let mut locked = grouped("locked", "g");
         locked.unique = Some(UniqueLock { key: "asynq:{default}:unique:k".into(), ttl: Duration::from_secs(60) });
@@ -227,9 +221,7 @@ async fn nothing_is_forwarded_half_way_where_a_list_is_of_a_foreign_type() {
 #[tokio::test]
 async fn a_set_waits_where_a_container_is_of_a_foreign_type() {
     for foreign in ["pending", "aggregation_sets"] {
-        let server = Server::start(&[]);
-        let mut redis = server.foreign().await;
-        let broker = server.broker().await;
+        let (_server, broker, mut redis) = Server::with_broker().await;
         let set = gather(&broker, &["a", "b", "c"]).await;
         let key = format!("asynq:{{default}}:{foreign}");
         aside(&mut redis, &key).await;
@@ -246,9 +238,7 @@ async fn a_set_waits_where_a_container_is_of_a_foreign_type() {
 
 #[tokio::test]
 async fn nothing_is_claimed_half_way_where_a_key_is_of_a_foreign_type() {
-    let server = Server::start(&[]);
-    let mut redis = server.foreign().await;
-    let broker = server.broker().await;
+    let (_server, broker, mut redis) = Server::with_broker().await;
     broker.enqueue(vec![grouped("a", "g")]).await.remove(0).unwrap();
     for key in [GROUPS, "asynq:{default}:aggregation_sets"] {
         aside(&mut redis, key).await;
@@ -290,9 +280,7 @@ async fn a_set_that_cannot_go_back_does_not_keep_the_others_waiting() {
 
 #[tokio::test]
 async fn an_id_whose_task_lives_elsewhere_is_not_a_part_of_a_set_and_keeps_its_task() {
-    let server = Server::start(&[]);
-    let mut redis = server.foreign().await;
-    let broker = server.broker().await;
+    let (_server, broker, mut redis) = Server::with_broker().await;
     put(&broker, &["elsewhere"]).await;
     let () = redis.set("asynq:{default}:t:foreign", "no task").await.unwrap();
     broker.enqueue(vec![grouped("a", "g")]).await.remove(0).unwrap();
@@ -336,9 +324,7 @@ async fn the_made_task_goes_to_the_queue_of_the_set() {
 
 #[tokio::test]
 async fn lost_groups_are_found_in_queues_of_any_characters() {
-    let server = Server::start(&[]);
-    let mut redis = server.foreign().await;
-    let broker = server.broker().await;
+    let (_server, broker, mut redis) = Server::with_broker().await;
     let strange = asynq_runtime::task::QueueName::new(r"a*[b]?\").unwrap();
     let plain = asynq_runtime::task::QueueName::new("ab").unwrap();
     for queue in [&strange, &plain] {

@@ -25,9 +25,7 @@ async fn connections(redis: &mut redis::aio::MultiplexedConnection) -> BTreeSet<
 #[tokio::test]
 async fn a_page_of_large_tasks_is_read_by_scripts_of_a_mebibyte_each() {
     const TASKS: usize = 12;
-    let server = Server::start(&[]);
-    let broker = server.broker().await;
-    let mut redis = server.foreign().await;
+    let (_server, broker, mut redis) = Server::with_broker().await;
     for n in 0..TASKS {
         let mut large = task(&format!("t{n:02}"));
         large.message.payload = vec![7; 400 << 10].into();
@@ -44,9 +42,7 @@ async fn a_page_of_large_tasks_is_read_by_scripts_of_a_mebibyte_each() {
 
 #[tokio::test]
 async fn a_page_is_read_on_a_connection_that_no_worker_uses() {
-    let server = Server::start(&[]);
-    let broker = server.broker().await;
-    let mut redis = server.foreign().await;
+    let (_server, broker, mut redis) = Server::with_broker().await;
     put(&broker, &["t1", "t2"]).await;
     let runs = take(&broker, &member("s"), 1).await;
     let before = connections(&mut redis).await;
@@ -69,9 +65,7 @@ async fn a_page_is_read_on_a_connection_that_no_worker_uses() {
 
 #[tokio::test]
 async fn servers_and_the_history_of_an_entry_are_read_on_a_connection_that_no_worker_uses() {
-    let server = Server::start(&[]);
-    let broker = server.broker().await;
-    let mut redis = server.foreign().await;
+    let (server, broker, mut redis) = Server::with_broker().await;
     let before = connections(&mut redis).await;
     assert_eq!(broker.servers().await.unwrap(), []);
     let with_looking = connections(&mut redis).await;

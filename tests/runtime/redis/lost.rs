@@ -18,9 +18,7 @@ use super::{
 
 #[tokio::test]
 async fn scripts_that_redis_forgot_are_sent_again_and_only_those() {
-    let server = Server::start(&[]);
-    let mut redis = server.foreign().await;
-    let broker = server.broker().await;
+    let (_server, broker, mut redis) = Server::with_broker().await;
     for round in 0..20 {
         let () = redis::cmd("SCRIPT").arg("FLUSH").query_async(&mut redis).await.unwrap();
         let names: Vec<String> = (0..150).map(|i| format!("{round}-{i}")).collect();

@@ -87,9 +87,7 @@ async fn a_move_that_breaks_off_at_any_step_goes_on_when_it_is_requested_again()
 
 #[tokio::test]
 async fn a_move_that_cannot_arrive_is_given_up_or_goes_on() {
-    let server = Server::start(&[]);
-    let broker = server.broker().await;
-    let mut redis = server.foreign().await;
+    let (_server, broker, mut redis) = Server::with_broker().await;
     put(&broker, &["t1"]).await;
     // The other queue has a key of a foreign type: the move breaks off with the task held.
     set(&mut redis, &["SET", "asynq:{low}:scheduled", "foreign"]).await;
@@ -112,9 +110,7 @@ async fn a_move_that_cannot_arrive_is_given_up_or_goes_on() {
 
 #[tokio::test]
 async fn a_task_that_go_took_from_its_move_and_lost_is_found() {
-    let server = Server::start(&[]);
-    let broker = server.broker().await;
-    let mut redis = server.foreign().await;
+    let (_server, broker, mut redis) = Server::with_broker().await;
     put(&broker, &["run", "archived"]).await;
     // The other queue has a key of a foreign type: the moves break off with the tasks held.
     set(&mut redis, &["SET", "asynq:{low}:scheduled", "foreign"]).await;
@@ -135,9 +131,7 @@ async fn a_move_that_cannot_arrive_leaves_nothing_half_way() {
         (TaskState::Aggregating, "groups", "g:g"),
         (TaskState::Pending, "pending", "x:due"),
     ] {
-        let server = Server::start(&[]);
-        let broker = server.broker().await;
-        let mut redis = server.foreign().await;
+        let (_server, broker, mut redis) = Server::with_broker().await;
         let mut new = task("t1");
         match state {
             TaskState::Scheduled => new.when = When::In(Duration::from_secs(600)),
@@ -206,9 +200,7 @@ async fn end_in_go(redis: &mut MultiplexedConnection, queue: &QueueName, name: &
 
 #[tokio::test]
 async fn a_copy_whose_task_has_left_its_queue_in_another_way_is_released_by_the_user() {
-    let server = Server::start(&[]);
-    let broker = server.broker().await;
-    let mut redis = server.foreign().await;
+    let (_server, broker, mut redis) = Server::with_broker().await;
     break_move(&broker, &mut redis, "t1").await;
     let on_its_way = Changed::Unfit(TaskState::Scheduled);
     let end_there = async || broker.move_task(&low(), &id("t1"), &low()).await.unwrap();
@@ -257,9 +249,7 @@ async fn a_move_says_that_the_task_has_arrived_only_if_it_has() {
 /// In a cluster, the new master of the old queue may lack the last step there, while the task has arrived in the new queue.
 #[tokio::test]
 async fn a_copy_that_a_failover_brought_back_ends_when_the_move_is_requested_again() {
-    let server = Server::start(&[]);
-    let broker = server.broker().await;
-    let mut redis = server.foreign().await;
+    let (_server, broker, mut redis) = Server::with_broker().await;
     break_move_early(&broker, &mut redis, "t1").await;
     let mut kept = Vec::new();
     for key in ["asynq:{default}:t:t1", "asynq:{default}:scheduled"] {
@@ -290,9 +280,7 @@ async fn add_to_record(redis: &mut MultiplexedConnection, task: &str) -> Vec<u8>
 
 #[tokio::test]
 async fn a_move_that_another_version_began_goes_on_or_is_given_up() {
-    let server = Server::start(&[]);
-    let broker = server.broker().await;
-    let mut redis = server.foreign().await;
+    let (_server, broker, mut redis) = Server::with_broker().await;
     for (name, both, to) in [("a", false, low()), ("b", false, queue()), ("c", true, low()), ("d", true, queue())] {
         if both {
             break_move(&broker, &mut redis, name).await;
@@ -313,9 +301,7 @@ async fn a_move_that_another_version_began_goes_on_or_is_given_up() {
 
 #[tokio::test]
 async fn the_record_of_a_newer_version_goes_along_unchanged() {
-    let server = Server::start(&[]);
-    let broker = server.broker().await;
-    let mut redis = server.foreign().await;
+    let (_server, broker, mut redis) = Server::with_broker().await;
     break_move_early(&broker, &mut redis, "t1").await;
     let record = add_to_record(&mut redis, "asynq:{default}:t:t1").await;
     // The copy is placed, and the receipt of the drop is refused.
@@ -329,9 +315,7 @@ async fn the_record_of_a_newer_version_goes_along_unchanged() {
 
 #[tokio::test]
 async fn a_held_task_with_a_record_that_cannot_be_read_stays_as_it_is() {
-    let server = Server::start(&[]);
-    let broker = server.broker().await;
-    let mut redis = server.foreign().await;
+    let (_server, broker, mut redis) = Server::with_broker().await;
     break_move_early(&broker, &mut redis, "t1").await;
     let () = redis.hset("asynq:{default}:t:t1", "move", b"\xff").await.unwrap();
     let before = dump(&mut redis).await;
@@ -344,9 +328,7 @@ async fn a_held_task_with_a_record_that_cannot_be_read_stays_as_it_is() {
 
 #[tokio::test]
 async fn a_task_that_both_ends_of_a_move_hold_is_changed_by_no_person() {
-    let server = Server::start(&[]);
-    let broker = server.broker().await;
-    let mut redis = server.foreign().await;
+    let (_server, broker, mut redis) = Server::with_broker().await;
     let on_its_way = Changed::Unfit(TaskState::Scheduled);
     for given_up in [false, true] {
         break_move(&broker, &mut redis, "t1").await;
@@ -380,9 +362,7 @@ async fn a_task_that_both_ends_of_a_move_hold_is_changed_by_no_person() {
 
 #[tokio::test]
 async fn a_copy_that_a_move_left_behind_when_it_was_given_up_never_runs() {
-    let server = Server::start(&[]);
-    let broker = server.broker().await;
-    let mut redis = server.foreign().await;
+    let (_server, broker, mut redis) = Server::with_broker().await;
     break_move(&broker, &mut redis, "t1").await;
     // The call that gives the move up breaks off between its two steps.
     set(&mut redis, &["ACL", "SETUSER", "default", "resetkeys", "~asynq:{default}:*", "~asynq:queues"]).await;
@@ -397,9 +377,7 @@ async fn a_copy_that_a_move_left_behind_when_it_was_given_up_never_runs() {
 
 #[tokio::test]
 async fn a_bulk_call_leaves_tasks_alone_that_a_move_holds() {
-    let server = Server::start(&[]);
-    let broker = server.broker().await;
-    let mut redis = server.foreign().await;
+    let (_server, broker, mut redis) = Server::with_broker().await;
     break_move(&broker, &mut redis, "a").await;
     let mut later = task("b");
     later.when = When::In(Duration::from_secs(600));

@@ -96,9 +96,7 @@ async fn a_beat_tells_a_server_how_many_servers_live() {
 
 #[tokio::test]
 async fn a_dead_name_is_listed_nowhere_and_is_dropped_by_the_next_server_that_joins() {
-    let server = Server::start(&[]);
-    let mut redis = server.foreign().await;
-    let broker = server.broker().await;
+    let (server, broker, mut redis) = Server::with_broker().await;
     let member_of_ours = broker.join(&member("here").name, &named("here")).await.unwrap();
     for list in ["asynq:servers", "asynq:workers"] {
         let () = redis::cmd("ZADD").arg(list).arg(1).arg("dead").query_async(&mut redis).await.unwrap();
@@ -124,9 +122,7 @@ async fn dead_names(redis: &mut MultiplexedConnection) -> usize {
 
 #[tokio::test]
 async fn the_facts_of_a_server_expire_with_its_heartbeat() {
-    let server = Server::start(&[]);
-    let mut redis = server.foreign().await;
-    let broker = server.broker().await;
+    let (_server, broker, mut redis) = Server::with_broker().await;
     let member = broker.join(&member("here").name, &named("here")).await.unwrap();
     let workers = [WorkerInfo { task_id: "t1".into(), ..WorkerInfo::default() }];
     for kind in ["servers", "workers"] {
@@ -203,9 +199,7 @@ async fn info_after(
 #[tokio::test]
 async fn a_beat_sends_the_queues_of_a_server_only_when_they_changed() {
     const BEATS: u64 = 10;
-    let server = Server::start(&[]);
-    let mut redis = server.foreign().await;
-    let broker = server.broker().await;
+    let (server, broker, mut redis) = Server::with_broker().await;
     let weight = |n: usize| QueueWeight { queue: Some(format!("tenant:{n}")), weight: Some(1) };
     let mut info = ServerInfo { queues: (0..1_000).map(weight).collect(), status: "active".into(), ..named("here") };
     let member = broker.join(&member("here").name, &info).await.unwrap();
@@ -261,9 +255,7 @@ async fn a_beat_sends_the_queues_of_a_server_only_when_they_changed() {
 
 #[tokio::test]
 async fn a_server_of_few_queues_sends_them_with_each_beat() {
-    let server = Server::start(&[]);
-    let mut redis = server.foreign().await;
-    let broker = server.broker().await;
+    let (_server, broker, mut redis) = Server::with_broker().await;
     let queues = (0..3).map(|n| QueueWeight { queue: Some(format!("tenant:{n}")), weight: Some(1) }).collect();
     let info = ServerInfo { queues, status: "active".into(), ..named("here") };
     let member = broker.join(&member("here").name, &info).await.unwrap();
@@ -277,9 +269,7 @@ async fn a_server_of_few_queues_sends_them_with_each_beat() {
 
 #[tokio::test]
 async fn the_clock_of_a_go_server_is_read_from_its_listing() {
-    let server = Server::start(&[]);
-    let mut redis = server.foreign().await;
-    let broker = server.broker().await;
+    let (_server, broker, mut redis) = Server::with_broker().await;
     // These are the writes of Go's `WriteServerState` on a host whose clock is 60 s ahead.
     let key = "asynq:servers:{go:7:id}";
     let info = ServerInfo { host: "go".into(), ..ServerInfo::default() }.encode_to_vec();

@@ -48,9 +48,7 @@ async fn leave_behind(redis: &mut MultiplexedConnection, name: &str, state: &str
 
 #[tokio::test]
 async fn a_task_that_go_left_in_no_state_can_be_run_archived_and_deleted() {
-    let server = Server::start(&[]);
-    let broker = server.broker().await;
-    let mut redis = server.foreign().await;
+    let (_server, broker, mut redis) = Server::with_broker().await;
     for state in ["archived", "active", "scheduled", "waiting"] {
         for name in ["run", "archive", "delete"] {
             leave_behind(&mut redis, name, state).await;
@@ -69,9 +67,7 @@ async fn a_task_that_go_left_in_no_state_can_be_run_archived_and_deleted() {
 
 #[tokio::test]
 async fn the_lock_of_a_go_task_in_a_group_is_freed_although_no_field_names_it() {
-    let server = Server::start(&[]);
-    let broker = server.broker().await;
-    let mut redis = server.foreign().await;
+    let (_server, broker, mut redis) = Server::with_broker().await;
     let lock = "asynq:{default}:unique:email:5d41402abc4b2a76b9719d911017c592";
     for (bulk, run_first) in [(false, false), (true, false), (false, true), (true, true)] {
         let mut message = task("t1").message;
@@ -132,9 +128,7 @@ async fn a_slice_of_large_grouped_tasks_is_a_small_one() {
 
 #[tokio::test]
 async fn an_empty_queue_is_deleted_with_every_leftover_of_asynq_and_no_foreign_key() {
-    let server = Server::start(&[]);
-    let broker = server.broker().await;
-    let mut redis = server.foreign().await;
+    let (_server, broker, mut redis) = Server::with_broker().await;
     set(&mut redis, &["SADD", "asynq:queues", "default", "d*"]).await;
     set(&mut redis, &["HSET", "asynq:{d*}:t:other", "state", "pending"]).await;
     for n in 0..350 {
@@ -164,9 +158,7 @@ async fn an_empty_queue_is_deleted_with_every_leftover_of_asynq_and_no_foreign_k
 /// The walk finds the keys in the order of the server, so one queue of several would show a pause that goes too early.
 #[tokio::test]
 async fn a_queue_that_is_not_deleted_stays_paused() {
-    let server = Server::start(&[]);
-    let broker = server.broker().await;
-    let mut redis = server.foreign().await;
+    let (_server, broker, mut redis) = Server::with_broker().await;
     for n in 0..20 {
         let queue = QueueName::from_wire(&format!("q{n}"));
         let key = |name: &str| format!("asynq:{{q{n}}}:{name}");
@@ -184,9 +176,7 @@ async fn a_queue_that_is_not_deleted_stays_paused() {
 
 #[tokio::test]
 async fn a_deletion_that_broke_off_is_ended_by_its_repeat() {
-    let server = Server::start(&[]);
-    let broker = server.broker().await;
-    let mut redis = server.foreign().await;
+    let (_server, broker, mut redis) = Server::with_broker().await;
     set(&mut redis, &["SET", "asynq:{default}:paused", "1700000000"]).await;
     assert_eq!(broker.delete_queue(&queue()).await.unwrap(), QueueDeleted::NotFound);
     assert!(!redis.exists::<_, bool>("asynq:{default}:paused").await.unwrap());
@@ -194,9 +184,7 @@ async fn a_deletion_that_broke_off_is_ended_by_its_repeat() {
 
 #[tokio::test]
 async fn a_group_that_is_not_known_keeps_its_queue() {
-    let server = Server::start(&[]);
-    let broker = server.broker().await;
-    let mut redis = server.foreign().await;
+    let (_server, broker, mut redis) = Server::with_broker().await;
     set(&mut redis, &["SADD", "asynq:queues", "default"]).await;
     leave_behind(&mut redis, "t1", "aggregating").await;
     set(&mut redis, &["ZADD", "asynq:{default}:g:stranded", "1700000000", "t1"]).await;
@@ -209,9 +197,7 @@ async fn a_group_that_is_not_known_keeps_its_queue() {
 
 #[tokio::test]
 async fn foreign_keys_stop_a_repair_before_it_changes_anything() {
-    let server = Server::start(&[]);
-    let broker = server.broker().await;
-    let mut redis = server.foreign().await;
+    let (_server, broker, mut redis) = Server::with_broker().await;
     put(&broker, &["t1"]).await;
     assert_eq!(change(&broker, "t1", BulkAction::Archive).await, Changed::Done);
     set(&mut redis, &["SET", "asynq:{default}:pending", "foreign"]).await;
@@ -237,9 +223,7 @@ async fn foreign_keys_stop_a_repair_before_it_changes_anything() {
 
 #[tokio::test]
 async fn a_text_in_place_of_an_expiry_does_not_stop_a_slice_half_way() {
-    let server = Server::start(&[]);
-    let broker = server.broker().await;
-    let mut redis = server.foreign().await;
+    let (_server, broker, mut redis) = Server::with_broker().await;
     put(&broker, &["t1", "t2"]).await;
     for name in ["t1", "t2"] {
         assert_eq!(change(&broker, name, BulkAction::Archive).await, Changed::Done);
@@ -255,9 +239,7 @@ async fn a_text_in_place_of_an_expiry_does_not_stop_a_slice_half_way() {
 
 #[tokio::test]
 async fn a_full_redis_can_be_emptied() {
-    let server = Server::start(&[]);
-    let broker = server.broker().await;
-    let mut redis = server.foreign().await;
+    let (_server, broker, mut redis) = Server::with_broker().await;
     put(&broker, &["a", "b", "c"]).await;
     limit_memory(&mut redis, "1").await;
     assert_eq!(change(&broker, "b", BulkAction::Archive).await, Changed::Done);
@@ -271,9 +253,7 @@ async fn a_full_redis_can_be_emptied() {
 
 #[tokio::test]
 async fn a_group_that_cannot_be_forgotten_keeps_no_task_in_two_places() {
-    let server = Server::start(&[]);
-    let broker = server.broker().await;
-    let mut redis = server.foreign().await;
+    let (_server, broker, mut redis) = Server::with_broker().await;
     for name in ["run", "archive", "delete"] {
         let mut new = task(name);
         new.group = Some(GroupName::new(name).unwrap());
@@ -293,9 +273,7 @@ async fn a_group_that_cannot_be_forgotten_keeps_no_task_in_two_places() {
 
 #[tokio::test]
 async fn an_orphan_is_not_ended_half_way() {
-    let server = Server::start(&[]);
-    let broker = server.broker().await;
-    let mut redis = server.foreign().await;
+    let (_server, broker, mut redis) = Server::with_broker().await;
     put(&broker, &["t1"]).await;
     assert_eq!(take(&broker, &member("me"), 1).await.len(), 1);
     set(&mut redis, &["ZADD", "asynq:{default}:lease", "1", "t1"]).await;
@@ -319,9 +297,7 @@ async fn an_orphan_is_not_ended_half_way() {
 
 #[tokio::test]
 async fn one_foreign_group_hides_no_other() {
-    let server = Server::start(&[]);
-    let broker = server.broker().await;
-    let mut redis = server.foreign().await;
+    let (_server, broker, mut redis) = Server::with_broker().await;
     let mut new = task("t1");
     new.group = Some(GroupName::new("g").unwrap());
     asynq_runtime::broker::Produce::enqueue(&broker, vec![new]).await.remove(0).unwrap();

@@ -55,9 +55,7 @@ fn marker(tick: &Tick) -> String {
 
 #[tokio::test]
 async fn an_entry_and_its_markers_end_by_themselves() {
-    let server = Server::start(&[]);
-    let mut redis = server.foreign().await;
-    let broker = server.broker().await;
+    let (_server, broker, mut redis) = Server::with_broker().await;
     let tick = tick(broker.now());
     let begun = Instant::now();
     assert!(fires(&broker, &tick).await);
@@ -71,9 +69,7 @@ async fn an_entry_and_its_markers_end_by_themselves() {
 
 #[tokio::test]
 async fn a_marker_refuses_a_tick_whose_entry_was_evicted_or_whose_queue_was_deleted() {
-    let server = Server::start(&[]);
-    let mut redis = server.foreign().await;
-    let broker = server.broker().await;
+    let (_server, broker, mut redis) = Server::with_broker().await;
     let tick = tick(broker.now());
     assert!(fires(&broker, &tick).await);
     let run = take(&broker, &member("me"), 1).await.remove(0);
@@ -193,9 +189,7 @@ async fn a_task_whose_message_a_foreign_program_has_damaged_is_replaced() {
 
 #[tokio::test]
 async fn a_task_that_both_ends_of_a_move_hold_is_replaced_by_no_tick() {
-    let server = Server::start(&[]);
-    let mut redis = server.foreign().await;
-    let broker = server.broker().await;
+    let (_server, broker, mut redis) = Server::with_broker().await;
     let first = tick(broker.now() - chrono::TimeDelta::seconds(5));
     assert!(fires(&broker, &first).await);
     // The move breaks off at its receipt, when both queues have the task.
@@ -370,9 +364,7 @@ async fn a_task_that_a_crashed_go_server_left_active_stops_no_schedule() {
 
 #[tokio::test]
 async fn an_unreadable_entry_of_another_scheduler_hides_no_other() {
-    let server = Server::start(&[]);
-    let mut redis = server.foreign().await;
-    let broker = server.broker().await;
+    let (_server, broker, mut redis) = Server::with_broker().await;
     let entry = SchedulerEntry { id: "ours".into(), ..SchedulerEntry::default() };
     broker.show_entries("s", std::slice::from_ref(&entry), MINUTE).await.unwrap();
     let ours = "asynq:schedulers:{s}";
@@ -410,9 +402,7 @@ async fn a_wait_for_the_lead_runs_no_script_on_the_tracking_connection() {
 
 #[tokio::test]
 async fn a_request_for_the_lead_that_cannot_be_read_is_left_to_other_versions() {
-    let server = Server::start(&[]);
-    let broker = server.broker().await;
-    let mut redis = server.foreign().await;
+    let (_server, broker, mut redis) = Server::with_broker().await;
     let me = Candidate { program: "shop".into(), token: "me".into(), revision: 1 };
     let want = "asynq:x:leader-want:shop";
     for (request, is_left) in [("7|new", true), ("1", false)] {
@@ -424,9 +414,7 @@ async fn a_request_for_the_lead_that_cannot_be_read_is_left_to_other_versions() 
 
 #[tokio::test]
 async fn a_dead_leader_leads_no_longer_because_the_clock_was_set_back() {
-    let server = Server::start(&[]);
-    let broker = server.broker().await;
-    let mut redis = server.foreign().await;
+    let (_server, broker, mut redis) = Server::with_broker().await;
     let me = Candidate { program: "shop".into(), token: "me".into(), revision: 1 };
     let day = 24 * 60 * MINUTE;
     for (given, expected) in [(day, Duration::ZERO..=100 * SECOND), (MINUTE, 11 * SECOND..=MINUTE)] {
@@ -439,9 +427,7 @@ async fn a_dead_leader_leads_no_longer_because_the_clock_was_set_back() {
 /// As in a copy of another Redis by `DUMP` and `RESTORE`, which leaves the ends of keys out.
 #[tokio::test]
 async fn a_lead_without_an_end_is_taken() {
-    let server = Server::start(&[]);
-    let broker = server.broker().await;
-    let mut redis = server.foreign().await;
+    let (_server, broker, mut redis) = Server::with_broker().await;
     let me = Candidate { program: "shop".into(), token: "me".into(), revision: 1 };
     set(&mut redis, &["SET", "asynq:x:leader:shop", "dead|9"]).await;
     soon(broker.wait_for_lead("shop", 60 * MINUTE)).await.unwrap();
@@ -452,9 +438,7 @@ async fn a_lead_without_an_end_is_taken() {
 
 #[tokio::test]
 async fn a_request_for_the_lead_without_an_end_is_dropped() {
-    let server = Server::start(&[]);
-    let broker = server.broker().await;
-    let mut redis = server.foreign().await;
+    let (_server, broker, mut redis) = Server::with_broker().await;
     let (me, want) =
         (Candidate { program: "shop".into(), token: "me".into(), revision: 1 }, "asynq:x:leader-want:shop");
     set(&mut redis, &["SET", want, "9", "EX", "60"]).await;

@@ -27,6 +27,14 @@ impl Server {
         Self(RedisServer::with_options(options))
     }
 
+    /// Starts a server, with a broker and a connection of another program.
+    pub(crate) async fn with_broker() -> (Self, RedisBroker, MultiplexedConnection) {
+        let server = Self::start(&[]);
+        let redis = server.foreign().await;
+        let broker = server.broker().await;
+        (server, broker, redis)
+    }
+
     pub(crate) fn url(&self) -> String {
         format!("redis+unix://{}", self.socket().display())
     }

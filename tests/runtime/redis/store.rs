@@ -71,9 +71,7 @@ async fn a_redis_that_takes_no_writes_leaves_no_task_in_doubt() {
 
 #[tokio::test]
 async fn a_user_who_may_not_run_a_command_of_a_script_is_denied() {
-    let server = Server::start(&[]);
-    let mut redis = server.foreign().await;
-    let broker = server.broker().await;
+    let (_server, broker, mut redis) = Server::with_broker().await;
     put(&broker, &["first"]).await;
     let () = redis::cmd("ACL").arg(&["SETUSER", "default", "-lpush"]).query_async(&mut redis).await.unwrap();
     let refused = broker.enqueue(vec![task("a")]).await.remove(0).unwrap_err();
@@ -82,9 +80,7 @@ async fn a_user_who_may_not_run_a_command_of_a_script_is_denied() {
 
 #[tokio::test]
 async fn an_enqueue_that_was_given_up_before_it_was_sent_stores_nothing() {
-    let server = Server::start(&[]);
-    let mut redis = server.foreign().await;
-    let broker = server.broker().await;
+    let (_server, broker, mut redis) = Server::with_broker().await;
     put(&broker, &["first"]).await;
     let () = redis::cmd("CLIENT").arg(&["PAUSE", "3600000", "WRITE"]).query_async(&mut redis).await.unwrap();
     // Two sends wait for their answers, each as large as a send may be, so that the third call waits to be sent.
@@ -138,9 +134,7 @@ async fn a_worker_drains_a_full_redis() {
 
 #[tokio::test]
 async fn a_hash_that_is_not_a_task_and_an_id_without_one_do_not_stop_the_queue() {
-    let server = Server::start(&[]);
-    let mut redis = server.foreign().await;
-    let broker = server.broker().await;
+    let (_server, broker, mut redis) = Server::with_broker().await;
     let ghosts: Vec<String> = (0..1000).map(|i| format!("ghost{i}")).collect();
     let () = redis.lpush("asynq:{default}:pending", ghosts).await.unwrap();
     let () = redis.lpush("asynq:{default}:pending", "text").await.unwrap();
@@ -200,9 +194,7 @@ async fn a_container_of_a_foreign_type_keeps_tasks_where_they_are_until_it_is_mo
 
 #[tokio::test]
 async fn a_lock_is_not_left_behind_by_a_conflict_and_freed_by_an_archive() {
-    let server = Server::start(&[]);
-    let mut redis = server.foreign().await;
-    let broker = server.broker().await;
+    let (_server, broker, mut redis) = Server::with_broker().await;
     let key = "asynq:{default}:unique:email:x";
     let unique = |id: &str| {
         let mut task = task(id);
@@ -290,9 +282,7 @@ async fn large_tasks_travel_in_answers_that_arrive_in_time_and_in_order() {
 
 #[tokio::test]
 async fn a_foreign_key_in_the_place_of_active_loses_no_task() {
-    let server = Server::start(&[]);
-    let mut redis = server.foreign().await;
-    let broker = server.broker().await;
+    let (_server, broker, mut redis) = Server::with_broker().await;
     put(&broker, &["a", "b"]).await;
     for key in ["asynq:{default}:active", "asynq:{default}:lease"] {
         let () = redis.set(key, "foreign").await.unwrap();
@@ -306,9 +296,7 @@ async fn a_foreign_key_in_the_place_of_active_loses_no_task() {
 
 #[tokio::test]
 async fn an_id_that_lies_in_pending_twice_runs_once() {
-    let server = Server::start(&[]);
-    let mut redis = server.foreign().await;
-    let broker = server.broker().await;
+    let (_server, broker, mut redis) = Server::with_broker().await;
     put(&broker, &["a"]).await;
     let () = redis.lpush("asynq:{default}:pending", "a").await.unwrap();
     let runs = take(&broker, &member("me"), 9).await;
@@ -320,9 +308,7 @@ async fn an_id_that_lies_in_pending_twice_runs_once() {
 /// The second entry is pushed to pending again for want of room, and must take neither the lease nor the task of the run along.
 #[tokio::test]
 async fn an_id_that_lies_in_pending_twice_runs_once_though_its_message_is_long() {
-    let server = Server::start(&[]);
-    let mut redis = server.foreign().await;
-    let broker = server.broker().await;
+    let (_server, broker, mut redis) = Server::with_broker().await;
     let mut long = task("a");
     long.message.payload = vec![b'x'; 2 << 20].into();
     broker.enqueue(vec![long]).await.remove(0).unwrap();
@@ -384,9 +370,7 @@ async fn a_crowd_of_lapsed_go_runs_is_not_read_again_and_again() {
 
 #[tokio::test]
 async fn an_enqueue_that_stops_at_a_foreign_key_takes_no_lock() {
-    let server = Server::start(&[]);
-    let mut redis = server.foreign().await;
-    let broker = server.broker().await;
+    let (server, broker, mut redis) = Server::with_broker().await;
     let lock = "asynq:{default}:unique:email:1";
     for foreign in ["pending", "scheduled", "x:due"] {
         let key = format!("asynq:{{default}}:{foreign}");
@@ -405,9 +389,7 @@ async fn an_enqueue_that_stops_at_a_foreign_key_takes_no_lock() {
 
 #[tokio::test]
 async fn an_enqueue_that_stops_at_a_foreign_key_leaves_no_id_in_pending() {
-    let server = Server::start(&[]);
-    let mut redis = server.foreign().await;
-    let broker = server.broker().await;
+    let (_server, broker, mut redis) = Server::with_broker().await;
     for foreign in ["scheduled", "x:due"] {
         let key = format!("asynq:{{default}}:{foreign}");
         let () = redis.set(&key, "foreign").await.unwrap();

@@ -26,9 +26,7 @@ async fn round_trip(redis: &mut MultiplexedConnection) -> Duration {
 
 #[tokio::test]
 async fn half_of_all_wake_ups_take_less_than_twenty_milliseconds() {
-    let server = Server::start(&[]);
-    let mut redis = server.foreign().await;
-    let broker = server.broker().await;
+    let (_server, broker, mut redis) = Server::with_broker().await;
     let (mut took, mut round_trips) = (Vec::new(), Vec::new());
     for round in 0..ROUNDS {
         let queues = [queue()];
@@ -52,9 +50,7 @@ async fn half_of_all_wake_ups_take_less_than_twenty_milliseconds() {
 
 #[tokio::test]
 async fn half_of_all_due_tasks_are_pending_within_fifty_milliseconds() {
-    let server = Server::start(&[]);
-    let mut redis = server.foreign().await;
-    let broker = server.broker().await;
+    let (_server, broker, mut redis) = Server::with_broker().await;
     let (mut late, mut round_trips) = (Vec::new(), Vec::new());
     for round in 0..ROUNDS {
         let mut delayed = task(&format!("t{round}"));

@@ -19,9 +19,7 @@ use super::{
 
 #[tokio::test]
 async fn a_waiting_worker_wakes_on_the_push_of_a_foreign_client() {
-    let server = Server::start(&[]);
-    let mut redis = server.foreign().await;
-    let broker = server.broker().await;
+    let (_server, broker, mut redis) = Server::with_broker().await;
     for round in 0..20 {
         let queues = [queue()];
         let pushed = async {
