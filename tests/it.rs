@@ -7,6 +7,7 @@
 mod dashboard;
 mod inspector;
 mod interop;
+mod process;
 mod processes;
 mod topologies;
 mod wire;

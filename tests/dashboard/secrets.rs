@@ -5,7 +5,10 @@ use asynq_test_support::Log;
 use asynq_tests::{eventually, task};
 
 use super::Fixture;
-use crate::dashboard::stage::{Served, client, dashboard};
+use crate::{
+    dashboard::stage::{Served, client, dashboard},
+    process::address_in,
+};
 
 #[job(name = "hidden:pay")]
 async fn pay(pin: Secret<String>, to: String) -> JobResult {
@@ -83,8 +86,7 @@ async fn the_dashboard_of_a_worker_of_some_jobs_hides_the_secrets_of_the_others(
         .service(asynq_dashboard::service("127.0.0.1:0"));
     let running = server.build().await.unwrap().start().await.unwrap();
     let line = eventually("the dashboard listens", async || log.with("dashboard at http://").pop()).await;
-    let address = line.split("http://").nth(1).unwrap().trim_end_matches('/').parse().unwrap();
-    let page = Served::at(address).get("/queues/default/tasks/charge").await;
+    let page = Served::at(address_in(&line).parse().unwrap()).get("/queues/default/tasks/charge").await;
     assert!(page.status == 200 && page.body.contains("***") && !page.body.contains("QQQ"), "{}", page.body);
     running.shutdown().await.unwrap();
 }

@@ -5,8 +5,8 @@
 use std::{
     collections::BTreeMap,
     env,
-    io::{BufRead as _, BufReader, Read as _},
-    process::{Child, Command, Stdio},
+    io::Read as _,
+    process::{Command, Stdio},
 };
 
 use asynq_runtime::{
@@ -18,6 +18,8 @@ use asynq_runtime::{
 use asynq_tests::{Persistence, RedisServer, default_queue, eventually, patient};
 use tempfile::TempDir;
 use tokio::task::{JoinHandle, spawn_blocking};
+
+use crate::process::{Process, Program};
 
 const WORKERS: u64 = 3;
 /// The variable that names a worker's version.
@@ -112,31 +114,17 @@ async fn worker() {
     spawn_blocking(|| std::io::stdin().read_to_end(&mut Vec::new())).await.unwrap().unwrap();
 }
 
-/// A worker process, which is killed with `kill -9` when dropped.
-struct Worker(Child);
-
-impl Worker {
-    async fn start(version: u64, url: &str) -> Self {
-        let mut child = Command::new(env::current_exe().unwrap())
-            .args(["deploy::worker", "--exact", "--include-ignored", "--nocapture", "--test-threads=1"])
-            .env(VERSION, version.to_string())
-            .env(URL, url)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let ready = move || lines.find(|line| line.as_ref().is_ok_and(|line| line.ends_with("ready"))).is_some();
-        assert!(spawn_blocking(ready).await.unwrap(), "the worker did not start");
-        Self(child)
-    }
-}
-
-impl Drop for Worker {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+/// Starts a worker process, which is killed with `kill -9` when dropped, and waits until it can take tasks.
+fn started(version: u64, url: &str) -> Process {
+    let mut command = Command::new(env::current_exe().unwrap());
+    command
+        .args(["deploy::worker", "--exact", "--include-ignored", "--nocapture", "--test-threads=1"])
+        .env(VERSION, version.to_string())
+        .env(URL, url)
+        .stdin(Stdio::piped());
+    let program = Program::start_with_log(command, Stdio::inherit());
+    program.line("ready");
+    program.process
 }
 
 fn number(name: &str, default: u64) -> u64 {
@@ -192,7 +180,7 @@ async fn a_deploy_archives_nothing_and_answers_all(url: String) {
     let client = patient::client(&url).await;
     let mut workers = Vec::new();
     for _ in 0..WORKERS {
-        workers.push(Worker::start(0, &url).await);
+        workers.push(started(0, &url));
     }
     let mut callers: Vec<JoinHandle<(&str, String)>> = Vec::new();
     let mut enqueued = 0;
@@ -212,7 +200,7 @@ async fn a_deploy_archives_nothing_and_answers_all(url: String) {
         }
         enqueued = until;
         drop(workers.remove(0));
-        workers.push(Worker::start(version, &url).await);
+        workers.push(started(version, &url));
     }
 
     let mut answers = BTreeMap::<_, usize>::new();

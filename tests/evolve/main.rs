@@ -8,4 +8,6 @@ mod changes;
 mod deploy;
 mod hostile;
 mod lock;
+#[path = "../process.rs"]
+mod process;
 mod stage;

@@ -13,7 +13,7 @@ use tempfile::tempdir;
 
 use crate::{
     mailbox::Mailbox,
-    program::{Program, run},
+    program::{run, start},
 };
 
 /// The counts of the committed list; `scripts/test` looks for the same numbers.
@@ -64,9 +64,9 @@ fn killed_and_finished(url: &str) -> String {
     let list = list(folder.path(), 60);
     let mailbox = Mailbox::start(20);
     let environment = [("ASYNQ_URL", url), ("SMTP_URL", mailbox.url())];
-    let program = Program::start("newsletter", folder.path(), &[&list], &environment);
+    let program = start("newsletter", folder.path(), &[&list], &environment);
     mailbox.wait_for_held(8);
-    program.signal("KILL");
+    program.process.signal("KILL");
     program.end();
 
     // A settled message must never be sent again. A message that was accepted but not settled may be sent again.
@@ -110,9 +110,9 @@ fn stopped_and_finished(signal: &str) {
     let list = list(folder.path(), 60);
     let mailbox = Mailbox::start(20);
     let environment = [("SMTP_URL", mailbox.url())];
-    let program = Program::start("newsletter", folder.path(), &[&list], &environment);
+    let program = start("newsletter", folder.path(), &[&list], &environment);
     mailbox.wait_for_held(8);
-    program.signal(signal);
+    program.process.signal(signal);
     program.line("Stopping");
     mailbox.open();
     let (status, output) = program.end();
@@ -133,7 +133,7 @@ fn a_broker_that_is_broken_for_good_ends_the_program_with_the_reason() {
     let folder = tempdir().unwrap();
     let list = list(folder.path(), 60);
     let mailbox = Mailbox::start(20);
-    let program = Program::start("newsletter", folder.path(), &[&list], &[("SMTP_URL", mailbox.url())]);
+    let program = start("newsletter", folder.path(), &[&list], &[("SMTP_URL", mailbox.url())]);
     mailbox.wait_for_held(8);
     fs::remove_file(folder.path().join("asynq.db")).unwrap();
     program.line("Stopping");
@@ -147,11 +147,11 @@ fn a_broker_that_is_broken_for_good_ends_the_program_with_the_reason() {
 #[test]
 fn a_list_that_is_not_there_or_empty_is_one_clear_error() {
     let folder = tempdir().unwrap();
-    let (status, output) = Program::start("newsletter", folder.path(), &["nobody.csv"], &[]).end();
+    let (status, output) = start("newsletter", folder.path(), &["nobody.csv"], &[]).end();
     assert!(!status.success());
     assert!(output.contains("error: cannot open nobody.csv"), "{output}");
     fs::write(folder.path().join("empty.csv"), "name,email,city,plan\n").unwrap();
-    let (status, output) = Program::start("newsletter", folder.path(), &["empty.csv"], &[]).end();
+    let (status, output) = start("newsletter", folder.path(), &["empty.csv"], &[]).end();
     assert!(!status.success());
     assert!(output.contains("error: empty.csv has no subscriber"), "{output}");
 }

@@ -3,7 +3,7 @@
 use asynq_tests::{Persistence, RedisServer, eventually_blocking};
 use tempfile::tempdir;
 
-use crate::program::{Program, run};
+use crate::program::{run, start};
 
 /// Asserts that `output` has these lines in this order; others may stand between them.
 #[track_caller]
@@ -40,18 +40,16 @@ fn hello_enqueues_answers_works_and_leaves_on_a_signal() {
     assert_lines(&run("hello", at, &["jobs"], &[]), &["send_email"]);
     assert_lines(&run("hello", at, &["stats"], &[]), &["critical"]);
 
-    let worker = Program::start("hello", at, &[], &[]);
+    let worker = start("hello", at, &[], &[]);
     worker.line("to ann@example.com: Hi");
-    worker.signal("TERM");
-    let (status, output) = worker.end();
-    assert!(status.success(), "{status}:\n{output}");
+    worker.terminate();
 }
 
 #[test]
 fn hello_refuses_arguments_that_the_job_does_not_take() {
     let folder = tempdir().unwrap();
     let arguments = ["enqueue", "send_email", r#"{"to":7}"#];
-    let (status, output) = Program::start("hello", folder.path(), &arguments, &[]).end();
+    let (status, output) = start("hello", folder.path(), &arguments, &[]).end();
     assert!(!status.success(), "{output}");
 }
 
@@ -63,11 +61,9 @@ fn a_state_is_shared_by_every_run() {
         let greet = format!("\"{name}\"");
         run("state", folder.path(), &["enqueue", "greet", &greet, "--url", "sqlite://asynq.db"], &[]);
     }
-    let worker = Program::start("state", folder.path(), &[], &[]);
+    let worker = start("state", folder.path(), &[], &[]);
     worker.line("You are number 2.");
-    worker.signal("TERM");
-    let (status, output) = worker.end();
-    assert!(status.success(), "{status}:\n{output}");
+    let output = worker.terminate();
     assert!(output.contains("Hello, Ann!") && output.contains("Hello, Bob!"), "{output}");
 }
 
@@ -82,12 +78,10 @@ fn periodic_jobs_run_by_themselves_and_a_slow_one_not_beside_itself() {
         let last = seconds.iter().max().copied().unwrap_or(i64::MIN);
         let is_over = || chrono::Utc::now().timestamp().saturating_sub(4) >= last;
         eventually_blocking("three seconds are over", || is_over().then_some(()));
-        let worker = Program::start("periodic", folder.path(), &[], &[]);
+        let worker = start("periodic", folder.path(), &[], &[]);
         worker.line(enough);
         worker.line("inventory ends for");
-        worker.signal("TERM");
-        let (status, output) = worker.end();
-        assert!(status.success(), "{status}:\n{output}");
+        let output = worker.terminate();
         let mut running = 0_i32;
         for line in output.lines() {
             running += i32::from(line.starts_with("inventory begins")) - i32::from(line.starts_with("inventory ends"));
@@ -331,14 +325,13 @@ fn a_queue_has_no_more_tasks_at_a_time_than_its_limit() {
 fn a_program_enqueues_tasks_that_another_one_runs() {
     let folder = tempdir().unwrap();
     let at = folder.path();
-    let producer = Program::start("contract", at, &[], &[]);
+    let producer = start("contract", at, &[], &[]);
     producer.line("enqueued resize in images");
-    let worker = Program::start("contract_worker", at, &[], &[]);
+    let worker = start("contract_worker", at, &[], &[]);
     worker.line("cat.png is now 80 pixels wide");
     let (status, output) = producer.end();
     assert!(status.success() && output.contains("the worker wrote 4800 bytes"), "{output}");
-    worker.signal("TERM");
-    assert!(worker.end().0.success());
+    worker.terminate();
 }
 
 #[test]
@@ -349,19 +342,17 @@ fn a_worker_runs_the_jobs_that_were_chosen() {
         run("choose_jobs", at, &["enqueue", name, arguments], &[]);
     }
     // The queues are those of the chosen jobs, and the table at the start shows no other.
-    let worker = Program::start("choose_jobs", at, &["--only", "mail:*"], &[]);
+    let worker = start("choose_jobs", at, &["--only", "mail:*"], &[]);
     worker.line("bye, Ann");
     worker.line("welcome, Bob");
-    worker.signal("TERM");
-    let (status, output) = worker.end();
-    assert!(status.success() && output.contains("queues mail=1 ") && !output.contains("render"), "{output}");
+    let output = worker.terminate();
+    assert!(output.contains("queues mail=1 ") && !output.contains("render"), "{output}");
 
-    let worker = Program::start("choose_jobs", at, &[], &[("ASYNQ_EXCEPT", "mail:*")]);
+    let worker = start("choose_jobs", at, &[], &[("ASYNQ_EXCEPT", "mail:*")]);
     worker.line("rendered page 7");
-    worker.signal("TERM");
-    worker.end();
+    worker.terminate();
 
-    let (status, output) = Program::start("choose_jobs", at, &["--only", "rendr"], &[]).end();
+    let (status, output) = start("choose_jobs", at, &["--only", "rendr"], &[]).end();
     assert!(!status.success() && output.contains("no job `rendr`; did you mean `render`?"), "{output}");
 }
 

@@ -1,25 +1,18 @@
 //! The web applications of the examples, asked over HTTP.
 
-use std::{
-    io::{Read as _, Write as _},
-    net::TcpStream,
-};
-
 use asynq_runtime::RawTask;
 use asynq_tests::{Persistence, RedisServer, eventually_blocking, patient};
 use tempfile::tempdir;
 use tokio::runtime::Runtime;
 
-use crate::program::Program;
+use crate::{
+    process::{self, address_in},
+    program::start,
+};
 
-/// The response to a request, head and body.
-fn ask(program: &str, request: &str) -> String {
-    let host = program[program.find("http://").unwrap()..].trim_start_matches("http://").trim();
-    let mut stream = TcpStream::connect(host).unwrap();
-    write!(stream, "{request} HTTP/1.1\r\nhost: {host}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n").unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    answer
+/// The response to a request, head and body, at the URL in a line that the program has printed.
+fn ask(line: &str, request: &str) -> String {
+    process::ask(address_in(line), request, "content-length: 0\r\n").unwrap()
 }
 
 /// Asks for a result until there is one: the page waits for 5 seconds, in which a busy machine need not have run the task.
@@ -39,7 +32,7 @@ fn an_axum_application_answers_with_the_result_of_a_task() {
         patient::client(&redis.url()).await.enqueue_raw(of_another_job).await.unwrap();
     });
     for environment in [&[][..], &[("ASYNQ_URL", redis.url().as_str())]] {
-        let program = Program::start("await_result", folder.path(), &[], environment);
+        let program = start("await_result", folder.path(), &[], environment);
         let place = program.line("http://");
         let begun = ask(&place, "POST /thumbnails/80");
         assert!(begun.starts_with("HTTP/1.1 202"), "{begun}");
@@ -55,7 +48,7 @@ fn an_axum_application_answers_with_the_result_of_a_task() {
             assert!(ask(&place, &format!("GET /results/{id}")).starts_with("HTTP/1.1 404"), "{id}");
         }
 
-        program.signal("INT");
+        program.process.signal("INT");
         let (status, output) = program.end();
         assert!(status.success() && output.contains("left in order"), "{output}");
     }

@@ -3,13 +3,15 @@
 use std::{
     io::{BufRead as _, BufReader, Write as _},
     path::{Path, PathBuf},
-    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+    process::{ChildStdin, ChildStdout, Command, Stdio},
     sync::{Mutex, OnceLock, PoisonError, mpsc},
     thread,
 };
 
 use asynq_tests::{PATIENCE, has_go};
 use serde_json::Value;
+
+use crate::process::Process;
 
 /// Why these tests are skipped. The list of accepted skips lacks this reason, so that Go is required where `CI` is set.
 pub(crate) const NO_GO: &str = "there is no Go 1.24 or newer here to build the real asynq with";
@@ -46,16 +48,16 @@ fn build(module: &str, package: &str, name: &str) -> Option<PathBuf> {
 /// A running `peer talk`, which ends when this handle is dropped.
 #[derive(Debug)]
 pub(crate) struct Talk {
-    child: Child,
+    _process: Process,
     pipes: Mutex<(ChildStdin, mpsc::Receiver<String>)>,
 }
 
 impl Talk {
     pub(crate) fn start(peer: &Path, address: &str) -> Self {
-        let mut child =
-            Command::new(peer).args(["talk", address]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        let pipes = (child.stdin.take().unwrap(), lines(child.stdout.take().unwrap()));
-        Self { child, pipes: Mutex::new(pipes) }
+        let mut command = Command::new(peer);
+        let mut process = Process::start(command.args(["talk", address]).stdin(Stdio::piped()).stdout(Stdio::piped()));
+        let pipes = (process.stdin.take().unwrap(), lines(process.stdout.take().unwrap()));
+        Self { _process: process, pipes: Mutex::new(pipes) }
     }
 
     /// Sends a request and returns its answer: asynq's return value, or the text of its error.
@@ -79,11 +81,4 @@ fn lines(output: ChildStdout) -> mpsc::Receiver<String> {
         let _ = BufReader::new(output).lines().map_while(Result::ok).try_for_each(|line| sender.send(line));
     });
     receiver
-}
-
-impl Drop for Talk {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }

@@ -296,7 +296,7 @@ async fn recover() {
             let mut killed = stage.worker(dead, &queue).await;
             killed.starts(&id).await;
             eventually("the task has left its marker", async || marker.exists().then_some(())).await;
-            killed.kill();
+            drop(killed);
             stage.both_see(&queue, &id, "active").await;
             stage.let_lease_pass(&queue, &id);
             let mut worker = stage.worker(pair.worker, &queue).await;

@@ -3,19 +3,22 @@
 use std::{
     io::{BufRead as _, BufReader},
     path::Path,
-    process::{Child, Command, Stdio},
+    process::{Command, Stdio},
 };
 
 use asynq_tests::PATIENCE;
 use serde_json::{Value, json};
 use tokio::{sync::mpsc, time::timeout};
 
-use crate::interop::{go::peer_program, side::Side};
+use crate::{
+    interop::{go::peer_program, side::Side},
+    process::Process,
+};
 
-/// A worker process; killed when dropped.
+/// A worker process; killed with -9 when dropped.
 #[derive(Debug)]
 pub(crate) struct Worker {
-    child: Child,
+    _process: Process,
     side: Side,
     events: mpsc::UnboundedReceiver<Value>,
 }
@@ -61,8 +64,8 @@ impl Worker {
                 command
             }
         };
-        let mut child = command.arg(settings.to_json()).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        let output = BufReader::new(child.stdout.take().unwrap());
+        let mut process = Process::start(command.arg(settings.to_json()).stdin(Stdio::piped()).stdout(Stdio::piped()));
+        let output = BufReader::new(process.stdout.take().unwrap());
         let (sender, events) = mpsc::unbounded_channel();
         std::thread::spawn(move || {
             for line in output.lines().map_while(Result::ok) {
@@ -72,7 +75,7 @@ impl Worker {
                 }
             }
         });
-        let mut worker = Self { child, side, events };
+        let mut worker = Self { _process: process, side, events };
         worker.event("ready", |_| true).await;
         worker
     }
@@ -98,21 +101,5 @@ impl Worker {
     /// Waits until the worker has ended the task with success.
     pub(crate) async fn does(&mut self, id: &str) {
         self.event("done", |event| event["id"] == id).await;
-    }
-
-    /// Sends kill -9.
-    pub(crate) fn kill(mut self) {
-        self.end();
-    }
-
-    fn end(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-impl Drop for Worker {
-    fn drop(&mut self) {
-        self.end();
     }
 }

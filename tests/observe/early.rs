@@ -10,24 +10,24 @@ use asynq_tests::{
 use tempfile::TempDir;
 
 use crate::{
-    health::ask,
-    stage::{Stage, Worker, on_both_brokers},
+    process::{Program, address_in, ask},
+    stage::{Stage, on_both_brokers},
 };
 
 const JOB: (&str, &str) = ("type", "record");
 
 /// A worker of two slots whose jobs do not end while the file `hold` exists.
-fn worker(stage: &Stage, folder: &Path) -> Worker {
+fn worker(stage: &Stage, folder: &Path) -> Program {
     let mut command = stage.program(env!("CARGO_BIN_EXE_everyday"));
     command.args(["--concurrency", "2", "--dashboard", "127.0.0.1:0"]);
     command.env("JOURNAL", folder.join("journal")).env("HOLD", folder.join("hold"));
-    Worker::start(command)
+    Program::start(command)
 }
 
 /// Scrapes until the families satisfy `shows`.
 fn scraped(address: &str, goal: &str, shows: impl Fn(&Families) -> bool) -> Families {
     eventually_blocking(goal, || {
-        let answer = ask(address, "/metrics").unwrap();
+        let answer = ask(address, "GET /metrics", "").unwrap();
         let (_, text) = answer.split_once("\r\n\r\n").unwrap();
         Some(check(text).unwrap_or_else(|wrong| panic!("{wrong}\n{answer}"))).filter(&shows)
     })
@@ -54,7 +54,7 @@ on_both_brokers! {
         }
         let worker = worker(stage, folder.path());
         let line = worker.line("dashboard at http://");
-        let address = line.split("http://").nth(1).unwrap().trim_end_matches('/');
+        let address = address_in(&line);
         let in_flight = |n| move |families: &Families| value(families, "asynq_job_in_flight", &[JOB]) == Some(n);
         let first = scraped(address, "two are in flight", in_flight(2.0));
         assert_eq!(count(&first, "asynq_job_wait_seconds"), Some(2.0));

@@ -1,8 +1,6 @@
 //! `/healthz`, `/readyz` and `/stats`.
 
 use std::{
-    io::{self, Read as _, Write as _},
-    net::TcpStream,
     sync::{Mutex, mpsc},
     thread,
     time::{Duration, Instant},
@@ -20,8 +18,9 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::{
+    process::{Program, address_in, ask},
     scrape::{get, observed},
-    stage::{Stage, Worker, on_both_brokers},
+    stage::{Stage, on_both_brokers},
 };
 
 async fn status(router: &Router, path: &str) -> StatusCode {
@@ -31,15 +30,6 @@ async fn status(router: &Router, path: &str) -> StatusCode {
 async fn becomes(router: &Router, expected: StatusCode) {
     let goal = format!("/readyz is {expected}");
     eventually(&goal, async || (status(router, "/readyz").await == expected).then_some(())).await;
-}
-
-/// Returns the whole answer of the server at `address`.
-pub(crate) fn ask(address: &str, path: &str) -> io::Result<String> {
-    let mut stream = TcpStream::connect(address)?;
-    stream.set_read_timeout(Some(Duration::from_secs(10)))?;
-    write!(stream, "GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n")?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).map(|_| answer)
 }
 
 on_both_brokers! {
@@ -74,11 +64,10 @@ on_both_brokers! {
             .service(asynq_dashboard::service("127.0.0.1:0").metrics("127.0.0.1:0"));
         let running = server.build().await.unwrap().start().await.unwrap();
         let line = eventually("the port is open", async || log.with("metrics at http://").pop()).await;
-        let address = line.split("http://").nth(1).unwrap().trim_end_matches('/').to_owned();
         // The runtime of this test, which is that of the job, has one thread: the job may block it before the enqueue has returned.
         let asked = thread::spawn(move || {
             starts.recv().unwrap();
-            let answer = ask(&address, "/healthz");
+            let answer = ask(address_in(&line), "GET /healthz", "");
             open.send(()).unwrap();
             answer
         });
@@ -143,8 +132,8 @@ async fn a_service_exports_the_numbers_of_queues_where_it_is_told_to() {
         running.client().enqueue(RawTask::new("x", "").process_in("1h")).await.unwrap();
         let opened = async || log.with("metrics at http://").get(number).cloned();
         let line = eventually("the port is open", opened).await;
-        let address = line.split("http://").nth(1).unwrap().trim_end_matches('/').to_owned();
-        let answer = tokio::task::spawn_blocking(move || ask(&address, "/metrics")).await.unwrap().unwrap();
+        let asking = move || ask(address_in(&line), "GET /metrics", "");
+        let answer = tokio::task::spawn_blocking(asking).await.unwrap().unwrap();
         assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
         assert_eq!(answer.contains("asynq_queue_size"), queues, "{answer}");
         running.shutdown().await.unwrap();
@@ -164,13 +153,12 @@ fn a_dashboard_that_a_program_brings_itself_obeys_the_environment_and_says_that_
     command.env("ASYNQ_DASHBOARD_READ_ONLY", "true");
     command.env("ASYNQ_METRICS", "127.0.0.1:0").env("ASYNQ_METRICS_QUEUES", "true");
     command.args(["--metrics", "127.0.0.1:0", "--dashboard-host", "jobs.example.com"]);
-    let worker = Worker::start(command);
-    let address = |line: String| line.split("http://").nth(1).unwrap().trim_end_matches('/').to_owned();
-    let pages = ask(&address(worker.line("dashboard at http://")), "/").unwrap();
+    let worker = Program::start(command);
+    let pages = ask(address_in(&worker.line("dashboard at http://")), "GET /", "").unwrap();
     assert!(pages.starts_with("HTTP/1.1 200") && pages.contains(">read-only<"), "{pages}");
-    let metrics = ask(&address(worker.line("metrics at http://")), "/metrics").unwrap();
+    let metrics = ask(address_in(&worker.line("metrics at http://")), "GET /metrics", "").unwrap();
     assert!(metrics.starts_with("HTTP/1.1 200") && metrics.contains("asynq_broker_up"), "{metrics}");
-    worker.wait_for(&["`--dashboard-host` has no effect: this program brings the service itself"]);
+    worker.line("`--dashboard-host` has no effect: this program brings the service itself");
     worker.terminate();
 }
 

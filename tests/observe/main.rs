@@ -6,6 +6,8 @@ mod checker;
 mod early;
 mod health;
 mod passwords;
+#[path = "../process.rs"]
+mod process;
 mod scrape;
 mod seen;
 #[allow(dead_code)]

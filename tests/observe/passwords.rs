@@ -6,9 +6,10 @@ use asynq_runtime::{broker::BrokerErrorKind, prelude::*};
 use asynq_tests::{Persistence, RedisServer};
 
 use crate::{
+    process::program,
     scrape::{get, observed},
     seen::Seen,
-    stage::{program, text},
+    stage::text,
 };
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_neighbours");

@@ -7,7 +7,7 @@ use std::{
     io::{BufRead as _, BufReader},
     net::SocketAddr,
     path::PathBuf,
-    process::{Child, Command, Stdio},
+    process::{Command, Stdio},
     sync::{Arc, Mutex, PoisonError},
     thread,
     time::{Duration, Instant},
@@ -22,6 +22,8 @@ use tokio::{
     net::{TcpListener, TcpStream},
     sync::watch,
 };
+
+use crate::process::Process;
 
 const SCHEDULERS: usize = 5;
 const ENTRIES: usize = 4;
@@ -119,7 +121,7 @@ impl Proxy {
 }
 
 struct Scheduler {
-    child: Child,
+    process: Process,
     proxy: Option<Proxy>,
     /// Whether this scheduler leads, and the time of its last message about that.
     leadership: Arc<Mutex<(bool, Instant)>>,
@@ -132,18 +134,18 @@ impl Scheduler {
             SharedBroker::Sqlite(_) => None,
         };
         let url = proxy.as_ref().map_or_else(|| broker.url(), |proxy| format!("redis://127.0.0.1:{}/0", proxy.port));
-        let mut child = Command::new(env!("CARGO_BIN_EXE_helper"))
+        let mut command = Command::new(env!("CARGO_BIN_EXE_helper"));
+        command
             .arg("scheduler")
             .env("ASYNQ_URL", url)
             .env("ELECTION", if election { "on" } else { "off" })
             // The scheduler ends when this input ends.
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
+            .stderr(Stdio::null());
+        let mut process = Process::start(&mut command);
         let leadership = Arc::new(Mutex::new((false, Instant::now())));
-        let (state, output) = (Arc::clone(&leadership), child.stdout.take().unwrap());
+        let (state, output) = (Arc::clone(&leadership), process.stdout.take().unwrap());
         thread::spawn(move || {
             for line in BufReader::new(output).lines().map_while(Result::ok) {
                 if line == "leads" || line == "follows" {
@@ -151,24 +153,12 @@ impl Scheduler {
                 }
             }
         });
-        Self { child, proxy, leadership }
+        Self { process, proxy, leadership }
     }
 
     fn leads(&self) -> Option<Instant> {
         let (leads, since) = *self.leadership.lock().unwrap();
         leads.then_some(since)
-    }
-
-    fn signal(&self, name: &str) {
-        let status = Command::new("kill").args([format!("-{name}"), self.child.id().to_string()]).status().unwrap();
-        assert!(status.success());
-    }
-}
-
-impl Drop for Scheduler {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
@@ -249,8 +239,8 @@ async fn story(broker: SharedBroker, election: bool, length: Length) {
             (kind, _) => kind,
         };
         match kind {
-            0 => schedulers[leader].child.kill().unwrap(),
-            1 => schedulers[leader].signal("STOP"),
+            0 => schedulers[leader].process.kill().unwrap(),
+            1 => schedulers[leader].process.signal("STOP"),
             _ => {
                 schedulers[leader].proxy.as_ref().unwrap().open.send_replace(false);
             }
@@ -282,7 +272,7 @@ async fn story(broker: SharedBroker, election: bool, length: Length) {
         tokio::time::sleep(Duration::from_millis(pause)).await;
         match kind {
             0 => schedulers[leader] = Scheduler::start(&broker, election).await,
-            1 => schedulers[leader].signal("CONT"),
+            1 => schedulers[leader].process.signal("CONT"),
             _ => {
                 schedulers[leader].proxy.as_ref().unwrap().open.send_replace(true);
             }
@@ -329,8 +319,8 @@ async fn story(broker: SharedBroker, election: bool, length: Length) {
 async fn a_scheduler_ends_with_the_test_program() {
     let broker = SharedBroker::sqlite();
     let mut scheduler = Scheduler::start(&broker, true).await;
-    drop(scheduler.child.stdin.take());
-    let status = eventually("the scheduler ends", async || scheduler.child.try_wait().unwrap()).await;
+    drop(scheduler.process.stdin.take());
+    let status = eventually("the scheduler ends", async || scheduler.process.try_wait().unwrap()).await;
     assert!(!status.success());
 }
 

@@ -1,15 +1,14 @@
 //! A worker is stopped by signals.
 
-use std::process::Stdio;
-
-use asynq_runtime::TaskState;
-use asynq_tests::{eventually, soon};
-use tokio::{
-    io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines},
-    process::{Child, ChildStdout, Command},
+use std::{
+    io::Write as _,
+    process::{Command, Stdio},
 };
 
-use crate::processes::world::World;
+use asynq_runtime::TaskState;
+use asynq_tests::{eventually, eventually_blocking};
+
+use crate::{process::Program, processes::world::World};
 
 /// Longer than a test's patience: a worker that ends sooner has not waited for such jobs.
 const AN_HOUR: u64 = 3_600_000;
@@ -53,32 +52,33 @@ async fn a_second_sigterm_leaves_at_once_and_loses_nothing() {
 }
 
 /// Starts the helper's program of two servers, and waits until the first one has failed.
-async fn servers_of_which_one_has_failed() -> (Child, Lines<BufReader<ChildStdout>>) {
+fn servers_of_which_one_has_failed() -> Program {
     let mut command = Command::new(env!("CARGO_BIN_EXE_helper"));
-    command.arg("servers").stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
-    let mut child = command.spawn().unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    assert_eq!(soon(lines.next_line()).await.unwrap().as_deref(), Some("failed"));
-    (child, lines)
+    // The program ends when this input ends.
+    command.arg("servers").stdin(Stdio::piped());
+    let program = Program::start_with_log(command, Stdio::inherit());
+    assert_eq!(program.line(""), "failed");
+    program
 }
 
-#[tokio::test]
-async fn a_request_to_leave_between_two_servers_is_for_the_next_and_one_after_them_ends_the_process() {
-    let (mut child, mut lines) = servers_of_which_one_has_failed().await;
-    let pid = child.id().unwrap().to_string();
-    let term = async || assert!(Command::new("kill").args(["-TERM", &pid]).status().await.unwrap().success());
-    term().await;
-    // The program ends when this input ends.
-    let mut input = child.stdin.take().unwrap();
-    input.write_all(b"go on\n").await.unwrap();
-    assert_eq!(soon(lines.next_line()).await.unwrap().as_deref(), Some("left"));
+/// Asks the program to leave before its second server, and waits until that one has left.
+fn second_server_leaves(program: &mut Program) {
+    program.process.signal("TERM");
+    program.process.stdin.as_mut().unwrap().write_all(b"go on\n").unwrap();
+    program.line("left");
+}
+
+#[test]
+fn a_request_to_leave_between_two_servers_is_for_the_next_and_one_after_them_ends_the_process() {
+    let mut program = servers_of_which_one_has_failed();
+    second_server_leaves(&mut program);
     // A signal that comes soon after the first one belongs to the same request.
-    eventually("a second request is received", async || {
-        term().await;
-        child.try_wait().unwrap().map(drop)
-    })
-    .await;
-    assert_eq!(soon(child.wait()).await.unwrap().code(), Some(130));
+    eventually_blocking("a second request is received", || {
+        program.process.signal("TERM");
+        program.process.try_wait().unwrap()
+    });
+    let (status, output) = program.end();
+    assert!(status.code() == Some(130) && output.starts_with("failed\nleft\n"), "{status}: {output}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -119,17 +119,14 @@ async fn a_process_of_a_test_ends_with_the_test_program() {
     worker.lose_parent();
     assert_eq!(worker.ended().await.code(), Some(1));
     // Between its servers, and after both.
-    let (mut child, _lines) = servers_of_which_one_has_failed().await;
-    drop(child.stdin.take());
-    assert_eq!(soon(child.wait()).await.unwrap().code(), Some(1));
-    let (mut child, mut lines) = servers_of_which_one_has_failed().await;
-    let pid = child.id().unwrap().to_string();
-    assert!(Command::new("kill").args(["-TERM", &pid]).status().await.unwrap().success());
-    let mut input = child.stdin.take().unwrap();
-    input.write_all(b"go on\n").await.unwrap();
-    assert_eq!(soon(lines.next_line()).await.unwrap().as_deref(), Some("left"));
-    drop(input);
-    assert_eq!(soon(child.wait()).await.unwrap().code(), Some(1));
+    let mut program = servers_of_which_one_has_failed();
+    drop(program.process.stdin.take());
+    assert_eq!(program.end().0.code(), Some(1));
+    let mut program = servers_of_which_one_has_failed();
+    second_server_leaves(&mut program);
+    drop(program.process.stdin.take());
+    let (status, output) = program.end();
+    assert!(status.code() == Some(1) && output.starts_with("failed\nleft\n"), "{status}: {output}");
 }
 
 /// A worker requeues its tasks within a second of its shutdown timeout, as documented.

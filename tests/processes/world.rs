@@ -27,7 +27,7 @@ use asynq_tests::{
 use tempfile::TempDir;
 
 pub use self::worker::Worker;
-use self::worker::first_line;
+use crate::process::{self, Process, Program};
 
 /// The broker, the client and the files of a story.
 #[derive(Debug)]
@@ -116,11 +116,10 @@ impl World {
             .env("CONCURRENCY", concurrency.to_string())
             .envs(settings.iter().map(|(name, value)| (name, value)));
         // The worker ends when this input ends.
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        let output = child.stdout.take().unwrap();
-        let worker = Worker { child: Some(child), log: PathBuf::new() };
-        assert_eq!(first_line(output).trim(), "ready", "the worker did not start");
-        worker
+        command.stdin(Stdio::piped());
+        let program = Program::start_with_log(command, Stdio::inherit());
+        assert_eq!(program.line(""), "ready", "the worker did not start");
+        Worker { process: program.process, log: PathBuf::new() }
     }
 
     /// Starts a process of the program `everyday` with defaults, apart from the `settings` in its environment. The process
@@ -131,7 +130,7 @@ impl World {
         let mut command = self.program(env!("CARGO_BIN_EXE_everyday"));
         // A line of standard error is written in pieces, and a file keeps each piece at once.
         command.stdout(Stdio::null()).stderr(fs::File::create(&log).unwrap()).envs(settings.iter().copied());
-        Worker { child: Some(command.spawn().unwrap()), log }
+        Worker { process: Process::start(&mut command), log }
     }
 
     /// [`launched`](Self::launched), and waits until the process can take tasks.
@@ -146,14 +145,11 @@ impl World {
         self.everyday(&[("ASYNQ_CONCURRENCY", &concurrency.to_string())]).await
     }
 
-    /// A program of this world, in an environment without settings of asynq.
+    /// The command of a program of this world.
     fn program(&self, file: &str) -> Command {
-        let mut command = Command::new(file);
-        for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("ASYNQ_") || name == "RUST_LOG") {
-            command.env_remove(name);
-        }
+        let mut command = process::program(file);
         command.env("ASYNQ_URL", &self.url).env("JOURNAL", self.journal()).env("DIGESTS", self.digests());
-        command.env("TICKS", self.ticks_file()).env("HOLD", self.hold_file()).stdin(Stdio::null());
+        command.env("TICKS", self.ticks_file()).env("HOLD", self.hold_file());
         command
     }
 

@@ -3,10 +3,13 @@
 use std::process::Output;
 
 use asynq_runtime::task::QueueName;
-use asynq_tests::{RedisServer, soon, task};
+use asynq_tests::{RedisServer, eventually_blocking, soon, task};
 use serde_json::Value;
 
-use crate::stage::{Stage, Worker, error_line, on_both_brokers, program, text};
+use crate::{
+    process::{Program, program},
+    stage::{Stage, error_line, on_both_brokers, text},
+};
 
 const ONE: &str = env!("CARGO_BIN_EXE_program-worker");
 const MISFIT: &str = env!("CARGO_BIN_EXE_misfit");
@@ -119,20 +122,19 @@ fn a_missing_state_and_a_failing_set_up_end_the_worker_before_it_connects() {
 fn a_set_up_that_panics_ends_the_worker_beside_a_call_that_never_returns() {
     let mut command = program(MISFIT);
     command.env("MISFIT", "panic");
-    let worker = Worker::start(command);
-    worker.wait_for(&["the shop is closed"]);
-    assert_eq!(worker.exit_code(), Some(101));
+    let worker = Program::start(command);
+    worker.line("the shop is closed");
+    assert_eq!(worker.end().0.code(), Some(101));
 }
 
 #[test]
 fn a_request_to_leave_ends_a_worker_in_order_while_its_set_up_waits() {
     let mut command = program(MISFIT);
     command.env("MISFIT", "wait");
-    let worker = Worker::start(command);
-    worker.wait_for(&["set-up ran"]);
-    worker.send_term();
-    worker.wait_for(&["asked to leave before the start: takes no task"]);
-    assert_eq!(worker.exit_code(), Some(0));
+    let worker = Program::start(command);
+    worker.line("set-up ran");
+    let output = worker.terminate();
+    assert!(output.contains("asked to leave before the start: takes no task"), "{output}");
 }
 
 #[tokio::test]
@@ -141,19 +143,22 @@ async fn a_request_to_leave_ends_an_app_in_order_while_it_connects() {
     let url = format!("redis://{}/0?timeout=1m&connect_timeout=1m", silent.local_addr().unwrap());
     let mut command = program(env!("CARGO_BIN_EXE_helper"));
     command.arg("app").env("ASYNQ_URL", url);
-    let worker = Worker::start(command);
+    let worker = Program::start(command);
     let _unanswered = soon(silent.accept()).await.unwrap();
-    worker.send_term();
-    assert_eq!(worker.exit_code(), Some(0));
+    worker.terminate();
 }
 
 #[test]
 fn a_second_request_to_leave_ends_a_worker_at_once_while_its_set_up_blocks() {
     let mut command = program(MISFIT);
     command.env("MISFIT", "block");
-    let worker = Worker::start(command);
-    worker.wait_for(&["set-up ran"]);
-    assert_eq!(worker.terminate_at_once(), Some(130));
+    let mut worker = Program::start(command);
+    worker.line("set-up ran");
+    let status = eventually_blocking("the program ends", || {
+        worker.process.signal("TERM");
+        worker.process.try_wait().unwrap()
+    });
+    assert_eq!(status.code(), Some(130));
 }
 
 #[test]

@@ -2,7 +2,10 @@
 
 use asynq_runtime::task::TaskState;
 
-use crate::stage::{Stage, Worker, on_both_brokers, tasks, text, until};
+use crate::{
+    process::Program,
+    stage::{Stage, on_both_brokers, tasks, text, until},
+};
 
 const HELPER: &str = env!("CARGO_BIN_EXE_helper");
 
@@ -23,7 +26,7 @@ on_both_brokers! {
 
         let mut worker = stage.program(env!("CARGO_BIN_EXE_program-worker"));
         worker.args(["--queues", "critical=2,low"]);
-        let worker = Worker::start(worker);
+        let worker = Program::start(worker);
         worker.wait_for(&[
             "to ann@example.com: Welcome",
             "to bob@example.com: Hi",

@@ -12,6 +12,8 @@ mod inspecting;
 mod neighbours;
 mod periodic;
 mod policies;
+#[path = "../process.rs"]
+mod process;
 mod result;
 mod stage;
 mod testing;

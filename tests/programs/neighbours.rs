@@ -2,7 +2,10 @@
 
 use serde_json::Value;
 
-use crate::stage::{Stage, Worker, program, text, until};
+use crate::{
+    process::{Program, program},
+    stage::{Stage, text, until},
+};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_neighbours");
 
@@ -28,10 +31,10 @@ fn a_service_runs_beside_the_jobs_if_its_flag_is_set() {
         let stage = Stage::sqlite();
         let mut command = stage.program(PROGRAM);
         command.args(args);
-        let worker = Worker::start(command);
+        let worker = Program::start(command);
         worker.wait_for(&["hello ann", "greeter", "queues bills=2 default=1 · 3 at a time"]);
-        let lines = worker.terminate();
-        assert!(lines.iter().any(|line| line == "greeter leaves"), "{lines:#?}");
+        let output = worker.terminate();
+        assert!(output.lines().any(|line| line == "greeter leaves"), "{output}");
     }
 }
 
@@ -40,7 +43,7 @@ fn a_set_up_enqueues_by_the_client_of_its_app() {
     let stage = Stage::sqlite();
     let mut command = stage.program(PROGRAM);
     command.env("GREET_FIRST", "bob");
-    let worker = Worker::start(command);
+    let worker = Program::start(command);
     worker.wait_for(&["hello bob"]);
     worker.terminate();
 }
@@ -58,11 +61,11 @@ fn flags_win_over_the_environment_and_that_over_the_set_up() {
         if let Some(queues) = variable {
             command.env("ASYNQ_QUEUES", queues);
         }
-        let worker = Worker::start(command);
+        let worker = Program::start(command);
         worker.wait_for(&[expected, "serving"]);
-        let lines = worker.terminate();
-        let warned = lines.iter().filter(|line| line.contains("does not serve the job's queue")).count();
-        assert_eq!(warned, if variable.is_some() { 4 } else { 0 }, "{lines:#?}");
+        let output = worker.terminate();
+        let warned = output.lines().filter(|line| line.contains("does not serve the job's queue")).count();
+        assert_eq!(warned, if variable.is_some() { 4 } else { 0 }, "{output}");
     }
 }
 
@@ -71,10 +74,10 @@ fn json_logs_are_one_object_per_line_without_a_table() {
     let stage = Stage::sqlite();
     let mut command = stage.program(PROGRAM);
     command.args(["--log-format", "json"]);
-    let worker = Worker::start(command);
+    let worker = Program::start(command);
     worker.wait_for(&["worker starts", "serving"]);
-    for line in worker.terminate() {
-        let object: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
+    for line in worker.terminate().lines() {
+        let object: Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
         assert!(object["level"].is_string() && object["timestamp"].is_string(), "{line}");
     }
 }
@@ -100,7 +103,7 @@ fn a_line_of_a_run_names_its_task_where_lines_of_the_program_alone_are_logged() 
     let stage = Stage::sqlite();
     let mut command = stage.program(PROGRAM);
     command.env("GREET_FIRST", "bob").env("RUST_LOG", "neighbours=info");
-    let worker = Worker::start(command);
+    let worker = Program::start(command);
     let line = worker.line("a greeting is said");
     assert!(line.contains("job{id=") && line.contains(" type=hello queue=default "), "{line}");
     worker.terminate();
@@ -116,7 +119,7 @@ mod timing {
         stage.ask(PROGRAM, &["enqueue", "stuck"]);
         let mut command = stage.program(PROGRAM);
         command.args(["--shutdown-timeout", "100ms"]);
-        let worker = Worker::start(command);
+        let worker = Program::start(command);
         worker.wait_for(&["serving", "inside a broken library"]);
         worker.terminate();
         let stats = until(&stage.client().await, "default", |stats| stats.active == 0).await;

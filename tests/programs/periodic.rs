@@ -4,7 +4,10 @@ use asynq_runtime::{Client, broker::Page, task::Timestamp};
 use asynq_tests::eventually;
 use serde_json::Value;
 
-use crate::stage::{Stage, Worker, complaints, on_both_brokers, program, text};
+use crate::{
+    process::{Program, program},
+    stage::{Stage, complaints, on_both_brokers, text},
+};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_program-periodic");
 
@@ -52,7 +55,7 @@ async fn listed(client: &Client) -> Vec<asynq_runtime::task::SchedulerEntry> {
 
 on_both_brokers! {
     async fn they_run_by_themselves_and_by_hand(stage: &Stage) {
-        let worker = Worker::start(stage.program(PROGRAM));
+        let worker = Program::start(stage.program(PROGRAM));
         worker.wait_for(&["schedule: + report TZ=Europe/Berlin 0 9 * * mon-fri"]);
         let client = stage.client().await;
         let mut entries = listed(&client).await;
@@ -77,18 +80,17 @@ on_both_brokers! {
         assert_eq!(history.len(), 1, "{history:?}");
         assert!(history[0].task_id.starts_with(&format!("cron:{}:", entries[1].id)), "{history:?}");
 
-        let lines = worker.terminate();
-        assert_eq!(complaints(&lines), [""; 0]);
+        assert_eq!(complaints(&worker.terminate()), [""; 0]);
         assert!(client.broker().scheduler_entries().await.unwrap().is_empty(), "a scheduler that left is listed");
     }
 
     async fn a_program_can_leave_the_schedule_to_others(stage: &Stage) {
         let mut command = stage.program(PROGRAM);
         command.arg("--no-schedule");
-        let worker = Worker::start(command);
+        let worker = Program::start(command);
         stage.ask(PROGRAM, &["enqueue", "report"]);
         worker.wait_for(&["for 20", " UTC"]);
-        let lines = worker.terminate();
-        assert!(!lines.iter().any(|line| line.contains("scheduler leads")), "{lines:#?}");
+        let output = worker.terminate();
+        assert!(!output.contains("scheduler leads"), "{output}");
     }
 }

@@ -2,7 +2,10 @@
 
 use asynq_runtime::task::TaskState;
 
-use crate::stage::{Stage, Worker, on_both_brokers, tasks, until};
+use crate::{
+    process::Program,
+    stage::{Stage, on_both_brokers, tasks, until},
+};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_program-policies");
 
@@ -15,7 +18,7 @@ on_both_brokers! {
             stage.ask(PROGRAM, &["enqueue", "thumbnail", &format!("{path:?}")]);
         }
 
-        let worker = Worker::start(stage.program(PROGRAM));
+        let worker = Program::start(stage.program(PROGRAM));
         let client = stage.client().await;
         let stats = until(&client, "default", |queue| queue.pending + queue.active == 0).await;
         worker.wait_for(&["from=me@example.com"]);
@@ -41,7 +44,7 @@ on_both_brokers! {
         // As when the program that reads the log has died; the writes to a full disk fail likewise.
         let (reader, log) = std::io::pipe().unwrap();
         drop(reader);
-        let worker = Worker::start_with_log(stage.program(PROGRAM), log);
+        let worker = Program::start_with_log(stage.program(PROGRAM), log);
         let client = stage.client().await;
         until(&client, "default", |queue| queue.pending + queue.active == 0).await;
         // Its exit code is 0.

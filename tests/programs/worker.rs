@@ -3,7 +3,10 @@
 use asynq_runtime::{RawTask, task::TaskState};
 use asynq_tests::{Build as _, eventually, task};
 
-use crate::stage::{Stage, Worker, complaints, on_both_brokers, tasks, until};
+use crate::{
+    process::Program,
+    stage::{Stage, complaints, on_both_brokers, tasks, until},
+};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_program-worker");
 
@@ -12,26 +15,25 @@ on_both_brokers! {
         let printed = stage.ask(PROGRAM, &["enqueue", "send_email", r#"{"to":"a@b.c","subject":"Before"}"#]);
         assert!(printed.contains(" is pending in critical on "), "{printed}");
 
-        let worker = Worker::start(stage.program(PROGRAM));
+        let worker = Program::start(stage.program(PROGRAM));
         worker.wait_for(&["to a@b.c: Before"]);
         stage.ask(PROGRAM, &["enqueue", "send_email", r#"{"to":"a@b.c","subject":"While"}"#]);
         worker.wait_for(&["to a@b.c: While"]);
 
-        let lines = worker.terminate();
+        let output = worker.terminate();
         let table = "send_email  critical  retry 5, timeout 3m, unique 1h";
-        assert!(lines.iter().any(|line| line == table), "{lines:#?}");
-        assert!(lines.iter().any(|line| line.starts_with("broker ") && line.contains("critical=1")), "{lines:#?}");
+        assert!(output.lines().any(|line| line == table), "{output}");
+        assert!(output.lines().any(|line| line.starts_with("broker ") && line.contains("critical=1")), "{output}");
     }
 
     async fn an_idle_worker_that_leaves_logs_no_warning(stage: &Stage) {
-        let worker = Worker::start(stage.program(PROGRAM));
+        let worker = Program::start(stage.program(PROGRAM));
         worker.wait_for(&["serving"]);
         // The worker's subscriber must exist to disturb the shutdown.
         let client = stage.client().await;
         let listed = async || (!client.broker().servers().await.unwrap().is_empty()).then_some(());
         eventually("the worker is listed", listed).await;
-        let lines = worker.terminate();
-        assert_eq!(complaints(&lines), [""; 0]);
+        assert_eq!(complaints(&worker.terminate()), [""; 0]);
     }
 
     async fn an_unknown_type_is_requeued_visibly_and_warned_of_once(stage: &Stage) {
@@ -39,15 +41,15 @@ on_both_brokers! {
         for id in ["u1", "u2", "u3"] {
             client.enqueue_raw(RawTask::new("of:tomorrow", "x").queue("critical").task_id(id)).await.unwrap();
         }
-        let worker = Worker::start(stage.program(PROGRAM));
+        let worker = Program::start(stage.program(PROGRAM));
         until(&client, "critical", |queue| queue.retry == 3).await;
         let json: serde_json::Value = serde_json::from_str(&stage.ask(PROGRAM, &["stats", "--json"])).unwrap();
         assert_eq!(json["queues"][0]["retry"], 3, "an inspector sees them wait: {json}");
         let waiting = tasks(&client, "critical", TaskState::Retry).await;
         assert_eq!(waiting.iter().map(|task| task.retried).collect::<Vec<_>>(), [0; 3]);
-        let lines = worker.terminate();
-        let warnings: Vec<_> = lines.iter().filter(|line| line.contains("a task cannot run here")).collect();
-        assert_eq!(warnings.len(), 1, "{lines:#?}");
+        let output = worker.terminate();
+        let warnings: Vec<_> = output.lines().filter(|line| line.contains("a task cannot run here")).collect();
+        assert_eq!(warnings.len(), 1, "{output}");
         assert!(warnings[0].contains("WARN") && warnings[0].contains("of:tomorrow"), "{warnings:?}");
     }
 
@@ -56,7 +58,7 @@ on_both_brokers! {
         stage.client().await.enqueue_raw(task).await.unwrap();
         let mut command = stage.program(PROGRAM);
         command.env("RUST_LOG", "warn");
-        let worker = Worker::start(command);
+        let worker = Program::start(command);
         worker.wait_for(&["job{id=u1 type=of:tomorrow queue=critical "]);
         worker.terminate();
     }
@@ -67,13 +69,13 @@ on_both_brokers! {
         evil.message.r#type = EVIL.into();
         let stored = stage.client().await.broker().enqueue(vec![evil]).await;
         assert!(stored[0].is_ok(), "{stored:?}");
-        let worker = Worker::start(stage.program(PROGRAM));
+        let worker = Program::start(stage.program(PROGRAM));
         worker.wait_for(&["a task cannot run here"]);
-        let lines = worker.terminate();
+        let output = worker.terminate();
         let name = "x forged\u{fffd}]0;pwned\u{fffd}\u{fffd}2J\u{fffd}";
-        assert!(lines.iter().any(|line| line.contains(&format!("job{{id={name} type={name} "))), "{lines:#?}");
-        let is_harmless = |line: &String| !line.starts_with("forged") && !line.chars().any(char::is_control);
-        assert!(lines.iter().all(is_harmless), "{lines:#?}");
+        assert!(output.contains(&format!("job{{id={name} type={name} ")), "{output:?}");
+        let is_harmless = |line: &str| !line.starts_with("forged") && !line.chars().any(char::is_control);
+        assert!(output.lines().all(is_harmless), "{output:?}");
     }
 
     async fn an_equal_task_is_refused_while_the_first_waits(stage: &Stage) {

@@ -1,6 +1,7 @@
 //! The real program: exit codes, pipes, the environment, signals.
 
 use std::{
+    fmt::Display,
     io::{Read as _, Write as _},
     process::{Child, Command, Output, Stdio},
 };
@@ -176,8 +177,8 @@ async fn ctrl_c_leaves_a_consistent_state_and_reports_the_progress() {
     let url = store.url();
     let args = ["--url", &url, "task", "delete-all", "-q", "default", "-s", "pending", "--yes", "--json"];
     let child = held_in_the_middle(&*broker, TASKS, asynq(&args)).await;
-    signal(&child, "-INT");
-    signal(&child, "-CONT");
+    signal(child.id(), "-INT");
+    signal(child.id(), "-CONT");
     let output = child.wait_with_output().unwrap();
     ends(&output, 130);
     let answer: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -191,8 +192,8 @@ async fn ctrl_c_leaves_a_consistent_state_and_reports_the_progress() {
     assert_eq!(broker.queue_stats(&default_queue()).await.unwrap().pending, 0);
 }
 
-fn signal(child: &Child, name: &str) {
-    let sent = Command::new("kill").args([name, &child.id().to_string()]).status().unwrap();
+pub(crate) fn signal(pid: impl Display, name: &str) {
+    let sent = Command::new("kill").args([name, &pid.to_string()]).status().unwrap();
     assert!(sent.success(), "kill {name}");
 }
 
@@ -205,11 +206,11 @@ async fn held_in_the_middle(broker: &dyn Broker, tasks: usize, mut program: Comm
         fill(broker, tasks).await;
         let mut child = program.spawn().unwrap();
         soon(async { while left().await == tasks {} }).await;
-        signal(&child, "-STOP");
+        signal(child.id(), "-STOP");
         if left().await > 1_000 {
             return Some(child);
         }
-        signal(&child, "-CONT");
+        signal(child.id(), "-CONT");
         child.wait().unwrap();
         None
     })
@@ -230,8 +231,8 @@ async fn a_terminal_that_is_closed_leaves_no_queue_paused() {
             program.env_remove(name);
         }
         let child = held_in_the_middle(&*broker, 10_000, program).await;
-        signal(&child, "-HUP");
-        signal(&child, "-CONT");
+        signal(child.id(), "-HUP");
+        signal(child.id(), "-CONT");
         ends(&child.wait_with_output().unwrap(), code);
         let stats = broker.queue_stats(&default_queue()).await.unwrap();
         assert_eq!((stats.size > 0, stats.paused), (code == 130, false), "{flag}");
@@ -309,7 +310,7 @@ impl OnTerminal {
 
     /// Sends it a signal, and returns its exit code with all of its output.
     fn signal(mut self, name: &str) -> (Option<i32>, String) {
-        assert!(Command::new("kill").args([name, &self.pid]).status().unwrap().success());
+        signal(&self.pid, name);
         self.terminal.stdout.as_mut().unwrap().read_to_end(&mut self.seen).unwrap();
         (self.terminal.wait().unwrap().code(), text(&self.seen))
     }

@@ -6,7 +6,7 @@ use std::{
     io::{BufRead as _, BufReader, Read as _, Write as _},
     net::TcpStream,
     os::unix::ffi::OsStrExt as _,
-    process::{Child, Command, Stdio},
+    process::{Child, Stdio},
     sync::atomic::{AtomicU32, Ordering::Relaxed},
 };
 
@@ -14,7 +14,7 @@ use asynq_tests::{SqliteStore, Store as _};
 
 use crate::{
     fixture::{self, Setting, TypeWithoutEcho},
-    process::{asynq, ends, text},
+    process::{asynq, ends, signal, text},
 };
 
 /// A dashboard that listens.
@@ -58,8 +58,7 @@ impl Web {
     }
 
     fn interrupt(self) {
-        let sent = Command::new("kill").args(["-INT", &self.child.id().to_string()]).status().unwrap();
-        assert!(sent.success());
+        signal(self.child.id(), "-INT");
         ends(&self.child.wait_with_output().unwrap(), 0);
     }
 }

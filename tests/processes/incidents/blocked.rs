@@ -1,10 +1,6 @@
 //! Jobs that block: a thread for ever, or the whole runtime for longer than a lease.
 
-use std::{
-    io::{Read as _, Write as _},
-    net::TcpStream,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use asynq_runtime::TaskState;
 use asynq_tests::{
@@ -13,36 +9,28 @@ use asynq_tests::{
 };
 use chrono::Utc;
 
-use crate::processes::{
-    incidents::all_done,
-    world::{Worker, World},
+use crate::{
+    process::{address_in, ask},
+    processes::{
+        incidents::all_done,
+        world::{Worker, World},
+    },
 };
 
 /// Longer than a lease on either broker.
 const BLOCKED: Duration = Duration::from_secs(45);
 
-/// The worker's answer to `/metrics`.
-fn metrics(address: &str) -> String {
-    let mut stream = TcpStream::connect(address).unwrap();
-    stream
-        .write_all(format!("GET /metrics HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n").as_bytes())
-        .unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    answer
-}
-
 async fn a_blocking_job_that_never_returns_is_seen_and_holds_up_no_end(world: World) {
     let mut worker = world.everyday(&[("ASYNQ_CONCURRENCY", "2"), ("ASYNQ_METRICS", "127.0.0.1:0")]).await;
     let line = worker.logs("http://127.0.0.1:").await;
-    let address = line.split("http://").nth(1).and_then(|rest| rest.split('/').next()).unwrap().to_owned();
     let blocked_id = world.client.enqueue(NeverReturns {}).await.unwrap().id;
     let began = Instant::now();
     world.started(1).await;
     worker.logs("stuck: it was asked to stop").await;
     let seen = began.elapsed();
     eventually("the metric shows it", async || {
-        metrics(&address).lines().any(|line| line == "asynq_job_stuck{type=\"never_returns\"} 1").then_some(())
+        let metrics = ask(address_in(&line), "GET /metrics", "").unwrap();
+        metrics.lines().any(|line| line == "asynq_job_stuck{type=\"never_returns\"} 1").then_some(())
     })
     .await;
     eventually("the list of servers shows it, which `asynq doctor` reads", async || {

@@ -1,0 +1,165 @@
+//! Programs that tests start as processes of their own. Each binary that starts some has this module.
+#![allow(clippy::unwrap_used, dead_code)] // a step that fails is a failed test; no binary uses all of it
+
+use std::{
+    ffi::OsStr,
+    io::{self, BufRead as _, BufReader, Read, Write as _},
+    net::TcpStream,
+    ops::{Deref, DerefMut},
+    process::{Child, Command, ExitStatus, Stdio},
+    sync::{Arc, Condvar, Mutex},
+    thread,
+    time::Duration,
+};
+
+use asynq_tests::{PATIENCE, eventually_blocking};
+
+/// How long a whole program may run: a run has many steps, and a test awaits only its end.
+const WHOLE: Duration = PATIENCE.saturating_mul(3);
+
+/// The command of a program that reads no input, in an environment without settings.
+pub(crate) fn program(file: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new(file);
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("ASYNQ_") || name == "RUST_LOG") {
+        command.env_remove(name);
+    }
+    command.stdin(Stdio::null());
+    command
+}
+
+/// A process, killed when dropped.
+#[derive(Debug)]
+pub(crate) struct Process(Child);
+
+impl Process {
+    pub(crate) fn start(command: &mut Command) -> Self {
+        Self(command.spawn().unwrap_or_else(|error| panic!("{command:?} does not start: {error}")))
+    }
+
+    /// Sends a signal by name, such as `TERM`.
+    pub(crate) fn signal(&self, name: &str) {
+        let sent = Command::new("kill").args([format!("-{name}"), self.id().to_string()]).status();
+        assert!(sent.expect("kill runs").success(), "{name} was not sent");
+    }
+}
+
+impl Deref for Process {
+    type Target = Child;
+
+    fn deref(&self) -> &Child {
+        &self.0
+    }
+}
+
+impl DerefMut for Process {
+    fn deref_mut(&mut self) -> &mut Child {
+        &mut self.0
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.kill();
+        let _ = self.wait();
+    }
+}
+
+/// A program whose output is read line by line; killed when dropped.
+pub(crate) struct Program {
+    pub(crate) process: Process,
+    output: Arc<(Mutex<Output>, Condvar)>,
+}
+
+/// The lines so far, and the number of streams that have not ended.
+#[derive(Default)]
+struct Output {
+    lines: Vec<String>,
+    open: usize,
+}
+
+impl Output {
+    fn text(&self) -> String {
+        self.lines.iter().fold(String::new(), |text, line| text + line + "\n")
+    }
+}
+
+impl Program {
+    pub(crate) fn start(command: Command) -> Self {
+        Self::start_with_log(command, Stdio::piped())
+    }
+
+    /// Starts a program whose standard error goes to `log`.
+    pub(crate) fn start_with_log(mut command: Command, log: impl Into<Stdio>) -> Self {
+        let mut process = Process::start(command.stdout(Stdio::piped()).stderr(log));
+        let (stdout, stderr) = (process.stdout.take().expect("it is piped"), process.stderr.take());
+        let program = Self { process, output: Arc::default() };
+        program.follow(stdout);
+        if let Some(stderr) = stderr {
+            program.follow(stderr);
+        }
+        program
+    }
+
+    fn follow(&self, stream: impl Read + Send + 'static) {
+        self.output.0.lock().unwrap().open += 1;
+        let output = Arc::clone(&self.output);
+        thread::spawn(move || {
+            for line in BufReader::new(stream).lines().map_while(Result::ok) {
+                output.0.lock().unwrap().lines.push(line);
+                output.1.notify_all();
+            }
+            output.0.lock().unwrap().open -= 1;
+            output.1.notify_all();
+        });
+    }
+
+    /// Waits until the program has printed a line that contains `part`, and returns the first one.
+    pub(crate) fn line(&self, part: &str) -> String {
+        let (output, changed) = &*self.output;
+        let found = |output: &Output| output.lines.iter().find(|line| line.contains(part)).cloned();
+        let (output, _) = changed
+            .wait_timeout_while(output.lock().unwrap(), PATIENCE, |output| found(output).is_none() && output.open > 0)
+            .unwrap();
+        found(&output).unwrap_or_else(|| panic!("no line with {part:?} in:\n{}", output.text()))
+    }
+
+    /// Waits until the program has printed each of `parts`.
+    pub(crate) fn wait_for(&self, parts: &[&str]) {
+        for part in parts {
+            self.line(part);
+        }
+    }
+
+    /// Waits for the end; returns the exit status and the whole output.
+    pub(crate) fn end(mut self) -> (ExitStatus, String) {
+        let (output, changed) = &*self.output;
+        let (output, late) =
+            changed.wait_timeout_while(output.lock().unwrap(), WHOLE, |output| output.open > 0).unwrap();
+        let text = output.text();
+        assert!(!late.timed_out(), "the program does not end; it printed:\n{text}");
+        let status = eventually_blocking("the program ends, as its output did", || self.process.try_wait().unwrap());
+        (status, text)
+    }
+
+    /// Sends TERM as a supervisor does, asserts success and returns the whole output.
+    pub(crate) fn terminate(self) -> String {
+        self.process.signal("TERM");
+        let (status, output) = self.end();
+        assert!(status.success(), "{status}:\n{output}");
+        output
+    }
+}
+
+/// The host and the port of the URL in a line.
+pub(crate) fn address_in(line: &str) -> &str {
+    line.split("http://").nth(1).and_then(|rest| rest.split('/').next()).expect("the line has a URL")
+}
+
+/// The whole answer to a request such as `GET /metrics`, which has these further lines in its head.
+pub(crate) fn ask(address: &str, request: &str, headers: &str) -> io::Result<String> {
+    let mut stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    write!(stream, "{request} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n{headers}\r\n")?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).map(|_| answer)
+}
