@@ -131,9 +131,7 @@ fn enter_goes_on_only_with_the_right_word_and_goes_back_where_none_is_asked_for(
         browser.until("location.pathname === '/' && document.querySelectorAll('tbody tr').length === 1").await;
         assert!(!is_there("old").await && is_there("kept").await);
         // The page of the queue may have been asked for once more before it was left.
-        let complaints = browser.complaints().await;
-        assert!(complaints.iter().all(|message| message.contains("status of 404")), "{complaints:#?}");
-        world.end().await;
+        world.end_after("status of 404").await;
     });
 }
 
@@ -295,8 +293,7 @@ fn every_page_fits_a_phone_and_can_be_read_and_heard_in_light_and_dark() {
         assert_ne!(browser.js(back).await, dark);
         world.open("/servers").await;
         assert_ne!(browser.js(back).await, dark);
-        assert!(browser.complaints().await.iter().all(|message| message.contains("status of 404")));
-        world.end().await;
+        world.end_after("status of 404").await;
     });
 }
 
@@ -309,10 +306,7 @@ pub(crate) fn cheap_hash() -> String {
 #[test]
 fn a_login_leads_to_the_requested_page() {
     wait(async {
-        let fixture = SqliteFixture::real_time().await;
-        let active = shop::open(&fixture).await;
-        let dashboard = Dashboard::new(&Client::new(fixture.shared())).password_hash(cheap_hash());
-        let world = World::serving(fixture, active, dashboard).await;
+        let world = World::<SqliteStore>::shop_with(|dashboard| dashboard.password_hash(cheap_hash())).await;
         let browser = &world.browser;
         world.open("/queues/mail?state=retry").await;
         assert!(browser.path().await.starts_with("/login"));
@@ -324,19 +318,14 @@ fn a_login_leads_to_the_requested_page() {
         browser.until("location.pathname + location.search === '/queues/mail?state=retry' && document.querySelector('h1').textContent === 'mail'").await;
         browser.click(".tools [data-post]").await;
         browser.until("location.pathname === '/login'").await;
-        let complaints = browser.complaints().await;
-        assert!(complaints.iter().all(|message| message.contains("status of 40")), "{complaints:#?}");
-        world.end().await;
+        world.end_after("status of 40").await;
     });
 }
 
 #[test]
 fn a_read_only_dashboard_has_no_buttons_to_change_anything() {
     wait(async {
-        let fixture = SqliteFixture::real_time().await;
-        let active = shop::open(&fixture).await;
-        let dashboard = Dashboard::new(&Client::new(fixture.shared())).read_only(true);
-        let world = World::serving(fixture, active, dashboard).await;
+        let world = World::<SqliteStore>::shop_with(|dashboard| dashboard.read_only(true)).await;
         let task = format!("/queues/mail/tasks/{}", shop::uuid("mail", 0));
         for path in ["/", "/queues/mail?state=archived", &task, "/periodic", "/servers"] {
             world.open(path).await;

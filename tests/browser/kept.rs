@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use asynq_dashboard::Dashboard;
 use asynq_runtime::{Client, broker::BulkAction, inspector::Force, task::Progress};
-use asynq_tests::{Build as _, Fixture, SqliteFixture, SqliteStore, queue, retry, task, task_id};
+use asynq_tests::{Build as _, Fixture, SqliteStore, queue, retry, task, task_id};
 use serde_json::json;
 
 use crate::{hands::cheap_hash, shop, wait, world::World};
@@ -14,10 +13,7 @@ const PICKED: &str = "return [[...document.querySelectorAll('input[name=id]:chec
 
 /// A shop behind a password, in a browser that has logged in.
 async fn logged_in() -> World<SqliteStore> {
-    let fixture = SqliteFixture::real_time().await;
-    let active = shop::open(&fixture).await;
-    let dashboard = Dashboard::new(&Client::new(fixture.shared())).password_hash(cheap_hash());
-    let world = World::serving(fixture, active, dashboard).await;
+    let world = World::shop_with(|dashboard| dashboard.password_hash(cheap_hash())).await;
     world.open("/login").await;
     assert_eq!(world.browser.js(&post("/login", r#"{"password":"open sesame"}"#)).await, 204);
     world

@@ -112,9 +112,7 @@ fn every_page_shows_its_data() {
             assert!(main.contains(says), "{path}: {main}");
         }
         // The browser itself logs each of the five pages that were not found.
-        let complaints = browser.complaints().await;
-        assert!(complaints.iter().all(|message| message.contains("status of 40")), "{complaints:#?}");
-        world.end().await;
+        world.end_after("status of 40").await;
     });
 }
 

@@ -27,6 +27,14 @@ impl<S: Store> World<S> {
         Self { background: Some(background), ..Self::of(fixture, active).await }
     }
 
+    /// A world with the shop's tasks, which are not worked on, and a dashboard that `set` changes.
+    pub(crate) async fn shop_with(set: impl FnOnce(Dashboard) -> Dashboard) -> Self {
+        let fixture = Fixture::<S>::real_time().await;
+        let active = shop::open(&fixture).await;
+        let dashboard = set(Dashboard::new(&Client::new(fixture.shared())));
+        Self::serving(fixture, active, dashboard).await
+    }
+
     /// A world on a fixture with its tasks.
     pub(crate) async fn of(fixture: Fixture<S>, active: Vec<Run>) -> Self {
         let dashboard = Dashboard::new(&Client::new(fixture.shared()));
@@ -91,6 +99,13 @@ impl<S: Store> World<S> {
         let complaints = self.browser.complaints().await;
         assert!(complaints.is_empty(), "{complaints:#?}");
         self.leave().await;
+    }
+
+    /// [`end`](Self::end), where the browser may have complained of answers with this status.
+    pub(crate) async fn end_after(self, status: &str) {
+        let complaints = self.browser.complaints().await;
+        assert!(complaints.iter().all(|message| message.contains(status)), "{complaints:#?}");
+        self.end().await;
     }
 
     /// Ends the browser and the server.

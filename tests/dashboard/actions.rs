@@ -7,12 +7,7 @@ use asynq_tests::{Build as _, default_queue, eventually, queue, requeue, task};
 use serde_json::{Value, json};
 
 use super::Fixture;
-use crate::dashboard::stage::{Events, ODD, Request, Served, client, dashboard, furnish, show};
-
-async fn post(served: &Served, path: &str, body: Value) -> (u16, Value) {
-    let answer = served.post(path, &body.to_string()).await;
-    (answer.status, answer.json())
-}
+use crate::dashboard::stage::{Events, ODD, Request, Served, client, dashboard, furnish, post, show};
 
 #[tokio::test]
 async fn one_task_is_run_archived_and_deleted_under_any_name() {

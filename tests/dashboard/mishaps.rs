@@ -7,17 +7,12 @@ use asynq_runtime::{
     task::{ArchiveLimit, QueueWeight, SchedulerEntry, ServerInfo, TaskState},
 };
 use asynq_tests::{Build as _, Store as _, eventually, queue, task};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::Fixture;
-use crate::dashboard::stage::{Served, client, dashboard};
+use crate::dashboard::stage::{Served, client, dashboard, post};
 
 const HOUR: Duration = Duration::from_secs(3600);
-
-async fn post(served: &Served, path: &str, body: Value) -> (u16, Value) {
-    let answer = served.post(path, &body.to_string()).await;
-    (answer.status, answer.json())
-}
 
 /// Starts a server that serves the default queue and keeps so many archived tasks. It beats as long as the test runs.
 async fn serve(t: &Fixture, archived: u64) {

@@ -106,6 +106,12 @@ impl Drop for Served {
     }
 }
 
+/// Sends a change as the dashboard's own pages do, and returns the status and the JSON of the answer.
+pub(crate) async fn post(served: &Served, path: &str, body: Value) -> (u16, Value) {
+    let answer = served.post(path, &body.to_string()).await;
+    (answer.status, answer.json())
+}
+
 /// A request, header by header.
 #[derive(Debug, Clone)]
 pub(crate) struct Request {

@@ -7,7 +7,7 @@ use std::{
 
 use asynq_runtime::{
     Inspector, TaskState,
-    broker::{NewTask, TaskSet},
+    broker::TaskSet,
     inspector::{BulkReport, InspectError},
     task::{ArchiveLimit, GroupName, QueueWeight, ServerInfo},
 };
@@ -16,13 +16,6 @@ use asynq_tests::{Build as _, Need, Store as _, default_queue, task, task_id};
 use super::Fixture;
 
 const HOUR: Duration = Duration::from_secs(3600);
-
-fn grouped(id: &str, group: &str) -> NewTask {
-    let mut new = task(id);
-    new.group = Some(GroupName::from_wire(group));
-    new.message.group_key = group.into();
-    new
-}
 
 /// Schedules `n` tasks for an hour from now.
 async fn scheduled(t: &Fixture, n: usize) {
@@ -150,7 +143,7 @@ async fn a_group_is_treated_alone() {
     let t = Fixture::start().await;
     let inspector = Inspector::new(t.shared());
     for (id, group) in [("t1", "a"), ("t2", "b"), ("t3", "b")] {
-        t.enqueue(grouped(id, group)).await;
+        t.enqueue(task(id).grouped(group)).await;
     }
     let group = |name| GroupName::new(name).unwrap();
     assert_eq!(numbers(inspector.run_all("default", group("b")).await.unwrap()), [2, 0, 0, 0]);
@@ -177,7 +170,7 @@ async fn the_tasks_of_a_set_whose_worker_died_are_among_those_of_their_group() {
 async fn a_group_is_found_behind_five_hundred_others() {
     let t = Fixture::start().await;
     let inspector = Inspector::new(t.shared());
-    let tasks = (0..510).map(|n| grouped(&format!("t{n}"), &format!("g{n:03}"))).collect();
+    let tasks = (0..510).map(|n| task(&format!("t{n}")).grouped(&format!("g{n:03}"))).collect();
     for answer in t.broker().enqueue(tasks).await {
         answer.unwrap();
     }

@@ -1,21 +1,9 @@
 //! Pages of tasks and of groups.
 
-use asynq_runtime::{
-    Inspector, TaskState,
-    broker::NewTask,
-    inspector::InspectError,
-    task::{GroupName, TaskInfo},
-};
-use asynq_tests::task;
+use asynq_runtime::{Inspector, TaskState, inspector::InspectError, task::TaskInfo};
+use asynq_tests::{Build as _, task};
 
 use super::Fixture;
-
-fn grouped(id: &str, group: &str) -> NewTask {
-    let mut new = task(id);
-    new.group = Some(GroupName::from_wire(group));
-    new.message.group_key = group.into();
-    new
-}
 
 fn ids(tasks: Vec<TaskInfo>) -> Vec<String> {
     tasks.into_iter().map(|task| task.id.to_string()).collect()
@@ -61,7 +49,7 @@ async fn groups_and_their_tasks_are_listed() {
     let t = Fixture::start().await;
     let inspector = Inspector::new(t.shared());
     for (id, group) in [("t1", "b"), ("t2", "a"), ("t3", "b")] {
-        t.enqueue(grouped(id, group)).await;
+        t.enqueue(task(id).grouped(group)).await;
     }
     let page = inspector.groups("default").await.unwrap();
     assert_eq!(page.next, None);

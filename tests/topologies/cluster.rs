@@ -4,8 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use asynq_runtime::{
     broker::{
-        BrokerErrorKind, Consume as _, Inspect as _, Maintain as _, Presence as _, Produce as _, Quarantined, Refused,
-        RetryOrder, Settle as _, Settled, Wanted,
+        BrokerErrorKind, Consume as _, Inspect as _, Maintain as _, Member, Presence as _, Produce as _, Quarantined,
+        Refused, RetryOrder, Settle as _, Settled, Wanted,
         redis::{RedisBroker, RedisOptions},
     },
     clock::ManualClock,
@@ -14,9 +14,18 @@ use asynq_tests::{
     Build as _, Persistence, RedisCluster, RedisServer, default_queue, eventually, patient, queue, soon, task, task_id,
 };
 
-use crate::topologies::{connect, ended, until_it_works};
+use crate::topologies::{connect, ended, put_once, until_it_works};
 
 const PENDING: &str = "asynq:{default}:pending";
+
+/// A cluster, a clock that the test moves on, a broker with that clock, and a worker.
+async fn with_a_worker() -> (RedisCluster, ManualClock, RedisBroker, Member) {
+    let (cluster, clock) = (RedisCluster::start(), ManualClock::default());
+    let options = patient::redis_options(Some(Arc::new(clock.clone())));
+    let broker = RedisBroker::connect(&cluster.url(), options).await.unwrap();
+    let member = asynq_tests::join(&broker, 1).await;
+    (cluster, clock, broker, member)
+}
 
 #[tokio::test]
 async fn one_node_of_the_url_is_enough_and_dead_ones_do_not_matter() {
@@ -229,10 +238,7 @@ async fn an_enqueue_is_repeated_until_the_slot_has_moved() {
 async fn a_lapsed_task_that_is_on_the_other_node_of_a_moving_slot_is_recovered_after_the_move() {
     let lists = ["asynq:{default}:active", "asynq:{default}:lease", PENDING];
     for moved in [&["asynq:{default}:t:t1"][..], &lists[..]] {
-        let (cluster, clock) = (RedisCluster::start(), ManualClock::default());
-        let options = patient::redis_options(Some(Arc::new(clock.clone())));
-        let broker = RedisBroker::connect(&cluster.url(), options).await.unwrap();
-        let member = asynq_tests::join(&broker, 1).await;
+        let (cluster, clock, broker, member) = with_a_worker().await;
         let tasks = ["t1", "t2", "t3"].map(task);
         broker.enqueue(tasks.into()).await.into_iter().for_each(|answer| assert!(answer.is_ok()));
         // When the first lease of 30 seconds has passed, the second holds and the third task waits: no list is empty.
@@ -262,10 +268,7 @@ async fn a_lapsed_task_that_is_on_the_other_node_of_a_moving_slot_is_recovered_a
 #[tokio::test]
 async fn lapsed_leases_are_held_while_the_slot_of_their_queue_moves() {
     for moved in [&["asynq:{default}:t:t1"][..], &["asynq:{default}:active", "asynq:{default}:lease"]] {
-        let (cluster, clock) = (RedisCluster::start(), ManualClock::default());
-        let options = patient::redis_options(Some(Arc::new(clock.clone())));
-        let broker = RedisBroker::connect(&cluster.url(), options).await.unwrap();
-        let member = asynq_tests::join(&broker, 1).await;
+        let (cluster, clock, broker, member) = with_a_worker().await;
         let owner = |name: &str| cluster.owner(cluster.slot(&format!("asynq:{{{name}}}:lease")));
         let names = (0..).map(|i| format!("q{i}"));
         let beside = queue(&names.into_iter().find(|name| owner(name) == owner("default")).unwrap());
@@ -288,10 +291,7 @@ async fn lapsed_leases_are_held_while_the_slot_of_their_queue_moves() {
 /// A worker that could not extend its lease tries again some seconds after the move, when the lease may have lapsed.
 #[tokio::test]
 async fn a_move_that_ends_before_a_lease_lapses_is_a_gap_for_its_queue() {
-    let (cluster, clock) = (RedisCluster::start(), ManualClock::default());
-    let options = patient::redis_options(Some(Arc::new(clock.clone())));
-    let broker = RedisBroker::connect(&cluster.url(), options).await.unwrap();
-    let member = asynq_tests::join(&broker, 1).await;
+    let (cluster, clock, broker, member) = with_a_worker().await;
     broker.enqueue(vec![task("t1")]).await.remove(0).unwrap();
     assert_eq!(broker.dequeue(&member, &[Wanted { queue: default_queue(), n: 1 }]).await.unwrap().len(), 1);
     clock.advance(Duration::from_secs(25));
@@ -363,10 +363,7 @@ async fn a_master_that_is_away_keeps_no_task_of_others_from_recovery() {
 /// With `cluster-allow-reads-when-down yes`, Redis stops a script at its first write.
 #[tokio::test]
 async fn a_cluster_that_is_down_and_answers_reads_is_a_gap_for_recovery_and_an_enqueue_waits_for_it() {
-    let (cluster, clock) = (RedisCluster::start(), ManualClock::default());
-    let options = patient::redis_options(Some(Arc::new(clock.clone())));
-    let broker = RedisBroker::connect(&cluster.url(), options).await.unwrap();
-    let member = asynq_tests::join(&broker, 1).await;
+    let (cluster, clock, broker, member) = with_a_worker().await;
     broker.enqueue(vec![task("t1")]).await.remove(0).unwrap();
     assert_eq!(broker.dequeue(&member, &[Wanted { queue: default_queue(), n: 1 }]).await.unwrap().len(), 1);
     clock.advance(Duration::from_secs(40));
@@ -437,14 +434,8 @@ async fn a_replica_that_took_over_is_found() {
     }
     cluster.kill(1);
     for name in names {
-        until_it_works("an enqueue after the failover", async || {
-            match broker.enqueue(vec![task("after").in_queue(name)]).await.remove(0) {
-                Ok(_) | Err(Refused::IdConflict) => Ok(()),
-                Err(Refused::Broker(error)) => Err(error),
-                Err(other) => panic!("{other:?}"),
-            }
-        })
-        .await;
+        until_it_works("an enqueue after the failover", async || put_once(&broker, task("after").in_queue(name)).await)
+            .await;
         assert_eq!(broker.queue_stats(&queue(name)).await.unwrap().pending, 2, "{name}");
     }
 }

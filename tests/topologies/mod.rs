@@ -16,7 +16,7 @@ mod tls;
 
 use std::net::{Ipv4Addr, TcpStream};
 
-use asynq_runtime::broker::{BrokerError, Run, Settlement, redis::RedisBroker};
+use asynq_runtime::broker::{BrokerError, NewTask, Produce as _, Refused, Run, Settlement, redis::RedisBroker};
 use asynq_tests::{Lent, RedisCluster, RedisServer, Seeded as _, Store as _, StoreOn, done, eventually, patient};
 
 async fn connect(url: &str) -> Result<RedisBroker, BrokerError> {
@@ -33,6 +33,15 @@ async fn until_it_works<T>(goal: &str, mut call: impl AsyncFnMut() -> Result<T, 
         }
     })
     .await
+}
+
+/// Enqueues a task that an earlier attempt may have stored.
+async fn put_once(broker: &RedisBroker, new: NewTask) -> Result<(), BrokerError> {
+    match broker.enqueue(vec![new]).await.remove(0) {
+        Ok(_) | Err(Refused::IdConflict) => Ok(()),
+        Err(Refused::Broker(error)) => Err(error),
+        Err(other) => panic!("{other:?}"),
+    }
 }
 
 /// The number of connections that a Redis has accepted, by its `INFO stats`.

@@ -13,13 +13,13 @@ use std::{
 };
 
 use asynq_runtime::{
-    broker::{BrokerError, BrokerErrorKind, Inspect as _, Produce as _, Refused, TaskEnd, redis::RedisBroker},
+    broker::{BrokerError, BrokerErrorKind, Inspect as _, TaskEnd, redis::RedisBroker},
     task::TaskState,
 };
 use asynq_tests::{Persistence, RedisServer, default_queue, eventually, task, task_id};
 use redis::Commands as _;
 
-use crate::topologies::{connect, until_it_works};
+use crate::topologies::{connect, put_once, until_it_works};
 
 /// Two servers, and a name that leads to the first one.
 struct World {
@@ -82,15 +82,6 @@ fn pass(mut from: TcpStream, mut to: TcpStream) {
     let _ = to.shutdown(Shutdown::Both);
 }
 
-async fn put(broker: &RedisBroker, id: &str) -> Result<(), BrokerError> {
-    match broker.enqueue(vec![task(id)]).await.remove(0) {
-        // An earlier attempt was stored.
-        Ok(_) | Err(Refused::IdConflict) => Ok(()),
-        Err(Refused::Broker(error)) => Err(error),
-        Err(other) => panic!("{other:?}"),
-    }
-}
-
 /// Looks at the end of a task on the tracking connection.
 async fn end(broker: &RedisBroker, id: &str) -> Result<TaskEnd, BrokerError> {
     broker.wait_for_end(&default_queue(), &task_id(id), Duration::from_millis(50)).await
@@ -106,11 +97,11 @@ async fn until_seen(broker: &RedisBroker, id: &str) {
 async fn connections_that_only_read_follow_those_that_write_to_the_new_master() {
     let t = World::new();
     let broker = t.connect().await;
-    put(&broker, "t1").await.unwrap();
+    put_once(&broker, task("t1")).await.unwrap();
     assert_eq!(end(&broker, "t1").await.unwrap(), TaskEnd::NotYet(TaskState::Pending));
     t.move_name();
     t.demote_old();
-    until_it_works("an enqueue on the new master", async || put(&broker, "t2").await).await;
+    until_it_works("an enqueue on the new master", async || put_once(&broker, task("t2")).await).await;
     until_seen(&broker, "t2").await;
 }
 
@@ -119,22 +110,22 @@ async fn connections_that_only_read_follow_those_that_write_to_the_new_master() 
 async fn a_replica_that_must_not_show_old_data_is_left() {
     let t = World::new();
     let broker = t.connect().await;
-    put(&broker, "t1").await.unwrap();
+    put_once(&broker, task("t1")).await.unwrap();
     t.move_name();
     redis::cmd("CONFIG").arg(&["SET", "replica-serve-stale-data", "no"]).exec(&mut t.old.connection()).unwrap();
     t.demote_old();
-    until_it_works("an enqueue on the new master", async || put(&broker, "t2").await).await;
+    until_it_works("an enqueue on the new master", async || put_once(&broker, task("t2")).await).await;
 }
 
 #[tokio::test]
 async fn connections_that_only_read_follow_to_a_new_server_although_the_old_one_is_a_master_still() {
     let t = World::new();
     let broker = t.connect().await;
-    put(&broker, "t1").await.unwrap();
+    put_once(&broker, task("t1")).await.unwrap();
     assert_eq!(end(&broker, "t1").await.unwrap(), TaskEnd::NotYet(TaskState::Pending));
     t.move_name();
     t.cut_all_but_the_tracking_connection();
-    until_it_works("an enqueue at the new server", async || put(&broker, "t2").await).await;
+    until_it_works("an enqueue at the new server", async || put_once(&broker, task("t2")).await).await;
     let is_stored: bool = t.new.connection().exists("asynq:{default}:t:t2").unwrap();
     assert!(is_stored, "at the new server");
     until_seen(&broker, "t2").await;
@@ -148,7 +139,7 @@ async fn a_program_that_waits_for_replicas_starts_while_its_name_leads_to_a_repl
     let url = format!("redis://127.0.0.1:{}?durability=replicas(1)&durability_timeout=50ms", t.port);
     let broker = connect(&url).await.unwrap();
     t.move_name();
-    until_it_works("an enqueue on the new master", async || match put(&broker, "t1").await {
+    until_it_works("an enqueue on the new master", async || match put_once(&broker, task("t1")).await {
         // This master has no replica.
         Err(error) if error.kind() == BrokerErrorKind::Unconfirmed => Ok(()),
         outcome => outcome,

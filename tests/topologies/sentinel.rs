@@ -8,7 +8,7 @@ use asynq_runtime::broker::{
 };
 use asynq_tests::{Persistence, RedisServer, SentinelServers, default_queue, eventually, soon, task, task_id};
 
-use crate::topologies::{connect, connections, until_it_works};
+use crate::topologies::{connect, connections, put_once, until_it_works};
 
 #[tokio::test]
 async fn a_name_that_no_sentinel_knows_is_a_mistake_in_the_url() {
@@ -54,13 +54,7 @@ async fn a_broker_finds_the_new_master_and_wakes_there() {
     assert_eq!(servers.master(), 0);
     servers.kill(0);
 
-    until_it_works("an enqueue after the failover", async || match broker.enqueue(vec![task("t2")]).await.remove(0) {
-        // An earlier attempt was stored.
-        Ok(_) | Err(Refused::IdConflict) => Ok(()),
-        Err(Refused::Broker(error)) => Err(error),
-        Err(other) => panic!("{other:?}"),
-    })
-    .await;
+    until_it_works("an enqueue after the failover", async || put_once(&broker, task("t2")).await).await;
     assert_eq!(servers.master(), 1);
     let member = asynq_tests::join(&broker, 1).await;
     let wanted = [asynq_runtime::broker::Wanted { queue: default_queue(), n: 5 }];

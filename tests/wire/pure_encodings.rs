@@ -11,8 +11,8 @@ use prost::Message as _;
 use serde_json::Value as Json;
 
 use crate::wire::{
-    golden::{base64, file, message},
-    replay::schedulers::entry,
+    golden::{file, message},
+    replay::{schedulers::entry, worker},
 };
 
 /// The golden files of this module.
@@ -71,22 +71,6 @@ fn server(fields: &Json) -> Vec<u8> {
     .encode_to_vec()
 }
 
-fn worker(fields: &Json) -> Vec<u8> {
-    let text = |name: &str| fields[name].as_str().unwrap().to_owned();
-    WorkerInfo {
-        host: text("Host"),
-        pid: fields["PID"].as_i64().unwrap() as i32,
-        server_id: text("ServerID"),
-        task_id: text("ID"),
-        task_type: text("Type"),
-        task_payload: base64(&text("Payload")).into(),
-        queue: text("Queue"),
-        start_time: time(fields, "Started"),
-        deadline: time(fields, "Deadline"),
-    }
-    .encode_to_vec()
-}
-
 fn enqueue_event(fields: &Json) -> SchedulerEnqueueEvent {
     let task_id = fields["TaskID"].as_str().unwrap().to_owned();
     SchedulerEnqueueEvent { task_id, enqueue_time: time(fields, "EnqueuedAt") }
@@ -100,7 +84,7 @@ fn servers_and_schedulers_are_written_as_go_writes_them() {
         let kind = case["message"].as_str().unwrap();
         let ours = match kind {
             "ServerInfo" => server(&case["fields"]),
-            "WorkerInfo" => worker(&case["fields"]),
+            "WorkerInfo" => worker(&case["fields"]).encode_to_vec(),
             "SchedulerEntry" => entry(&case["fields"]).encode_to_vec(),
             "SchedulerEnqueueEvent" => enqueue_event(&case["fields"]).encode_to_vec(),
             other => panic!("{other} is new"),

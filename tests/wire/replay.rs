@@ -450,7 +450,7 @@ fn refusal(settled: Settled) -> Option<String> {
     (settled != Settled::Ok).then(|| format!("{settled:?}"))
 }
 
-fn worker(fields: &Json) -> WorkerInfo {
+pub(crate) fn worker(fields: &Json) -> WorkerInfo {
     let text = |name: &str| fields[name].as_str().unwrap().to_owned();
     let time = |name: &str| Some(instant(&text(name), PINNED).into());
     WorkerInfo {

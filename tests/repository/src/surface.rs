@@ -13,7 +13,7 @@ use quote::{ToTokens, quote};
 use syn::{Attribute, Fields, ImplItem, Item, Meta, TraitItem, Type, UseTree, Visibility};
 
 use crate::{
-    source::is_for_tests,
+    source::{attributes, is_for_tests},
     tree::{read, root, rust_files},
 };
 
@@ -349,23 +349,6 @@ fn leaves(tree: &UseTree, mut path: Vec<String>) -> Vec<(Vec<String>, String)> {
         }
         UseTree::Glob(_) => vec![(path, "*".to_owned())],
         UseTree::Group(group) => group.items.iter().flat_map(|tree| leaves(tree, path.clone())).collect(),
-    }
-}
-
-fn attributes(item: &Item) -> &[Attribute] {
-    match item {
-        Item::Const(item) => &item.attrs,
-        Item::Enum(item) => &item.attrs,
-        Item::Fn(item) => &item.attrs,
-        Item::Impl(item) => &item.attrs,
-        Item::Macro(item) => &item.attrs,
-        Item::Mod(item) => &item.attrs,
-        Item::Static(item) => &item.attrs,
-        Item::Struct(item) => &item.attrs,
-        Item::Trait(item) => &item.attrs,
-        Item::Type(item) => &item.attrs,
-        Item::Use(item) => &item.attrs,
-        _ => &[],
     }
 }
 
