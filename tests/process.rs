@@ -150,6 +150,11 @@ impl Program {
     }
 }
 
+/// The number in a variable by which `scripts/prove` makes a test long.
+pub(crate) fn number(name: &str, default: u64) -> u64 {
+    std::env::var(name).map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name} is a number")))
+}
+
 /// The host and the port of the URL in a line.
 pub(crate) fn address_in(line: &str) -> &str {
     line.split("http://").nth(1).and_then(|rest| rest.split('/').next()).expect("the line has a URL")

@@ -19,7 +19,7 @@ use asynq_tests::{Persistence, RedisServer, default_queue, eventually, patient};
 use tempfile::TempDir;
 use tokio::task::{JoinHandle, spawn_blocking};
 
-use crate::process::{Process, Program};
+use crate::process::{Process, Program, number};
 
 const WORKERS: u64 = 3;
 /// The variable that names a worker's version.
@@ -125,10 +125,6 @@ fn started(version: u64, url: &str) -> Process {
     let program = Program::start_with_log(command, Stdio::inherit());
     program.line("ready");
     program.process
-}
-
-fn number(name: &str, default: u64) -> u64 {
-    env::var(name).map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name} is a number")))
 }
 
 /// The outcome of a caller, in a word.

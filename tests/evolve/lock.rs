@@ -214,54 +214,29 @@ fn every_new_job_that_a_removed_one_may_be_is_named() {
 
 #[test]
 fn a_change_inside_any_variant_of_an_enum_is_tried() {
-    mod before {
-        use asynq_runtime::prelude::*;
-        use serde::{Deserialize, Serialize};
+    macro_rules! version {
+        ($name:ident $cents:ty, $note:ty) => {
+            mod $name {
+                use asynq_runtime::prelude::*;
+                use serde::{Deserialize, Serialize};
 
-        #[derive(Serialize, Deserialize)]
-        pub(super) enum Pay {
-            Cash,
-            Card { cents: u64, note: Option<String> },
-        }
+                #[derive(Serialize, Deserialize)]
+                pub(super) enum Pay {
+                    Cash,
+                    Card { cents: $cents, note: $note },
+                }
 
-        #[job(name = "lock:pay")]
-        pub(super) async fn pay(by: Pay, n: u8) -> JobResult {
-            let _ = (by, n);
-            Ok(())
-        }
+                #[job(name = "lock:pay")]
+                pub(super) async fn pay(by: Pay, n: u8) -> JobResult {
+                    let _ = (by, n);
+                    Ok(())
+                }
+            }
+        };
     }
-    mod narrower {
-        use asynq_runtime::prelude::*;
-        use serde::{Deserialize, Serialize};
-
-        #[derive(Serialize, Deserialize)]
-        pub(super) enum Pay {
-            Cash,
-            Card { cents: u32, note: Option<String> },
-        }
-
-        #[job(name = "lock:pay")]
-        pub(super) async fn pay(by: Pay, n: u8) -> JobResult {
-            let _ = (by, n);
-            Ok(())
-        }
-    }
-    mod mandatory {
-        use asynq_runtime::prelude::*;
-        use serde::{Deserialize, Serialize};
-
-        #[derive(Serialize, Deserialize)]
-        pub(super) enum Pay {
-            Cash,
-            Card { cents: u64, note: String },
-        }
-
-        #[job(name = "lock:pay")]
-        pub(super) async fn pay(by: Pay, n: u8) -> JobResult {
-            let _ = (by, n);
-            Ok(())
-        }
-    }
+    version!(before u64, Option<String>);
+    version!(narrower u32, Option<String>);
+    version!(mandatory u64, String);
     let lock = JobsLock::default().with(&Registry::only::<before::pay>().unwrap());
     for after in [Registry::only::<narrower::pay>().unwrap(), Registry::only::<mandatory::pay>().unwrap()] {
         let found = lock.check(&after).swap_remove(0);

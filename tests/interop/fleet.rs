@@ -9,23 +9,22 @@ use std::{
 use asynq_tests::{PATIENCE, skip};
 use redis::Commands as _;
 
-use crate::interop::{
-    go::NO_GO,
-    side::{Order, Side},
-    stage::{Stage, name},
-    worker::{Settings, Worker},
+use crate::{
+    interop::{
+        go::NO_GO,
+        side::{Order, Side},
+        stage::{Stage, name},
+        worker::{Settings, Worker},
+    },
+    process::number,
 };
-
-/// Reads a variable that `scripts/prove fleet` sets for the long proof.
-fn setting(variable: &str, default: usize) -> usize {
-    std::env::var(variable).map_or(default, |text| text.parse().unwrap())
-}
 
 #[tokio::test]
 async fn a_mixed_fleet_loses_nothing_while_its_processes_are_killed() {
     let Some(stage) = Stage::start().await else { skip!("{NO_GO}") };
-    let (tasks, kills) = (setting("INTEROP_FLEET_TASKS", 2_000), setting("INTEROP_FLEET_KILLS", 4));
-    let pace = Duration::from_millis(setting("INTEROP_FLEET_PACE_MS", 0) as u64);
+    let [tasks, kills] =
+        [number("INTEROP_FLEET_TASKS", 2_000), number("INTEROP_FLEET_KILLS", 4)].map(|number| number as usize);
+    let pace = Duration::from_millis(number("INTEROP_FLEET_PACE_MS", 0));
     let journal = stage.folder.path().join("journal");
     let settings = Settings { concurrency: 8, journal: Some(&journal), ..Settings::of("mixed") };
     let sides = [Side::Go, Side::Rust, Side::Go, Side::Rust];

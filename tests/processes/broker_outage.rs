@@ -14,9 +14,7 @@ async fn jobs_that_end_during_an_outage_of_ten_seconds_are_not_run_again() {
     let mut world = World::redis().await;
     let _worker = world.worker(HANDLERS);
     // Every handler begins before the outage and ends inside it.
-    world.hold();
-    let ids = world.enqueue_records(HANDLERS, 0).await;
-    world.started(HANDLERS).await;
+    let ids = world.held(HANDLERS, HANDLERS).await;
 
     world.redis.as_mut().unwrap().kill();
     world.release();

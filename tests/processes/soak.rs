@@ -6,7 +6,7 @@ mod ledger;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    env, fs,
+    fs,
     path::Path,
     time::{Duration, Instant},
 };
@@ -29,9 +29,12 @@ use self::{
     fault::{Fault, within},
     ledger::{Harm, Incident, ProducerReport, judge},
 };
-use crate::processes::{
-    small_disk,
-    world::{Worker, World},
+use crate::{
+    process::number,
+    processes::{
+        small_disk,
+        world::{Worker, World},
+    },
 };
 
 const WORKERS: usize = 3;
@@ -45,11 +48,6 @@ const LONG: Duration = Duration::from_secs(35);
 const STEP: i64 = 40;
 /// How long the remaining tasks may take after the last fault: two leases and the longest delay, many times over.
 const REST: Duration = Duration::from_secs(600);
-
-/// The number in an environment variable.
-fn number(name: &str, default: u64) -> u64 {
-    env::var(name).map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name} is a number")))
-}
 
 /// A producer's part of a round: enqueues `n` tasks, whose numbers begin with `first`.
 ///

@@ -200,6 +200,14 @@ impl World {
         outcomes.into_iter().map(|outcome| outcome.unwrap().id).collect()
     }
 
+    /// [Holds](Self::hold) all jobs, enqueues `n` tasks and waits until `running` have begun.
+    pub async fn held(&self, n: usize, running: usize) -> Vec<TaskId> {
+        self.hold();
+        let ids = self.enqueue_records(n, 0).await;
+        self.started(running).await;
+        ids
+    }
+
     /// Enqueues `n` tasks of so many bytes.
     pub async fn enqueue_parcels(&self, n: usize, bytes: usize) -> Vec<TaskId> {
         let mut ids = Vec::new();

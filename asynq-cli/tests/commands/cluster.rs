@@ -92,8 +92,7 @@ async fn without_a_node_nothing_is_concluded_from_the_list_of_servers() {
     let mut t = OneAway::start().await;
     let [_waits] = t.queues(false).await;
     t.cluster.kill(t.node);
-    let found = t.run(&["doctor", "--json"]).await;
-    let report: Value = serde_json::from_str(&found.out).unwrap_or_else(|error| panic!("{error}\n{found}"));
+    let report = fixture::read(&t.run(&["doctor", "--json"]).await);
     let findings = report["findings"].as_array().unwrap();
     assert!(findings.iter().all(|finding| finding["check"] != "no-consumer"), "{report}");
     let node = format!("127.0.0.1:{}", t.cluster.port(t.node));
@@ -111,8 +110,7 @@ async fn a_node_that_is_away_is_one_finding_with_its_queues() {
     let mut t = OneAway::start().await;
     let ([_waits], names) = (t.queues(false).await, t.queues::<7>(true).await);
     t.cluster.kill(t.node);
-    let found = t.run(&["doctor", "--json"]).await;
-    let report: Value = serde_json::from_str(&found.out).unwrap_or_else(|error| panic!("{error}\n{found}"));
+    let report = fixture::read(&t.run(&["doctor", "--json"]).await);
     assert_eq!(report["complete"], false, "{report}");
     let findings = report["findings"].as_array().unwrap();
     let of_queues = |finding: &&Value| names.iter().any(|name| finding.to_string().contains(&format!("{name}, ")));

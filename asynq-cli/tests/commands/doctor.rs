@@ -11,7 +11,7 @@ use asynq_tests::{
     Calls, Need, RedisStore, SqliteStore, Store as _, archive, default_queue, eventually, patient, task, task_id,
 };
 
-use crate::fixture::{CliFixture, on_both_brokers};
+use crate::fixture::{CliFixture, on_both_brokers, read};
 
 #[job]
 async fn resize(_width: u32) -> JobResult {
@@ -38,8 +38,7 @@ async fn serve<S: asynq_tests::Store>(cli: &CliFixture<S>) {
 /// keeps anything, and its clock stands still.
 async fn found<S: asynq_tests::Store>(cli: &CliFixture<S>) -> Vec<String> {
     let answer = cli.run("doctor --json").await;
-    let report: serde_json::Value =
-        serde_json::from_str(&answer.out).unwrap_or_else(|error| panic!("{error}\n{answer}"));
+    let report = read(&answer);
     let findings = report["findings"].as_array().unwrap();
     assert_eq!(answer.code, u8::from(!findings.is_empty()), "{answer}");
     let text = |finding: &serde_json::Value, name: &str| finding[name].as_str().unwrap().to_owned();

@@ -98,8 +98,18 @@ impl<S: Store> CliFixture<S> {
     pub(crate) async fn json(&self, line: &str) -> Value {
         let answer = self.run(&format!("{line} --json")).await;
         assert_eq!(answer.code, 0, "{answer}");
-        serde_json::from_str(&answer.out).unwrap_or_else(|error| panic!("{error}\n{answer}"))
+        read(&answer)
     }
+
+    /// Returns the report of `doctor`.
+    pub(crate) async fn doctor(&self) -> Value {
+        read(&self.run("doctor --json").await)
+    }
+}
+
+/// The JSON in an answer.
+pub(crate) fn read(answer: &Answer) -> Value {
+    serde_json::from_str(&answer.out).unwrap_or_else(|error| panic!("{error}\n{answer}"))
 }
 
 /// Runs a command line; without a client the command connects to its broker itself.

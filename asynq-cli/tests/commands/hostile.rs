@@ -161,7 +161,7 @@ on_both_brokers! {
         is_harmless(&answer);
         assert_eq!(answer.code, 1, "{answer}");
         assert!(answer.out.contains("error: no-consumer: e\u{fffd}[2J"), "{answer}");
-        let report: serde_json::Value = serde_json::from_str(&cli.run("doctor --json").await.out).unwrap();
+        let report = cli.doctor().await;
         let subjects = report["findings"].as_array().unwrap().iter().map(|finding| &finding["subject"]);
         assert!(subjects.into_iter().any(|subject| subject == EVIL), "programs get the very name: {report}");
     }

@@ -36,6 +36,12 @@ impl io::Write for Closed {
     }
 }
 
+/// Whether a report of `doctor` has a finding of this check about this subject.
+fn has(report: &serde_json::Value, check: &str, subject: &str) -> bool {
+    let mut findings = report["findings"].as_array().unwrap().iter();
+    findings.any(|finding| finding["check"] == check && finding["subject"] == subject)
+}
+
 /// Registers a server that serves the default queue and keeps this many archived tasks of it.
 async fn serve<S: Store>(cli: &CliFixture<S>, archived: u64) {
     let member = cli.t.another_member(7).await;
@@ -202,13 +208,8 @@ on_both_brokers! {
         assert!(listed[0]["error"].is_string() && listed[0]["paused"].is_null(), "{listed}");
         assert!(listed[1].get("error").is_none() && listed[1]["paused"] == false, "{listed}");
 
-        let found = cli.run("doctor --json").await;
-        let found: serde_json::Value = serde_json::from_str(&found.out).unwrap_or_else(|error| panic!("{error}\n{found}"));
-        let has = |check: &str, subject: &str| {
-            let findings = found["findings"].as_array().unwrap();
-            findings.iter().any(|finding| finding["check"] == check && finding["subject"] == subject)
-        };
-        assert!(has("unreadable", "report:broken") && has("no-consumer", "low"), "{found}");
+        let found = cli.doctor().await;
+        assert!(has(&found, "unreadable", "report:broken") && has(&found, "no-consumer", "low"), "{found}");
     }
 
     async fn an_entry_that_cannot_be_read_keeps_no_other_from_being_paused(cli) {
@@ -284,13 +285,8 @@ on_both_brokers! {
         let Some(go) = cli.t.store.go() else { return };
         cli.t.enqueue(task("sound").in_queue("low")).await;
         go.put_text_at("asynq:schedulers");
-        let found = cli.run("doctor --json").await;
-        let found: serde_json::Value = serde_json::from_str(&found.out).unwrap_or_else(|error| panic!("{error}\n{found}"));
-        let findings = found["findings"].as_array().unwrap();
-        let has = |check: &str, subject: &str| {
-            findings.iter().any(|finding| finding["check"] == check && finding["subject"] == subject)
-        };
-        assert!(has("unreadable", "periodic entries") && has("no-consumer", "low"), "{found}");
+        let found = cli.doctor().await;
+        assert!(has(&found, "unreadable", "periodic entries") && has(&found, "no-consumer", "low"), "{found}");
     }
 
     async fn a_queue_that_cannot_be_read_hides_no_other(cli) {
@@ -311,13 +307,8 @@ on_both_brokers! {
         assert_eq!((&listed[0]["queue"], &listed[1]["queue"]), (&"default".into(), &"low".into()), "{listed}");
         assert!(listed[0]["error"].is_string() && listed[1]["pending"] == 1, "{listed}");
 
-        let found = cli.run("doctor --json").await;
-        let found: serde_json::Value = serde_json::from_str(&found.out).unwrap();
-        let has = |check: &str, subject: &str| {
-            let findings = found["findings"].as_array().unwrap();
-            findings.iter().any(|finding| finding["check"] == check && finding["subject"] == subject)
-        };
-        assert!(has("foreign-key", "default") && has("no-consumer", "low"), "{found}");
+        let found = cli.doctor().await;
+        assert!(has(&found, "foreign-key", "default") && has(&found, "no-consumer", "low"), "{found}");
         let removed = cli.run("queue rm default --force --yes").await;
         assert!(removed.code == 1 && removed.err.contains(expected), "{removed}");
         assert_eq!(cli.t.broker().task(&queue("low"), &asynq_tests::task_id("sound")).await.unwrap().unwrap().state, TaskState::Pending);

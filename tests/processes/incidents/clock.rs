@@ -41,9 +41,7 @@ async fn steps_take_nothing(
 ) -> usize {
     let settings: Vec<_> = settings.iter().copied().chain([("ASYNQ_CONCURRENCY", "8")]).collect();
     let _workers = [world.everyday(&settings).await, world.everyday(&settings).await];
-    world.hold();
-    world.enqueue_records(RUNS, 0).await;
-    world.started(RUNS).await;
+    world.held(RUNS, RUNS).await;
     let mut runs = RUNS;
     for seconds in [step, 0] {
         clock.step_to(seconds);

@@ -11,9 +11,7 @@ use crate::processes::world::World;
 async fn a_mass_crash_costs_one_round(world: World) {
     const RUNS: usize = 40;
     let worker = world.everyday_of(RUNS).await;
-    world.hold();
-    world.enqueue_records(RUNS, 0).await;
-    world.started(RUNS).await;
+    world.held(RUNS, RUNS).await;
     worker.kill();
     let _next = world.everyday_of(RUNS).await;
     // None of them ends before all run again: had they to run one by one, this would never come.

@@ -25,9 +25,7 @@ fn beside(file: &Path, suffix: &str) -> PathBuf {
 async fn at_work() -> (World, Worker) {
     let world = World::sqlite().await;
     let worker = world.everyday_of(RUNS).await;
-    world.hold();
-    world.enqueue_records(2 * RUNS, 0).await;
-    world.started(RUNS).await;
+    world.held(2 * RUNS, RUNS).await;
     (world, worker)
 }
 

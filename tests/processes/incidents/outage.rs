@@ -26,9 +26,7 @@ async fn outages_cost_nothing(outages: u32, workers: usize) {
     for _ in 0..workers {
         running.push(world.everyday_of(RUNS).await);
     }
-    world.hold();
-    world.enqueue_records(RUNS, 0).await;
-    world.started(RUNS).await;
+    world.held(RUNS, RUNS).await;
     for outage in 0..outages {
         if outage > 0 {
             tokio::time::sleep(BETWEEN).await;
@@ -67,9 +65,7 @@ async fn a_quick_restart_from_an_older_snapshot_takes_nothing_from_two_workers()
     const RUNS: usize = 20;
     let mut world = World::redis_keeping(Persistence::None, "").await;
     let _workers = [world.everyday_of(RUNS / 2).await, world.everyday_of(RUNS / 2).await];
-    world.hold();
-    world.enqueue_records(RUNS, 0).await;
-    world.started(RUNS).await;
+    world.held(RUNS, RUNS).await;
     ::redis::cmd("SAVE").exec(&mut world.redis.as_ref().unwrap().connection()).unwrap();
     tokio::time::sleep(OUTAGE).await;
     let server = world.redis.as_mut().unwrap();
@@ -93,9 +89,7 @@ async fn a_file_that_is_locked_for_longer_than_the_lease_takes_nothing_from_two_
     const LOCKED: Duration = Duration::from_secs(15);
     let world = World::sqlite().await;
     let _workers = [world.everyday_of(RUNS / 2).await, world.everyday_of(RUNS / 2).await];
-    world.hold();
-    world.enqueue_records(RUNS, 0).await;
-    world.started(RUNS).await;
+    world.held(RUNS, RUNS).await;
     let other = rusqlite::Connection::open(world.file()).unwrap();
     other.busy_timeout(Duration::from_secs(60)).unwrap();
     for turn in 0..3 {

@@ -23,9 +23,7 @@ fn command(server: &RedisServer, words: &[&str]) {
 /// Redis loses its whole data set while a worker has 20 runs under way, and 20 tasks wait.
 async fn an_emptied_redis_is_worked_on(mut world: World, cause: &str, empty: impl FnOnce(&mut RedisServer)) {
     let mut worker = world.everyday(&[("ASYNQ_CONCURRENCY", "20"), ("SCHEDULE", "* * * * * *")]).await;
-    world.hold();
-    world.enqueue_records(2 * RUNS, 0).await;
-    world.started(RUNS).await;
+    world.held(2 * RUNS, RUNS).await;
     empty(world.redis.as_mut().unwrap());
     let log_line = worker.logs("WARN").await;
     // The running tasks existed in Redis alone; their outcomes have no task any more.
@@ -103,9 +101,7 @@ async fn a_full_redis_holds_up_outcomes_and_loses_none() {
 async fn a_demoted_redis_holds_up_outcomes_and_loses_none() {
     let world = World::redis().await;
     let _workers = [world.everyday_of(RUNS).await, world.everyday_of(RUNS).await];
-    world.hold();
-    world.enqueue_records(2 * RUNS, 0).await;
-    world.started(2 * RUNS).await;
+    world.held(2 * RUNS, 2 * RUNS).await;
     let (server, other) = (world.redis.as_ref().unwrap(), RedisServer::start(Persistence::None));
     let follow = |replica: &RedisServer, primary: &RedisServer| {
         command(replica, &["REPLICAOF", "127.0.0.1", &primary.port().to_string()]);
