@@ -27,11 +27,11 @@ pub(crate) struct Stage {
     pub(crate) folder: TempDir,
 }
 
-/// Runs `step` with every pair, each on queues of its own, and records that the step was shown.
-pub(crate) async fn with_every_pair<F: Future<Output = ()>>(step: &str, play: impl Fn(Arc<Stage>, Pair) -> F) {
+/// Runs `step` with every pair, each on a queue of its own, and records that the step was shown.
+pub(crate) async fn with_every_pair<F: Future<Output = ()>>(step: &str, play: impl Fn(Arc<Stage>, Pair, String) -> F) {
     let Some(stage) = Stage::start().await else { skip!("{NO_GO}") };
     matrix::begin(step);
-    let [a, b, c, d] = Pair::ALL.map(|pair| play(Arc::clone(&stage), pair));
+    let [a, b, c, d] = Pair::ALL.map(|pair| play(Arc::clone(&stage), pair, format!("to-{pair}")));
     tokio::join!(a, b, c, d);
     matrix::write_row(step, &Pair::ALL);
 }

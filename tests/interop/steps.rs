@@ -13,17 +13,9 @@ use crate::interop::{
     worker::{Settings, Worker},
 };
 
-/// The queue of one pair.
-macro_rules! queue {
-    ($pair:expr) => {
-        format!("to-{}", $pair)
-    };
-}
-
 #[tokio::test]
 async fn enqueue_dequeue_succeed() {
-    with_every_pair("enqueue, dequeue, succeed", async |stage, pair| {
-        let queue = queue!(pair);
+    with_every_pair("enqueue, dequeue, succeed", async |stage, pair, queue| {
         let order = Order { retry: Some(7), timeout_s: 90, ..Order::new("succeed", "päyload") };
         let id = stage.enqueue(pair.producer, &queue, &order).await;
         let seen = stage.both_see(&queue, &id, "pending").await;
@@ -39,8 +31,7 @@ async fn enqueue_dequeue_succeed() {
 
 #[tokio::test]
 async fn schedule_forward() {
-    with_every_pair("schedule, forward", async |stage, pair| {
-        let queue = queue!(pair);
+    with_every_pair("schedule, forward", async |stage, pair, queue| {
         let mut worker = stage.worker(pair.worker, &queue).await;
         let order = Order { delay_ms: 3_600_000, ..Order::new("succeed", "in an hour") };
         let id = stage.enqueue(pair.producer, &queue, &order).await;
@@ -57,8 +48,7 @@ async fn schedule_forward() {
 
 #[tokio::test]
 async fn fail() {
-    with_every_pair("fail", async |stage, pair| {
-        let queue = queue!(pair);
+    with_every_pair("fail", async |stage, pair, queue| {
         let mut worker = stage.worker(pair.worker, &queue).await;
         let id = stage.enqueue(pair.producer, &queue, &Order::new("fail", "the oven is cold")).await;
         worker.starts(&id).await;
@@ -71,8 +61,7 @@ async fn fail() {
 
 #[tokio::test]
 async fn retry() {
-    with_every_pair("retry", async |stage, pair| {
-        let queue = queue!(pair);
+    with_every_pair("retry", async |stage, pair, queue| {
         let mut worker = stage.worker(pair.worker, &queue).await;
         let order = Order { retention_s: 600, ..Order::new("fail once", "not yet") };
         let id = stage.enqueue(pair.producer, &queue, &order).await;
@@ -86,8 +75,7 @@ async fn retry() {
 
 #[tokio::test]
 async fn panic() {
-    with_every_pair("panic", async |stage, pair| {
-        let queue = queue!(pair);
+    with_every_pair("panic", async |stage, pair, queue| {
         let _worker = stage.worker(pair.worker, &queue).await;
         let id = stage.enqueue(pair.producer, &queue, &Order::new("panic", "sugar in the gears")).await;
         let seen = stage.both_see(&queue, &id, "retry").await;
@@ -98,8 +86,7 @@ async fn panic() {
 
 #[tokio::test]
 async fn time_out() {
-    with_every_pair("time out", async |stage, pair| {
-        let queue = queue!(pair);
+    with_every_pair("time out", async |stage, pair, queue| {
         let _worker = stage.worker(pair.worker, &queue).await;
         let order = Order { timeout_s: 1, ..Order::new("hang", "") };
         let id = stage.enqueue(pair.producer, &queue, &order).await;
@@ -111,8 +98,7 @@ async fn time_out() {
 
 #[tokio::test]
 async fn keep_a_result() {
-    with_every_pair("keep a result", async |stage, pair| {
-        let queue = queue!(pair);
+    with_every_pair("keep a result", async |stage, pair, queue| {
         let _worker = stage.worker(pair.worker, &queue).await;
         let order = Order { retention_s: 600, ..Order::new("answer", r#"{"width":80}"#) };
         let id = stage.enqueue(pair.producer, &queue, &order).await;
@@ -124,8 +110,7 @@ async fn keep_a_result() {
 
 #[tokio::test]
 async fn archive() {
-    with_every_pair("archive", async |stage, pair| {
-        let queue = queue!(pair);
+    with_every_pair("archive", async |stage, pair, queue| {
         let _worker = stage.worker(pair.worker, &queue).await;
         let last = Order { retry: Some(0), ..Order::new("fail", "no retry left") };
         let last = stage.enqueue(pair.producer, &queue, &last).await;
@@ -141,8 +126,7 @@ async fn archive() {
 
 #[tokio::test]
 async fn cancel() {
-    with_every_pair("cancel", async |stage, pair| {
-        let queue = queue!(pair);
+    with_every_pair("cancel", async |stage, pair, queue| {
         let mut worker = stage.worker(pair.worker, &queue).await;
         let id = stage.enqueue(pair.producer, &queue, &Order::new("hang", "")).await;
         worker.starts(&id).await;
@@ -160,8 +144,7 @@ async fn cancel() {
 
 #[tokio::test]
 async fn unique() {
-    with_every_pair("unique", async |stage, pair| {
-        let queue = queue!(pair);
+    with_every_pair("unique", async |stage, pair, queue| {
         let order = Order { unique_s: 600, ..Order::new("succeed", "once") };
         let id = stage.enqueue(pair.producer, &queue, &order).await;
         for side in [pair.producer, pair.worker, pair.producer.other()] {
@@ -210,8 +193,7 @@ async fn replace() {
 
 #[tokio::test]
 async fn task_id() {
-    with_every_pair("task id", async |stage, pair| {
-        let queue = queue!(pair);
+    with_every_pair("task id", async |stage, pair, queue| {
         let order = Order { task_id: Some("invoice-7".into()), ..Order::new("succeed", "") };
         assert_eq!(stage.enqueue(pair.producer, &queue, &order).await, "invoice-7");
         for side in [pair.producer, pair.producer.other()] {
@@ -226,8 +208,7 @@ async fn task_id() {
 
 #[tokio::test]
 async fn group() {
-    with_every_pair("group", async |stage, pair| {
-        let queue = queue!(pair);
+    with_every_pair("group", async |stage, pair, queue| {
         for text in ["a", "b", "c"] {
             let order = Order { group: Some("mails"), ..Order::new("succeed", text) };
             let id = stage.enqueue(pair.producer, &queue, &order).await;
@@ -251,8 +232,7 @@ async fn group() {
 
 #[tokio::test]
 async fn headers() {
-    with_every_pair("headers", async |stage, pair| {
-        let queue = queue!(pair);
+    with_every_pair("headers", async |stage, pair, queue| {
         let order = Order { headers: vec![("trace", "00-ab"), ("empty", "")], ..Order::new("succeed", "") };
         let id = stage.enqueue(pair.producer, &queue, &order).await;
         stage.both_see(&queue, &id, "pending").await;
@@ -264,8 +244,8 @@ async fn headers() {
 
 #[tokio::test]
 async fn pause() {
-    with_every_pair("pause", async |stage, pair| {
-        let (queue, other) = (queue!(pair), format!("beside-{pair}"));
+    with_every_pair("pause", async |stage, pair, queue| {
+        let other = format!("beside-{pair}");
         stage.pause(pair.producer, &queue, true).await;
         let held = stage.enqueue(pair.producer, &queue, &Order::new("succeed", "held")).await;
         let settings = Settings { queues: vec![queue.clone(), other.clone()], ..Settings::of(&queue) };
@@ -287,9 +267,9 @@ async fn pause() {
 #[tokio::test]
 async fn recover() {
     // The pair's worker takes over from a worker of the other side, and from one of its own, that was killed with -9.
-    with_every_pair("recover after kill -9", async |stage, pair| {
+    with_every_pair("recover after kill -9", async |stage, pair, queue| {
         for dead in [pair.worker.other(), pair.worker] {
-            let queue = format!("{}-from-{dead}", queue!(pair));
+            let queue = format!("{queue}-from-{dead}");
             let marker = stage.folder.path().join(&queue);
             let order = Order { retry: Some(3), ..Order::new("hang once", marker.to_str().unwrap()) };
             let id = stage.enqueue(pair.producer, &queue, &order).await;
@@ -310,8 +290,7 @@ async fn recover() {
 #[tokio::test]
 async fn repair() {
     // The producer makes tasks, the inspector of the other side changes them, and the pair's worker runs them.
-    with_every_pair("inspect and repair", async |stage, pair| {
-        let queue = queue!(pair);
+    with_every_pair("inspect and repair", async |stage, pair, queue| {
         let inspector = pair.producer.other();
         let order = Order { retention_s: 600, ..Order::new("answer", "1") };
         let later = Order { delay_ms: 3_600_000, ..order.clone() };
@@ -335,8 +314,8 @@ async fn repair() {
 #[tokio::test]
 async fn repair_many() {
     // Repairs beyond those of Go's inspector, by ours, for tasks of either side and workers of either side.
-    with_every_pair("move, edit, bulk repair by Rust", async |stage, pair| {
-        let (queue, beside) = (queue!(pair), format!("beside-{pair}"));
+    with_every_pair("move, edit, bulk repair by Rust", async |stage, pair, queue| {
+        let beside = format!("beside-{pair}");
         let inspector = stage.client.inspector();
         let order = Order { retention_s: 600, delay_ms: 3_600_000, unique_s: 600, ..Order::new("answer", "1") };
         let edited = stage.enqueue(pair.producer, &queue, &order).await;
@@ -374,8 +353,7 @@ async fn repair_many() {
 #[tokio::test]
 async fn failures_of_both() {
     // The errors of attempts that a Go worker made are kept only as far as Go keeps them: the last one.
-    with_every_pair("read the failures of an attempt", async |stage, pair| {
-        let queue = queue!(pair);
+    with_every_pair("read the failures of an attempt", async |stage, pair, queue| {
         let _worker = stage.worker(pair.worker, &queue).await;
         let id = stage.enqueue(pair.producer, &queue, &Order::new("fail", "the oven is cold")).await;
         stage.both_see(&queue, &id, "retry").await;
