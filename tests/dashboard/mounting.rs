@@ -5,7 +5,7 @@ use asynq_tests::{SqliteFixture as Fixture, soon};
 use axum::{Router, routing::get};
 use tokio_util::sync::CancellationToken;
 
-use crate::dashboard::stage::{Events, OWN, Request, Served, TOKEN, dashboard};
+use crate::dashboard::stage::{Events, Request, Served, TOKEN, dashboard};
 
 /// Serves the application by axum itself.
 async fn application(router: Router) -> std::net::SocketAddr {
@@ -32,8 +32,7 @@ async fn it_lives_below_its_path_and_leaves_the_rest_alone() {
     for lost in ["/jobs/nowhere", "/jobs/api/nowhere/x"] {
         assert_eq!(ask(lost).await.status, 404, "{lost}");
     }
-    let pause =
-        OWN.iter().fold(Request::new("POST", "/jobs/queues/default/pause"), |r, (name, value)| r.with(name, value));
+    let pause = Request::new("POST", "/jobs/queues/default/pause").own();
     assert_eq!(served.ask(&pause.with("authorization", &token)).await.status, 200);
     assert_eq!(ask("/jobs/api/queues").await.json()["queues"][0]["paused"], true);
 }
