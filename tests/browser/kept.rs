@@ -13,7 +13,7 @@ const PICKED: &str = "return [[...document.querySelectorAll('input[name=id]:chec
 
 /// A shop behind a password, in a browser that has logged in.
 async fn logged_in() -> World<SqliteStore> {
-    let world = World::shop_with(|dashboard| dashboard.password_hash(cheap_hash())).await;
+    let world = World::<SqliteStore>::shop_with(|dashboard| dashboard.password_hash(cheap_hash())).await;
     world.open("/login").await;
     assert_eq!(world.browser.js(&post("/login", r#"{"password":"open sesame"}"#)).await, 204);
     world
