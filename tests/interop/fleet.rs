@@ -47,7 +47,7 @@ async fn a_mixed_fleet_loses_nothing_while_its_processes_are_killed() {
             tokio::time::sleep_until(next.into()).await;
             let victim = round % fleet.len();
             let successor = Worker::start(sides[victim], &stage.address(), &settings).await;
-            // Killed with -9, as it is dropped.
+            // The victim is killed with -9 as it is dropped.
             fleet[victim] = successor;
         }
     }

@@ -15,7 +15,7 @@ use crate::{
     process::Process,
 };
 
-/// A worker process; killed with -9 when dropped.
+/// A worker process, which is killed with -9 when dropped.
 #[derive(Debug)]
 pub(crate) struct Worker {
     _process: Process,
