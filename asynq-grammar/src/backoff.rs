@@ -8,7 +8,7 @@ use std::{fmt, ops::Range, time::Duration};
 use crate::{TextError, duration};
 
 /// The longest pause before a task's next attempt; asynq's own formula has no cap and overflows.
-const LONGEST: Duration = Duration::from_secs(10 * 24 * 3600);
+pub const LONGEST: Duration = Duration::from_secs(10 * 24 * 3600);
 
 /// The pauses between a task's attempts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -28,7 +28,7 @@ pub enum Backoff {
 
 impl Backoff {
     /// Returns the pause of a task that had failed `retried` times before its last failure: 0 at the first. The pause
-    /// is at most 10 days, and never shrinks as the number grows.
+    /// is at most [`LONGEST`], and never shrinks as the number grows.
     #[must_use]
     pub fn delay(self, retried: u32) -> Duration {
         let delay = match self {
@@ -61,7 +61,7 @@ impl fmt::Display for Backoff {
 /// # Errors
 ///
 /// A [`TextError`] with the bytes that are wrong and a valid text in their place. A zero pause, one above
-/// 10 days, and an exponential back-off whose longest pause is below its first are errors.
+/// [`LONGEST`], and an exponential back-off whose longest pause is below its first are errors.
 pub fn parse(text: &str) -> Result<Backoff, TextError> {
     let error = |message: String, range: Range<usize>| Err(TextError::new(message, range));
     let Some(open) = text.find('(') else {
