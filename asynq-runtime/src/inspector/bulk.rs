@@ -275,7 +275,7 @@ impl RunningBulk {
         }
         let Bulk { inspector, chosen, action, .. } = &self.request;
         let answer = inspector.broker.change_some(&self.queue, chosen, *action, limit).await;
-        let slice = answer.map_err(|source| InspectError::Interrupted { done: self.progress.report(), source })?;
+        let slice = answer.map_err(|source| InspectError::Interrupted { done: self.progress.into(), source })?;
         self.more = slice.more && slice != BulkSlice { more: true, ..BulkSlice::default() };
         self.progress.add(slice);
         self.request.on_progress.report(self.progress);
@@ -297,7 +297,7 @@ impl RunningBulk {
             };
             Ok::<_, BrokerError>((left, archived))
         };
-        let done = progress.report();
+        let done = BulkReport::from(progress);
         let (left, archived) = counted.await.map_err(|source| InspectError::Interrupted { done, source })?;
         Ok(BulkReport { left, beyond_archive_limit: archived.saturating_sub(room.limit), ..done })
     }

@@ -22,16 +22,6 @@ impl BulkProgress {
         self.ghosts += slice.ghosts as u64;
         self.done += (slice.changed + slice.ghosts) as u64;
     }
-
-    /// Returns the report of a call that ends here; `left` is the tasks that were not done.
-    pub(super) fn report(self) -> BulkReport {
-        BulkReport {
-            changed: self.changed,
-            ghosts: self.ghosts,
-            left: self.total.saturating_sub(self.done),
-            beyond_archive_limit: 0,
-        }
-    }
 }
 
 /// The result of a bulk call. Every chosen task is counted in one of these fields.
@@ -48,6 +38,18 @@ pub struct BulkReport {
     /// Archived tasks beyond the limit of the archive: a server will delete so many, the oldest first. Zero unless the action
     /// archives.
     pub beyond_archive_limit: u64,
+}
+
+impl From<BulkProgress> for BulkReport {
+    /// The report of an interrupted call; `left` is the tasks that were not done.
+    fn from(progress: BulkProgress) -> Self {
+        Self {
+            changed: progress.changed,
+            ghosts: progress.ghosts,
+            left: progress.total.saturating_sub(progress.done),
+            beyond_archive_limit: 0,
+        }
+    }
 }
 
 /// The callback for the progress, if one was given.

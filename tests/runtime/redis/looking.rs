@@ -65,7 +65,7 @@ async fn a_page_is_read_on_a_connection_that_no_worker_uses() {
 
 #[tokio::test]
 async fn servers_and_the_history_of_an_entry_are_read_on_a_connection_that_no_worker_uses() {
-    let (server, broker, mut redis) = Server::with_broker().await;
+    let (_server, broker, mut redis) = Server::with_broker().await;
     let before = connections(&mut redis).await;
     assert_eq!(broker.servers().await.unwrap(), []);
     let with_looking = connections(&mut redis).await;

@@ -96,7 +96,7 @@ async fn a_beat_tells_a_server_how_many_servers_live() {
 
 #[tokio::test]
 async fn a_dead_name_is_listed_nowhere_and_is_dropped_by_the_next_server_that_joins() {
-    let (server, broker, mut redis) = Server::with_broker().await;
+    let (_server, broker, mut redis) = Server::with_broker().await;
     let member_of_ours = broker.join(&member("here").name, &named("here")).await.unwrap();
     for list in ["asynq:servers", "asynq:workers"] {
         let () = redis::cmd("ZADD").arg(list).arg(1).arg("dead").query_async(&mut redis).await.unwrap();
@@ -199,7 +199,7 @@ async fn info_after(
 #[tokio::test]
 async fn a_beat_sends_the_queues_of_a_server_only_when_they_changed() {
     const BEATS: u64 = 10;
-    let (server, broker, mut redis) = Server::with_broker().await;
+    let (_server, broker, mut redis) = Server::with_broker().await;
     let weight = |n: usize| QueueWeight { queue: Some(format!("tenant:{n}")), weight: Some(1) };
     let mut info = ServerInfo { queues: (0..1_000).map(weight).collect(), status: "active".into(), ..named("here") };
     let member = broker.join(&member("here").name, &info).await.unwrap();

@@ -370,7 +370,7 @@ async fn a_crowd_of_lapsed_go_runs_is_not_read_again_and_again() {
 
 #[tokio::test]
 async fn an_enqueue_that_stops_at_a_foreign_key_takes_no_lock() {
-    let (server, broker, mut redis) = Server::with_broker().await;
+    let (_server, broker, mut redis) = Server::with_broker().await;
     let lock = "asynq:{default}:unique:email:1";
     for foreign in ["pending", "scheduled", "x:due"] {
         let key = format!("asynq:{{default}}:{foreign}");

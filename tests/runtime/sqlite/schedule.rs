@@ -127,7 +127,7 @@ async fn a_run_of_a_living_program_is_asked_to_stop_and_one_of_a_dead_program_is
 
 #[tokio::test]
 async fn a_replaced_task_is_deleted_with_its_lock_and_its_failures() {
-    let locked = |after: i64, w: &World| {
+    let locked = |after: i64| {
         let mut tick = tick(START + after, Overlap::Replace);
         tick.task.message.unique_key = "k".into();
         tick.task.unique = Some(UniqueLock { key: "k".into(), ttl: 60 * SECOND });
@@ -135,21 +135,21 @@ async fn a_replaced_task_is_deleted_with_its_lock_and_its_failures() {
     };
     let w = World::new().await;
     let member = join(&w.broker).await;
-    assert!(matches!(w.broker.tick(&locked(0, &w)).await.unwrap(), Ticked::Enqueued(_)));
-    let first = locked(0, &w).task.id;
+    assert!(matches!(w.broker.tick(&locked(0)).await.unwrap(), Ticked::Enqueued(_)));
+    let first = locked(0).task.id;
     let run = dequeue(&w.broker, &member, 1).await.remove(0);
     let again = Action::Retry { delay: 60 * SECOND, error: Some("no".into()), counted: true, extra: Extra::default() };
     settle(&w.broker, outcome(&run, again)).await;
     assert_eq!(w.rows("failure"), 1);
     w.clock.advance(SECOND);
-    assert!(matches!(w.broker.tick(&locked(1, &w)).await.unwrap(), Ticked::Enqueued(_)));
+    assert!(matches!(w.broker.tick(&locked(1)).await.unwrap(), Ticked::Enqueued(_)));
     assert_eq!(w.state(&first).await, None);
     assert_eq!((w.rows("failure"), w.rows("task"), w.rows("ulock")), (0, 1, 1));
     // The task that runs now holds the lock, and keeps it.
     dequeue(&w.broker, &member, 1).await;
     w.clock.advance(SECOND);
-    assert!(matches!(w.broker.tick(&locked(2, &w)).await.unwrap(), Ticked::Refused(Refused::Duplicate { .. })));
-    let second = locked(1, &w).task.id;
+    assert!(matches!(w.broker.tick(&locked(2)).await.unwrap(), Ticked::Refused(Refused::Duplicate { .. })));
+    let second = locked(1).task.id;
     w.clock.advance(SECOND);
     let ticked = w.fire(3, Overlap::Replace).await;
     assert!(matches!(ticked, Ticked::Enqueued(_)), "nothing is in its way: {ticked:?}");
