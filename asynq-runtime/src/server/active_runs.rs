@@ -255,11 +255,11 @@ impl ActiveRuns {
         }
     }
 
-    /// Cancels the runs of this task, in whatever queue. Returns how many there were.
-    pub(crate) fn cancel(&self, id: &TaskId) -> usize {
+    /// Cancels the runs of this task, in whatever queue. Returns the queues of those that there were.
+    pub(crate) fn cancel(&self, id: &TaskId) -> Vec<QueueName> {
         let live = self.live.lock();
         let running = live.iter().filter(|(key, run)| key.id == *id && run.is_unended());
-        running.map(|(_, run)| run.stop.stop(Why::Cancelled)).count()
+        running.inspect(|(_, run)| run.stop.stop(Why::Cancelled)).map(|(key, _)| key.queue.clone()).collect()
     }
 
     /// Stops all runs that have not ended.
@@ -360,7 +360,7 @@ mod tests {
         runs.forget([&tasks[0].attempt.key]);
         // The other run is still extended, and can still be cancelled.
         assert_eq!(runs.keys(), std::slice::from_ref(&tasks[1].attempt.key));
-        assert_eq!(runs.cancel(&TaskId::from_wire("same")), 1);
+        assert_eq!(runs.cancel(&TaskId::from_wire("same")), [QueueName::from_wire("b")]);
         assert!(!runs.is_empty());
     }
 

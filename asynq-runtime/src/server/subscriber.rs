@@ -61,8 +61,8 @@ async fn listen(context: &ServerContext, retry_backoff: &mut RetryBackoff) -> Re
 async fn hear(context: &ServerContext, requests: &mut dyn Cancellations) -> Result<Infallible, BrokerError> {
     loop {
         let id = requests.next().await?;
-        if context.runs.cancel(&id) > 0 {
-            log!(info, %id, "a cancel request came for this task");
+        for queue in context.runs.cancel(&id) {
+            log!(info, %id, %queue, "a cancel request came for this task");
         }
     }
 }
@@ -90,7 +90,8 @@ async fn look(context: &ServerContext) -> Result<(), BrokerError> {
             // It may have ended while the broker was asked.
             Ok(true) if run.is_unended() => {
                 run.stop.stop(Why::Cancelled);
-                log!(info, id = %run.attempt.key.id, "a cancel request came for this task while none was heard");
+                let RunKey { id, queue, .. } = &run.attempt.key;
+                log!(info, %id, %queue, "a cancel request came for this task while none was heard");
             }
             Ok(_) => {}
             Err(error) => told = told.and(Err(error)),
