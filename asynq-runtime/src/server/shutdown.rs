@@ -25,8 +25,11 @@ pub(crate) async fn drain(context: Arc<ServerContext>, lifecycle_hooks: Lifecycl
     context.quiet.cancel();
     context.closing.cancel();
     context.runs.wake_fetcher();
-    let hooks =
-        AbortOnDropHandle::new(context.jobs.spawn(lifecycle_hooks.drain(Client::new(Arc::clone(&context.broker)))));
+    // Where jobs block every thread of their runtime nothing ends there, and a program without a hook must not be told of a slow one.
+    let hooks = (!lifecycle_hooks.on_drain.is_empty()).then(|| {
+        let client = Client::new(Arc::clone(&context.broker));
+        AbortOnDropHandle::new(context.jobs.spawn(lifecycle_hooks.drain(client)))
+    });
     let nothing_runs = async {
         context.fetched_last.cancelled().await;
         context.runs.emptied().await;
@@ -46,7 +49,9 @@ pub(crate) async fn drain(context: Arc<ServerContext>, lifecycle_hooks: Lifecycl
         };
         within(end + NOTICE, nothing_runs).await;
     }
-    if !within(end, async { drop(hooks.await) }).await {
+    if let Some(hooks) = hooks
+        && !within(end, async { drop(hooks.await) }).await
+    {
         log!(warn, "a hook on_drain took longer than the shutdown timeout and is dropped");
     }
     // Jobs that block their thread have not noticed the request. Their tasks are requeued without them, or settled where only a

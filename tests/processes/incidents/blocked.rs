@@ -148,6 +148,7 @@ async fn a_worker_whose_runtime_is_blocked_ends_on_a_signal(world: World) {
     let status = worker.ended().await;
     let ended = signalled.elapsed();
     assert!(status.success(), "{status}: {}", worker.log());
+    assert!(!worker.log().contains("on_drain"), "the program has no such hook: {}", worker.log());
     assert_eq!(world.history().ends().len(), 0);
     let tasks = world.tasks(TaskState::Pending).await;
     assert_eq!(tasks.iter().map(|task| (task.retried, task.crashes)).collect::<Vec<_>>(), vec![(0, 0); threads]);
