@@ -48,8 +48,7 @@ impl TaskState {
     }
 
     /// Returns the state with asynq's number `number`, if there is one.
-    #[cfg(any(feature = "redis", feature = "sqlite"))]
-    pub(crate) fn from_number(number: i64) -> Option<Self> {
+    pub fn from_number(number: i64) -> Option<Self> {
         Self::ALL.into_iter().find(|state| i64::from(state.number()) == number)
     }
 }

@@ -168,7 +168,7 @@ pub(crate) async fn calls_by_command(redis: &mut MultiplexedConnection) -> Calls
     Calls::read(&redis::cmd("INFO").arg("commandstats").query_async::<String>(redis).await.unwrap())
 }
 
-/// Has Redis refuse writes beyond so many bytes; "0" is no limit.
+/// Has Redis refuse writes beyond so many bytes; "0" means without a limit.
 pub(crate) async fn limit_memory(redis: &mut MultiplexedConnection, bytes: &str) {
     redis::cmd("CONFIG").arg(&["SET", "maxmemory", bytes]).exec_async(redis).await.unwrap();
 }
