@@ -238,7 +238,7 @@ pub struct Oddity {
     pub kind: OddityKind,
     /// How often the kind was found.
     pub count: u64,
-    /// The first examples: ids of tasks, or keys.
+    /// The first examples, at most 1,000: ids of tasks, or keys.
     pub examples: Vec<String>,
 }
 

@@ -303,7 +303,6 @@ impl Failure {
 
     /// Puts the last error of a task before the failures that are known of the task, the newest first, if it is later than all of
     /// them: a program that keeps no failures has noted it, or it was not of an attempt. Its number is at least the next one.
-    #[cfg(any(feature = "redis", feature = "sqlite"))]
     pub(crate) fn put_before(mut self, known: &mut Vec<Self>) {
         let newest = known.first();
         if newest.is_none_or(|newest| newest.at < self.at) {

@@ -255,11 +255,15 @@ impl ActiveRuns {
         }
     }
 
-    /// Cancels the runs of this task, in whatever queue. Returns the queues of those that there were.
+    /// Cancels the runs of tasks with this id, in whatever queues, and returns the queues.
     pub(crate) fn cancel(&self, id: &TaskId) -> Vec<QueueName> {
         let live = self.live.lock();
         let running = live.iter().filter(|(key, run)| key.id == *id && run.is_unended());
-        running.inspect(|(_, run)| run.stop.stop(Why::Cancelled)).map(|(key, _)| key.queue.clone()).collect()
+        let cancelled = running.map(|(key, run)| {
+            run.stop.stop(Why::Cancelled);
+            key.queue.clone()
+        });
+        cancelled.collect()
     }
 
     /// Stops all runs that have not ended.

@@ -139,7 +139,8 @@ impl ArchiveLimit {
     pub(crate) const DEFAULT: u64 = 10_000;
 }
 
-/// One entry of [`ServerInfo::queues`]; its fields are `optional` for the reason given at [`Header`](super::Header).
+/// One entry of [`ServerInfo::queues`]; its fields are `optional` because Go writes empty keys and values, which prost's own `map` would
+/// drop.
 #[derive(Clone, PartialEq, Eq, Hash, prost::Message)]
 pub struct QueueWeight {
     /// Queue name.
