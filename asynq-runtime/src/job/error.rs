@@ -104,8 +104,8 @@ impl JobError {
         Self::with(error, Policy::NotAFailure)
     }
 
-    /// Returns this error with another policy.
-    pub(crate) fn with_policy(mut self, policy: Policy) -> Self {
+    /// Returns this error with another policy, such as that of an error which a layer wraps: `JobError::fail(wrapped).with_policy(policy)`.
+    pub fn with_policy(mut self, policy: Policy) -> Self {
         self.policy = policy;
         self
     }
