@@ -6,7 +6,7 @@ use asynq_runtime::{
     broker::Broker,
     task::{ArchiveLimit, QueueWeight, SchedulerEntry, ServerInfo, TaskState},
 };
-use asynq_tests::{Build as _, Store as _, eventually, queue, task};
+use asynq_tests::{Build as _, eventually, queue, task};
 use serde_json::json;
 
 use super::Fixture;
@@ -327,7 +327,7 @@ async fn the_tabs_of_a_queue_keep_the_length_of_its_pages() {
 #[tokio::test]
 async fn one_broken_key_hides_no_other_queue() {
     let t = Fixture::start().await;
-    let Some(go) = t.store.go() else { return };
+    let Some(go) = t.go() else { return };
     t.seed_pending(&["one"]).await;
     t.enqueue(task("sound").in_queue("low")).await;
     go.put_text("pending");
@@ -360,7 +360,7 @@ async fn one_broken_key_hides_no_other_queue() {
 #[tokio::test]
 async fn one_broken_key_hides_no_task_and_no_periodic_entry() {
     let t = Fixture::start().await;
-    let Some(go) = t.store.go() else { return };
+    let Some(go) = t.go() else { return };
     t.enqueue(task("one").after(HOUR)).await;
     let entry = |id: &str| SchedulerEntry {
         id: id.into(),
@@ -392,7 +392,7 @@ async fn one_broken_key_hides_no_task_and_no_periodic_entry() {
 #[tokio::test]
 async fn the_broker_page_does_without_a_list_of_schedulers_that_cannot_be_read() {
     let t = Fixture::start().await;
-    let Some(go) = t.store.go() else { return };
+    let Some(go) = t.go() else { return };
     go.put_text_at("asynq:schedulers");
     let served = Served::start(dashboard(&t)).await;
     let page = served.get("/broker").await;

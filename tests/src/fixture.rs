@@ -118,7 +118,10 @@ impl<S: Store> Fixture<S> {
 
     /// A Go program on the same data. If the store has none, the case is noted as skipped, and must return.
     pub fn go(&self) -> Option<GoPeer<'_>> {
-        if self.lacks(Need::GoPeer) { None } else { self.store.go() }
+        if self.lacks(Need::GoPeer) {
+            return None;
+        }
+        Some(self.store.go().expect("a store without a Go program says so in its gaps"))
     }
 
     /// The broker.

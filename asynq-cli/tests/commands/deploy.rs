@@ -61,7 +61,7 @@ on_both_brokers! {
     }
 
     async fn a_queue_that_cannot_be_read_is_named_and_the_others_are_counted(cli) {
-        let Some(go) = cli.t.store.go() else { return };
+        let Some(go) = cli.t.go() else { return };
         fill(&cli, 1).await;
         cli.t.enqueue(readable("sound").in_queue("low")).await;
         go.put_text("pending");

@@ -104,7 +104,7 @@ on_both_brokers! {
     }
 
     async fn an_orphan_that_is_put_back_into_a_full_archive_warns_of_the_deletion(cli) {
-        let Some(go) = cli.t.store.go() else { return };
+        let Some(go) = cli.t.go() else { return };
         serve(&cli, 1).await;
         for id in ["old", "lost"] {
             cli.t.seed_archived(id).await;
@@ -188,7 +188,7 @@ on_both_brokers! {
     }
 
     async fn a_periodic_entry_that_cannot_be_read_hides_nothing_else(cli) {
-        let Some(go) = cli.t.store.go() else { return };
+        let Some(go) = cli.t.go() else { return };
         cli.t.enqueue(task("sound").in_queue("low")).await;
         let entry = |id: &str| SchedulerEntry {
             id: id.into(),
@@ -213,7 +213,7 @@ on_both_brokers! {
     }
 
     async fn an_entry_that_cannot_be_read_keeps_no_other_from_being_paused(cli) {
-        let Some(go) = cli.t.store.go() else { return };
+        let Some(go) = cli.t.go() else { return };
         let plan = |id: &str| EntryPlan {
             queue: queue("default"),
             entry: EntryId::from_wire(id),
@@ -282,7 +282,7 @@ on_both_brokers! {
     }
 
     async fn a_list_of_periodic_entries_that_cannot_be_read_hides_no_queue(cli) {
-        let Some(go) = cli.t.store.go() else { return };
+        let Some(go) = cli.t.go() else { return };
         cli.t.enqueue(task("sound").in_queue("low")).await;
         go.put_text_at("asynq:schedulers");
         let found = cli.doctor().await;
@@ -290,7 +290,7 @@ on_both_brokers! {
     }
 
     async fn a_queue_that_cannot_be_read_hides_no_other(cli) {
-        let Some(go) = cli.t.store.go() else { return };
+        let Some(go) = cli.t.go() else { return };
         cli.t.seed_pending(&["one"]).await;
         cli.t.enqueue(task("sound").in_queue("low")).await;
         go.put_text("pending");
