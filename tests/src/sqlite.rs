@@ -14,8 +14,8 @@ use tempfile::TempDir;
 
 use crate::{GoPeer, Need, Store, patient, sqlite_view::ByView};
 
-/// A SQLite file as a [`Store`]; in memory where there is room, so that commits cost no disk. With `BY_VIEW`, every task is enqueued
-/// as other programs do it.
+/// A SQLite file as a [`Store`]; in memory where there is room, so that commits cost no disk. With `BY_VIEW`, every task is
+/// enqueued as other programs do it.
 #[derive(Debug)]
 pub struct SqliteFile<const BY_VIEW: bool> {
     folder: TempDir,
