@@ -7,7 +7,8 @@
 mod dashboard;
 mod inspector;
 mod interop;
-mod process;
 mod processes;
 mod topologies;
 mod wire;
+
+use asynq_tests::process;

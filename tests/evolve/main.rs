@@ -8,6 +8,6 @@ mod changes;
 mod deploy;
 mod hostile;
 mod lock;
-#[path = "../process.rs"]
-mod process;
 mod stage;
+
+use asynq_tests::process;

@@ -5,8 +5,8 @@
 mod dashboard;
 mod mailbox;
 mod newsletter;
-#[path = "../process.rs"]
-mod process;
 mod program;
 mod small;
 mod web;
+
+use asynq_tests::process;

@@ -6,11 +6,11 @@ mod checker;
 mod early;
 mod health;
 mod passwords;
-#[path = "../process.rs"]
-mod process;
 mod scrape;
 mod seen;
 #[allow(dead_code)]
 #[path = "../programs/stage.rs"]
 mod stage;
 mod traces;
+
+use asynq_tests::process;

@@ -12,9 +12,9 @@ mod inspecting;
 mod neighbours;
 mod periodic;
 mod policies;
-#[path = "../process.rs"]
-mod process;
 mod result;
 mod stage;
 mod testing;
 mod worker;
+
+use asynq_tests::process;

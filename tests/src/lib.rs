@@ -41,7 +41,7 @@ pub use self::{
 
 pub use asynq_test_support::{
     Calls, PATIENCE, Persistence, RedisServer, Stopped, eventually, eventually_blocking, fast_folder, has_go,
-    note_skip, skip, soon,
+    note_skip, process, skip, soon,
 };
 
 /// A case's fixture on Redis.

@@ -1,11 +1,12 @@
-//! Tools of every test suite: waits that end and name the event, skips that are counted, captured logs, and a private
-//! redis-server.
+//! Tools of every test suite: waits that end and name the event, skips that are counted, captured logs, processes that
+//! end with their test, and a private redis-server.
 #![allow(clippy::unwrap_used, clippy::missing_panics_doc)] // a failure of a fixture is a failed test
 
 mod delegate;
 mod folder;
 mod go;
 mod log;
+pub mod process;
 mod redis;
 mod skip;
 mod wait;

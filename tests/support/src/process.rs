@@ -1,5 +1,4 @@
-//! Programs that tests start as processes of their own. Each binary that starts some has this module.
-#![allow(clippy::unwrap_used, dead_code)] // a step that fails is a failed test; no binary uses all of it
+//! Programs that tests start as processes of their own.
 
 use std::{
     ffi::OsStr,
@@ -12,13 +11,13 @@ use std::{
     time::Duration,
 };
 
-use asynq_tests::{PATIENCE, eventually_blocking};
+use super::{PATIENCE, eventually_blocking};
 
 /// How long a whole program may run: a run has many steps, and a test awaits only its end.
 const WHOLE: Duration = PATIENCE.saturating_mul(3);
 
 /// The command of a program that reads no input, in an environment without settings.
-pub(crate) fn program(file: impl AsRef<OsStr>) -> Command {
+pub fn program(file: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(file);
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("ASYNQ_") || name == "RUST_LOG") {
         command.env_remove(name);
@@ -29,15 +28,16 @@ pub(crate) fn program(file: impl AsRef<OsStr>) -> Command {
 
 /// A process, killed when dropped.
 #[derive(Debug)]
-pub(crate) struct Process(Child);
+pub struct Process(Child);
 
 impl Process {
-    pub(crate) fn start(command: &mut Command) -> Self {
+    /// Starts the command.
+    pub fn start(command: &mut Command) -> Self {
         Self(command.spawn().unwrap_or_else(|error| panic!("{command:?} does not start: {error}")))
     }
 
     /// Sends a signal by name, such as `TERM`.
-    pub(crate) fn signal(&self, name: &str) {
+    pub fn signal(&self, name: &str) {
         let sent = Command::new("kill").args([format!("-{name}"), self.id().to_string()]).status();
         assert!(sent.expect("kill runs").success(), "{name} was not sent");
     }
@@ -65,13 +65,15 @@ impl Drop for Process {
 }
 
 /// A program whose output is read line by line; killed when dropped.
-pub(crate) struct Program {
-    pub(crate) process: Process,
+#[derive(Debug)]
+pub struct Program {
+    /// The process that runs it.
+    pub process: Process,
     output: Arc<(Mutex<Output>, Condvar)>,
 }
 
 /// The lines so far, and the number of streams that have not ended.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Output {
     lines: Vec<String>,
     open: usize,
@@ -84,12 +86,13 @@ impl Output {
 }
 
 impl Program {
-    pub(crate) fn start(command: Command) -> Self {
+    /// Starts a program; its standard output and standard error are read as one.
+    pub fn start(command: Command) -> Self {
         Self::start_with_log(command, Stdio::piped())
     }
 
     /// Starts a program whose standard error goes to `log`.
-    pub(crate) fn start_with_log(mut command: Command, log: impl Into<Stdio>) -> Self {
+    pub fn start_with_log(mut command: Command, log: impl Into<Stdio>) -> Self {
         let mut process = Process::start(command.stdout(Stdio::piped()).stderr(log));
         let (stdout, stderr) = (process.stdout.take().expect("it is piped"), process.stderr.take());
         let program = Self { process, output: Arc::default() };
@@ -114,7 +117,7 @@ impl Program {
     }
 
     /// Waits until the program has printed a line that contains `part`, and returns the first one.
-    pub(crate) fn line(&self, part: &str) -> String {
+    pub fn line(&self, part: &str) -> String {
         let (output, changed) = &*self.output;
         let found = |output: &Output| output.lines.iter().find(|line| line.contains(part)).cloned();
         let (output, _) = changed
@@ -124,14 +127,14 @@ impl Program {
     }
 
     /// Waits until the program has printed each of `parts`.
-    pub(crate) fn wait_for(&self, parts: &[&str]) {
+    pub fn wait_for(&self, parts: &[&str]) {
         for part in parts {
             self.line(part);
         }
     }
 
     /// Waits for the end; returns the exit status and the whole output.
-    pub(crate) fn end(mut self) -> (ExitStatus, String) {
+    pub fn end(mut self) -> (ExitStatus, String) {
         let (output, changed) = &*self.output;
         let (output, late) =
             changed.wait_timeout_while(output.lock().unwrap(), WHOLE, |output| output.open > 0).unwrap();
@@ -142,7 +145,7 @@ impl Program {
     }
 
     /// Sends TERM as a supervisor does, asserts success and returns the whole output.
-    pub(crate) fn terminate(self) -> String {
+    pub fn terminate(self) -> String {
         self.process.signal("TERM");
         let (status, output) = self.end();
         assert!(status.success(), "{status}:\n{output}");
@@ -151,17 +154,17 @@ impl Program {
 }
 
 /// The number in a variable by which `scripts/prove` makes a test long.
-pub(crate) fn number(name: &str, default: u64) -> u64 {
+pub fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name} is a number")))
 }
 
 /// The host and the port of the URL in a line.
-pub(crate) fn address_in(line: &str) -> &str {
+pub fn address_in(line: &str) -> &str {
     line.split("http://").nth(1).and_then(|rest| rest.split('/').next()).expect("the line has a URL")
 }
 
 /// The whole answer to a request such as `GET /metrics`, which has these further lines in its head.
-pub(crate) fn ask(address: &str, request: &str, headers: &str) -> io::Result<String> {
+pub fn ask(address: &str, request: &str, headers: &str) -> io::Result<String> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     write!(stream, "{request} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n{headers}\r\n")?;
