@@ -5,24 +5,50 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-/// asynq's limit: one line per 3 s and component.
-const BETWEEN_LINES: Duration = Duration::from_secs(3);
+/// The shortest time between two lines of a component, which is asynq's, and the longest: an outage of an hour is sixty lines then.
+const BETWEEN_LINES: (Duration, Duration) = (Duration::from_secs(3), Duration::from_secs(60));
 
-/// Lines about something that may last for ever, or happens thousands of times in a second.
+/// Lines about something that may last for ever, or happens thousands of times in a second: ever fewer while it lasts.
 #[derive(Debug, Default)]
 pub(crate) struct SeldomLines {
-    last: Mutex<Option<Instant>>,
+    last: Mutex<Option<Line>>,
+}
+
+#[derive(Debug)]
+struct Line {
+    at: Instant,
+    /// How long no other line follows.
+    quiet: Duration,
 }
 
 impl SeldomLines {
     /// Returns whether a line is due, and counts it as written.
     pub(crate) fn is_due(&self) -> bool {
+        self.is_due_at(Instant::now())
+    }
+
+    /// As `is_due` at the time `now`.
+    pub(crate) fn is_due_at(&self, now: Instant) -> bool {
+        let (first, longest) = BETWEEN_LINES;
         let mut last = self.last.lock();
-        let is_due = last.is_none_or(|at| at.elapsed() >= BETWEEN_LINES);
-        if is_due {
-            *last = Some(Instant::now());
+        let quiet = match &*last {
+            None => first,
+            Some(Line { at, quiet }) => match now.saturating_duration_since(*at) {
+                passed if passed < *quiet => return false,
+                // It had ended, and begins anew.
+                passed if passed >= *quiet * 2 => first,
+                _ => (*quiet * 2).min(longest),
+            },
+        };
+        *last = Some(Line { at: now, quiet });
+        true
+    }
+
+    /// Notes that what the lines are about has ended: when it begins anew, a line is due as early as at first.
+    pub(crate) fn restart(&self) {
+        if let Some(line) = &mut *self.last.lock() {
+            line.quiet = BETWEEN_LINES.0;
         }
-        is_due
     }
 }
 
@@ -56,12 +82,25 @@ mod tests {
         assert_eq!(doubled(longest, 0, first), first, "also the first one is at most the longest");
     }
 
+    /// Returns the seconds at which a line is due if something fails in each of `seconds`.
+    fn lines_of(lines: &SeldomLines, begun: Instant, seconds: std::ops::Range<u64>) -> Vec<u64> {
+        seconds.filter(|second| lines.is_due_at(begun + Duration::from_secs(*second))).collect()
+    }
+
     #[test]
-    fn a_line_is_due_at_first_and_again_after_a_pause() {
+    fn lines_become_ever_fewer_while_something_lasts() {
+        let (lines, begun) = (SeldomLines::default(), Instant::now());
+        assert_eq!(lines_of(&lines, begun, 0..300), [0, 3, 9, 21, 45, 93, 153, 213, 273]);
+        // As often as at first once it had ended, whether that was noted or is seen from the time that passed.
+        lines.restart();
+        assert_eq!(lines_of(&lines, begun, 301..320), [301, 304, 310], "{lines:?}");
+        assert_eq!(lines_of(&lines, begun, 600..610), [600, 603, 609], "{lines:?}");
+    }
+
+    #[test]
+    fn only_the_first_of_many_failures_at_once_is_due() {
         let lines = SeldomLines::default();
         assert_eq!([lines.is_due(), lines.is_due()], [true, false]);
-        *lines.last.lock() = Instant::now().checked_sub(BETWEEN_LINES);
-        assert!(lines.is_due());
     }
 
     #[test]

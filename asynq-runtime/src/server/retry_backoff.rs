@@ -1,6 +1,6 @@
 //! Handles errors of the broker in a component: logs them now and then, and pauses ever longer.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::{
     broker::BrokerError,
@@ -35,7 +35,11 @@ impl RetryBackoff {
 
     /// Notes and logs that the broker failed. Returns how long to wait before the next try.
     pub(crate) fn on_error(&mut self, error: &BrokerError) -> Duration {
-        if self.lines.is_due() {
+        self.on_error_at(error, Instant::now())
+    }
+
+    fn on_error_at(&mut self, error: &BrokerError, now: Instant) -> Duration {
+        if self.lines.is_due_at(now) {
             self.is_failure_logged = true;
             log!(error, component = self.component, "the broker failed, will try again: {error}");
         }
@@ -50,6 +54,7 @@ impl RetryBackoff {
     pub(crate) fn on_success(&mut self) {
         self.failures = 0;
         if std::mem::take(&mut self.is_failure_logged) {
+            self.lines.restart();
             log!(info, component = self.component, "the broker answers again");
         }
     }
@@ -124,6 +129,25 @@ mod tests {
         }
         let [failures, answers] = ["the broker failed", "the broker answers again"].map(|part| log.with(part).len());
         assert!(failures == answers && (1..10).contains(&answers), "{:?}", log.with(""));
+    }
+
+    #[test]
+    fn the_lines_of_an_outage_become_fewer_and_those_of_the_next_one_begin_anew() {
+        let (log, mut retry_backoff) =
+            (asynq_test_support::Log::keep(), RetryBackoff::new("test", Duration::from_secs(1)));
+        let error = BrokerError::new(BrokerErrorKind::Unavailable, "down");
+        let begun = Instant::now();
+        let mut lines_after = |seconds: std::ops::Range<u64>, is_over: bool| {
+            for second in seconds {
+                retry_backoff.on_error_at(&error, begun + Duration::from_secs(second));
+            }
+            if is_over {
+                retry_backoff.on_success();
+            }
+            log.with("the broker failed").len()
+        };
+        assert_eq!(lines_after(0..60, true), 5, "after 0, 3, 9, 21 and 45 seconds");
+        assert_eq!(lines_after(64..65, false), 6);
     }
 
     #[test]
