@@ -1,7 +1,7 @@
 //! Decides when a lapsed lease may be recovered: not before every live server has had time to extend its leases.
 //!
 //! All leases lapse at once when Redis was away for longer than a lease, when its clock steps ahead, and when this
-//! machine was suspended. They have lapsed, too, in a Redis that came back from an older snapshot, and in a replica that lacked the last
+//! machine was suspended. Where that clock is set back by more than an hour, the sweep ends leases that are too long. They have lapsed, too, in a Redis that came back from an older snapshot, and in a replica that lacked the last
 //! writes when it was promoted. Live servers extend their leases as soon as they can, and recovery must not be faster. Where one master
 //! of a cluster takes no writes, this is so for its queues; another process in the place of one holds the queues of all, because one
 //! number stands for all. A new connection to the same process, if it says which it is, begins no hold: connections that are
@@ -42,9 +42,10 @@ impl Hold {
     /// how long lapsed leases must not be recovered yet.
     pub(super) fn look(&mut self, now: Instant, redis: DateTime<Utc>, process: u64) -> Duration {
         let may_recover = self.last.is_some_and(|(then, redis_then, of)| {
-            let elapsed_on_redis = (redis - redis_then).to_std().unwrap_or_default();
             let most = now.duration_since(then).saturating_add(SLACK);
-            of == process && self.is_soon(now) && elapsed_on_redis < most
+            // A negative time shows that the clock was set back.
+            let has_not_stepped = (redis - redis_then).to_std().is_ok_and(|elapsed_on_redis| elapsed_on_redis < most);
+            of == process && self.is_soon(now) && has_not_stepped
         });
         (self.last, self.answered) = (Some((now, redis, process)), Some(now));
         if !may_recover {
@@ -118,8 +119,9 @@ mod tests {
         assert_eq!(looks(&[(0, 0), (8, 8), (16, 16), (54, 54), (58, 58)])[2..], [0, 15, 11]);
         // Redis's clock goes ahead by 40 s, and later back again.
         assert_eq!(
-            looks(&[(0, 0), (8, 8), (16, 16), (20, 60), (25, 65), (30, 70), (35, 75), (40, 40)])[2..],
-            [0, 15, 10, 5, 0, 0]
+            looks(&[(0, 0), (8, 8), (16, 16), (20, 60), (25, 65), (30, 70), (35, 75), (40, 40), (45, 45), (50, 50)])
+                [2..],
+            [0, 15, 10, 5, 0, 15, 10, 5]
         );
     }
 
