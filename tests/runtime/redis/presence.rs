@@ -75,6 +75,17 @@ async fn a_program_without_servers_follows_the_clock_of_redis_when_that_is_set()
     eventually("the connection has asked for the time", async || is_ahead_by(0).then_some(())).await;
 }
 
+/// A worker compares the expiry of a task with this time before the task starts.
+#[tokio::test]
+async fn a_dequeue_tells_a_worker_that_the_clock_of_redis_was_set_back() {
+    let server = Server::start(&[]);
+    let broker = RedisBroker::connect(&ahead_of(&server, Arc::new(AtomicI64::new(3_600))), patient()).await.unwrap();
+    assert!(is_about(Some(broker.now() - Utc::now()), 3_600), "{}", broker.now());
+    put(&broker, &["a"]).await;
+    assert_eq!(ids(&take(&broker, &member("w"), 1).await), ["a"]);
+    assert!(is_about(Some(broker.now() - Utc::now()), 0), "{}", broker.now());
+}
+
 #[tokio::test]
 async fn a_beat_tells_a_server_how_many_servers_live() {
     let server = Server::start(&[]);

@@ -136,6 +136,14 @@ impl BrokerClock {
         }
     }
 
+    /// Learns that Redis's clock was set back, if the time of a dequeue that was sent at `before` shows it: a task must not be archived
+    /// for an end that has not come. A clock that was set ahead is learnt later, as by the clients that give the ends.
+    pub(super) fn learn_if_set_back(&self, before: Duration, redis: DateTime<Utc>, after: Duration) {
+        if self.redis_at(before).is_some_and(|known| known - redis > span(LONGEST_ROUND_TRIP)) {
+            self.learn(before, redis, after);
+        }
+    }
+
     /// Returns the latest of the `times` that the masters of a cluster have told within `took`. Warns once if their clocks differ by
     /// more than 2 s, because a program knows the time of one of them.
     pub(super) fn latest(&self, times: &[DateTime<Utc>], took: Duration) -> Option<DateTime<Utc>> {

@@ -13,6 +13,7 @@ use self::answer::{TakenTasks, read_answer};
 use super::{
     super::{BrokerError, BrokerErrorKind, Consume, Member, Quarantined, Run, RunKey, RunToken, Wanted},
     RedisBroker,
+    clock::since_boot,
     dedicated::{DedicatedConnection, Sent, Taken},
     keys::Keys,
     reply,
@@ -48,7 +49,7 @@ impl Consume for RedisBroker {
                 .note(member, DequeueRequest { abandoned: abandoned.clone(), progress: progress.clone(), ..request })
         };
         let unanswered: Vec<Unanswered<'_>> = requests.iter().map(|request| note(request.queue)).collect();
-        let (began, room) = (Instant::now(), self.room.of_each(requests.len()));
+        let (began, sent, room) = (Instant::now(), since_boot(), self.room.of_each(requests.len()));
         let call = |(request, unanswered): (&ScriptRequest<'_>, &Unanswered<'_>)| {
             self.dequeue_call(request, unanswered.request().token, room)
         };
@@ -69,6 +70,10 @@ impl Consume for RedisBroker {
             match read {
                 Ok(TakenTasks { runs: some, bytes, passed, is_all_passed, .. }) => {
                     self.passed.note(&unanswered.request().queue, passed, is_all_passed);
+                    // Each master of a cluster has a clock of its own.
+                    if let Some(run) = some.first().filter(|_| !self.is_spread()) {
+                        self.clock.learn_if_set_back(sent, run.taken_at, since_boot());
+                    }
                     is_used_up |= bytes >= room;
                     taken = (taken.0 + some.len(), taken.1 + bytes);
                     if unanswered.answered() {
