@@ -72,7 +72,6 @@ impl Clock for ManualClock {
 }
 
 /// Returns the time since the machine started, with the time in which it slept. This clock cannot be set.
-#[cfg(any(feature = "redis", feature = "sqlite"))]
 pub(crate) fn since_boot() -> Duration {
     use rustix::time::{ClockId, clock_gettime};
 
@@ -99,7 +98,6 @@ mod tests {
         assert_eq!(clock.now(), DateTime::<Utc>::MAX_UTC);
     }
 
-    #[cfg(any(feature = "redis", feature = "sqlite"))]
     #[test]
     fn the_time_since_the_start_of_the_machine_grows() {
         let (before, started) = (since_boot(), std::time::Instant::now());
