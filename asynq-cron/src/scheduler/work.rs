@@ -396,8 +396,13 @@ impl Work {
             has_moved(self.clock.skew()) && has_moved(before.map_or(TimeDelta::zero(), |before| before.skew()));
         self.clock = clock;
         if has_changed {
-            let off = -self.clock.skew().num_seconds();
-            log!(warn, "this machine's clock is {off} s off the broker's; the broker's is used");
+            match self.clock.skew().num_seconds() {
+                0 => log!(info, "this machine's clock agrees with the broker's again"),
+                off => {
+                    let side = if off > 0 { "behind" } else { "ahead of" };
+                    log!(warn, "this machine's clock is {} s {side} the broker's; the broker's is used", off.abs());
+                }
+            }
         }
         if went_back {
             self.plan_anew();

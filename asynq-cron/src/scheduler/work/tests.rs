@@ -241,6 +241,22 @@ async fn a_brokers_clock_that_is_set_back_has_all_entries_planned_again() {
 }
 
 #[tokio::test]
+async fn the_log_says_on_which_side_a_clock_is_off_and_when_it_agrees_again() {
+    let log = Log::keep();
+    let (mut work, entry, running) = work(EACH_SECOND).await;
+    let now = Reading::now();
+    for seconds in [-3_600, 0, 3_600, 0] {
+        let broker = now.wall + TimeDelta::seconds(seconds);
+        let answer = Ok(Some(state(broker, broker)));
+        work.take(Event::Measured(Arc::clone(&entry), broker, answer, RoundTrip { before: now, after: now }));
+    }
+    let lines: Vec<_> = log.with("this machine's clock");
+    let expected = ["3600 s ahead of the broker's", "agrees with", "3600 s behind the broker's", "agrees with"];
+    assert!(lines.len() == 4 && lines.iter().zip(expected).all(|(line, part)| line.contains(part)), "{lines:?}");
+    running.shutdown().await.expect("it leaves");
+}
+
+#[tokio::test]
 async fn a_master_whose_clock_is_behind_that_of_another_has_entries_planned_again_once_and_one_warning() {
     let log = Log::keep();
     let (mut work, entry, running) = work(EACH_SECOND).await;
@@ -258,8 +274,8 @@ async fn a_master_whose_clock_is_behind_that_of_another_has_entries_planned_agai
         }
         assert_eq!(!work.to_plan.is_empty(), is_planned, "round {round}");
     }
-    assert_eq!(log.with("this machine's clock is -60 s off the broker's").len(), 1);
-    assert_eq!(log.with("off the broker's").len(), 1);
+    assert_eq!(log.with("this machine's clock is 60 s behind the broker's").len(), 1);
+    assert_eq!(log.with("this machine's clock").len(), 1);
     running.shutdown().await.expect("it leaves");
 }
 
