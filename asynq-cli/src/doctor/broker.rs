@@ -220,27 +220,38 @@ fn off_by(ahead: TimeDelta) -> String {
     format!("{:.1} s {direction}", ahead.abs().num_milliseconds() as f64 / 1000.0)
 }
 
-/// Compares the clocks of the servers' hosts with the broker's: by the skew of their heartbeats, or, if the skew of a
-/// server is not known, by a start time in the future.
+/// Compares the clocks of the servers' hosts with the broker's by the skew of their heartbeats. Where no skew is known, as on SQLite, where
+/// all share one clock, a start time in the future shows that it was set back.
 fn server_clocks(evidence: &Evidence) -> impl Iterator<Item = Finding> + '_ {
+    const NTP: &str = "let that host keep its time by NTP, such as by timedatectl set-ntp true";
     evidence.servers.iter().filter_map(|server| {
         let is_gos = server.info.is_gos();
         let started_ahead = || Some(server.info.start_time.and_then(Timestamp::to_datetime)? - evidence.now);
-        let ahead = server.clock_ahead.or_else(|| started_ahead().filter(|ahead| *ahead > TimeDelta::zero()))?;
-        let unsure = if is_gos { GOS_PRECISION } else { TimeDelta::zero() };
-        (ahead.abs() > MOST_SKEW + unsure).then(|| Finding {
-            severity: Severity::Warning,
-            check: "clock",
-            subject: format!("{}:{}", server.info.host, server.info.pid),
-            found: format!("the clock of its host is {} the broker's", off_by(ahead)),
-            means: if is_gos {
-                "this worker of Go goes by its host's clock: it starts tasks early or late by as much"
-            } else {
-                "workers of ours go by the broker's clock, but its log lines and what its jobs take for now are \
+        let (found, means) = match server.clock_ahead {
+            Some(ahead) => {
+                let unsure = if is_gos { GOS_PRECISION } else { TimeDelta::zero() };
+                if ahead.abs() <= MOST_SKEW + unsure {
+                    return None;
+                }
+                let means = if is_gos {
+                    "this worker of Go goes by its host's clock: it starts tasks early or late by as much"
+                } else {
+                    "workers of ours go by the broker's clock, but its log lines and what its jobs take for now are \
                      off, and a worker of Go there would start tasks early or late"
-            },
-            repair: "let that host keep its time by NTP, such as by timedatectl set-ntp true".to_owned(),
-        })
+                };
+                (format!("the clock of its host is {} the broker's", off_by(ahead)), means)
+            }
+            None => {
+                let ahead = started_ahead().filter(|ahead| *ahead > MOST_SKEW)?;
+                (
+                    format!("it started {} s from now: the clock was set back since", ahead.num_seconds()),
+                    "delayed tasks and retries from before that come, and locks, tokens and kept tasks from before that end, later by as \
+                     much as the clock was set back",
+                )
+            }
+        };
+        let subject = format!("{}:{}", server.info.host, server.info.pid);
+        Some(Finding { severity: Severity::Warning, check: "clock", subject, found, means, repair: NTP.to_owned() })
     })
 }
 

@@ -241,6 +241,14 @@ fn each_fault_is_reported_once_with_its_severity_and_subject() {
 }
 
 #[test]
+fn a_server_that_started_after_now_tells_of_a_clock_that_was_set_back() {
+    let mut evidence = sound();
+    evidence.servers[0].info.start_time = Some(Timestamp::from(now() + TimeDelta::hours(1)));
+    evidence.servers[0].clock_ahead = None;
+    assert_eq!(diagnose(&evidence)[0].found, "it started 3600 s from now: the clock was set back since");
+}
+
+#[test]
 fn harmless_evidence_is_not_reported() {
     type Fault = fn(&mut Evidence);
     let cases: Vec<(&str, Fault)> = vec![
