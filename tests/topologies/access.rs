@@ -111,6 +111,24 @@ async fn where_tracking_is_refused_a_cluster_is_polled() {
     assert!(is_idle.unwrap());
 }
 
+/// The connection for announcements is made again only a minute after a refusal, which may be over by then.
+#[tokio::test]
+async fn a_wait_at_the_one_node_that_refuses_announcements_looks_from_time_to_time() {
+    let cluster = RedisCluster::start();
+    let owner = cluster.owner(cluster.slot("asynq:{default}:lease"));
+    for node in 0..3 {
+        let tracking = if node == owner { "-client|tracking" } else { "+client|tracking" };
+        let rules = ["ACL", "SETUSER", "jobs", "on", ">password", "~*", "&*", "+@all", tracking];
+        cluster.command::<()>(node, &rules);
+    }
+    let broker = connect(&format!("redis-cluster://jobs:password@{}", cluster.nodes())).await.unwrap();
+    broker.enqueue(vec![task("t1")]).await.remove(0).unwrap();
+    let (queue, id) = (default_queue(), task_id("t1"));
+    let deleted = async { broker.change_task(&queue, &id, None, BulkAction::Delete).await.unwrap() };
+    let (end, _) = tokio::join!(soon(broker.wait_for_end(&queue, &id, Duration::from_secs(3600))), deleted);
+    end.unwrap();
+}
+
 #[tokio::test]
 async fn the_documented_rights_are_enough_behind_sentinels() {
     let servers = SentinelServers::start();

@@ -245,6 +245,13 @@ async fn follow_time(clock: &BrokerClock, connection: &OpenConnection) {
     }
 }
 
+/// Returns whether `error` is the refusal of the connection to a node of a cluster, or to the master that sentinels name, and not
+/// Redis's answer to a call.
+pub(super) fn is_unconnected(error: &BrokerError) -> bool {
+    // `located` has named the server.
+    std::error::Error::source(error).is_some_and(|source| source.is::<BrokerError>())
+}
+
 pub(super) fn late() -> BrokerError {
     BrokerError::new(BrokerErrorKind::Timeout, "Redis did not let us connect in time")
 }

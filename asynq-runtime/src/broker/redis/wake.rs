@@ -19,6 +19,7 @@ use tokio::{
 use super::{
     super::{BrokerError, BrokerErrorKind},
     RedisBroker,
+    connection_manager::is_unconnected,
     dedicated::{DedicatedConnection, Sent, Taken},
     io::Io,
     key_waiters::KeyWaiters,
@@ -67,8 +68,8 @@ impl Wake {
         Self { router, seen, notifier, waiters }
     }
 
-    /// Sends `calls`, so that Redis announces the next change of their keys. `None` if tracking is refused, by a proxy or a
-    /// missing permission.
+    /// Sends `calls`, so that Redis announces the next change of their keys. `None` if the connection for it is refused: by a proxy or a
+    /// missing permission, or while the next attempt to make it waits, for a reason that may be over by now.
     ///
     /// # Errors
     ///
@@ -79,14 +80,10 @@ impl Wake {
         };
         match self.router.send(calls).await {
             Ok(answers) => {
-                let refused = |answers: &[Answer]| {
-                    !answers.iter().any(Result::is_ok)
-                        && answers.iter().any(|answer| answer.as_ref().is_err_and(is_refusal))
-                };
-                // In a cluster, each node refuses the calls to it. Where a node answers a `PING`, only these keys are refused.
-                let is_refused = self.router.has_parts()
-                    && refused(&answers)
-                    && refused(&self.router.send_to_each(Call::plain("PING")).await?);
+                // Each node of a cluster has a connection of its own. An error that Redis answered refuses the keys of its call alone.
+                let is_unconnected = |error: &BrokerError| is_refusal(error) && is_unconnected(error);
+                let is_refused = !answers.iter().any(Result::is_ok)
+                    && answers.iter().any(|answer| answer.as_ref().is_err_and(is_unconnected));
                 Ok((!is_refused).then_some(answers))
             }
             Err(error) if is_refusal(&error) => Ok(None),
