@@ -10,6 +10,7 @@ use asynq_runtime::{
     },
     task::{ServerInfo, TaskState},
 };
+use asynq_test_support::Log;
 use asynq_tests::{
     Build as _, Persistence, RedisCluster, RedisServer, Seeded as _, SentinelServers, archive, complete, default_queue,
     done, queue, requeue, retry, soon, task, task_id,
@@ -258,4 +259,19 @@ async fn sentinels_refuse_a_wrong_password_of_their_own() {
     let error = connect(&url).await.unwrap_err();
     assert_eq!(error.kind(), BrokerErrorKind::Denied, "{error:?}");
     assert!(!format!("{error} {error:?}").contains("canary"), "{error:?}");
+}
+
+/// The advice for a server that hides its policy would turn the check off, and change nothing.
+#[tokio::test]
+async fn a_node_that_refuses_the_login_is_told_with_its_reason_and_not_as_one_that_hides_its_policy() {
+    let (cluster, log) = (RedisCluster::start(), Log::keep());
+    let mut words = vec!["ACL".to_owned(), "SETUSER".into(), "jobs".into(), "on".into(), ">password".into()];
+    words.extend(documented());
+    cluster.command::<()>(0, &words.iter().map(String::as_str).collect::<Vec<_>>());
+    let node = format!("127.0.0.1:{}", cluster.port(0));
+    let broker = connect(&format!("redis-cluster://jobs:password@{node}")).await.unwrap();
+    let warned = log.with("a node of the cluster cannot be used");
+    assert!(warned.len() == 1 && warned[0].contains("check user and password"), "{log:?}");
+    assert_eq!(log.with("maxmemory-policy").len(), 0, "{log:?}");
+    drop(broker);
 }

@@ -1,6 +1,7 @@
 //! Checks whether Redis may evict keys when its memory is full: that silently loses tasks, or the locks of unique ones.
 
 use std::{
+    fmt::Display,
     sync::atomic::{AtomicU64, Ordering},
     time::Duration,
 };
@@ -10,6 +11,7 @@ use tokio::time::timeout;
 
 use super::{
     super::{BrokerError, BrokerErrorKind},
+    connection_manager::is_unconnected,
     identity::info_field,
     reply,
     router::{Answer, Router},
@@ -36,12 +38,8 @@ impl EvictionPolicy {
             return Err(BrokerError::new(BrokerErrorKind::Config, may_evict(policy)));
         }
         // It is used: the warning leaves the check to the operator.
-        if let Some(why) = policies.iter().find_map(|policy| policy.as_ref().err()) {
-            log!(
-                warn,
-                "this Redis does not tell its maxmemory-policy, so whether it may evict tasks is not known: see to it that the policy is \
-                 noeviction, and end this line by allow_eviction=true, or grant this program's user +info ({why})"
-            );
+        if let Some(warning) = policies.iter().find_map(|policy| policy.as_ref().err()) {
+            log!(warn, "{warning}");
         }
         // In a cluster the check has opened the connections.
         Ok(Self { generation: AtomicU64::new(router.generation()), evicting: Mutex::new(None) })
@@ -67,15 +65,17 @@ impl EvictionPolicy {
     }
 }
 
-/// Returns the policy of each server that can be reached, or the reason why a server does not tell it.
+/// Returns the policy of each server that can be reached, or a warning of one that does not tell it.
 async fn policies(router: &Router) -> Vec<Result<String, String>> {
     let told = |info: Answer| match info {
         Ok(info) => Some(match info_field(&reply::text(info).unwrap_or_default(), "maxmemory_policy") {
-            None | Some("") => Err("its INFO has no maxmemory_policy".to_owned()),
+            None | Some("") => Err(untold("its INFO has no maxmemory_policy")),
             Some(policy) => Ok(policy.to_owned()),
         }),
         Err(error) if error.is_unavailable() => None,
-        Err(error) => Some(Err(error.to_string())),
+        // The other nodes go on. Its certificate or our login is refused, so that advice about the policy would mislead.
+        Err(error) if is_unconnected(&error) => Some(Err(format!("a node of the cluster cannot be used: {error}"))),
+        Err(error) => Some(Err(untold(error))),
     };
     // A master that cannot be reached holds up no start: a short program would wait for it each time.
     let answers = router.send_to_reachable(Call::plain("INFO").arg("memory")).await.unwrap_or_default();
@@ -85,6 +85,13 @@ async fn policies(router: &Router) -> Vec<Result<String, String>> {
 /// Returns the first policy that evicts keys.
 fn evicting(policies: &[Result<String, String>]) -> Option<&str> {
     policies.iter().flatten().map(String::as_str).find(|policy| *policy != "noeviction")
+}
+
+fn untold(why: impl Display) -> String {
+    format!(
+        "this Redis does not tell its maxmemory-policy, so whether it may evict tasks is not known: see to it that the policy is \
+         noeviction, and end this line by allow_eviction=true, or grant this program's user +info ({why})"
+    )
 }
 
 fn may_evict(policy: &str) -> String {
