@@ -23,6 +23,12 @@ pub struct Authority {
     pub elsewhere: Signed,
     /// Valid for the right host, but until the end of 2020.
     pub expired: Signed,
+    /// Names its host as its common name alone.
+    pub nameless: Signed,
+    /// The authority's own certificate for the right host, in place of one that it signed.
+    pub own: Signed,
+    /// Signs itself, and is not that of an authority.
+    pub alone: Signed,
     /// A certificate for a client.
     pub client: Signed,
 }
@@ -53,7 +59,12 @@ impl Authority {
         let mut params = CertificateParams::default();
         params.distinguished_name.push(DnType::CommonName, name);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.subject_alt_names = CertificateParams::new(["127.0.0.1".to_owned()]).unwrap().subject_alt_names;
         let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+        let own = Signed { cert: issuer.pem(), key: issuer.key().serialize_pem() };
+        let (mut alone, key) =
+            (CertificateParams::new(["127.0.0.1".to_owned()]).unwrap(), KeyPair::generate().unwrap());
+        alone.is_ca = IsCa::ExplicitNoCa;
         let sign = |hosts: &[&str], last_year: Option<i32>| {
             let mut params = CertificateParams::new(hosts.iter().map(ToString::to_string).collect::<Vec<_>>()).unwrap();
             if let Some(year) = last_year {
@@ -67,6 +78,9 @@ impl Authority {
             server: sign(&["127.0.0.1", "localhost"], None),
             elsewhere: sign(&["elsewhere.example"], None),
             expired: sign(&["127.0.0.1", "localhost"], Some(2020)),
+            nameless: sign(&[], None),
+            own,
+            alone: Signed { cert: alone.self_signed(&key).unwrap().pem(), key: key.serialize_pem() },
             client: sign(&["client"], None),
             ca: issuer.pem(),
         }
@@ -136,10 +150,18 @@ impl TlsServer {
     pub fn show(&self, signed: &Signed) {
         fs::write(self.file("cert.pem"), &signed.cert).unwrap();
         fs::write(self.file("key.pem"), &signed.key).unwrap();
-        let mut connection = self.server.connection();
-        let mut set = ::redis::cmd("CONFIG");
-        set.arg("SET").arg("tls-cert-file").arg(self.file("cert.pem").display().to_string());
-        set.arg("tls-key-file").arg(self.file("key.pem").display().to_string()).exec(&mut connection).unwrap();
+        let file = |name: &str| self.file(name).display().to_string();
+        self.set(&["tls-cert-file", &file("cert.pem"), "tls-key-file", &file("key.pem")]);
+    }
+
+    /// Cuts the connections of all programs.
+    pub fn cut(&self) {
+        ::redis::cmd("CLIENT").arg(&["KILL", "TYPE", "normal"]).exec(&mut self.server.connection()).unwrap();
+    }
+
+    /// Changes settings of the server: names, each with its value.
+    pub fn set(&self, settings: &[&str]) {
+        ::redis::cmd("CONFIG").arg("SET").arg(settings).exec(&mut self.server.connection()).unwrap();
     }
 }
 

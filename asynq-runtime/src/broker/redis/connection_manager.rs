@@ -136,10 +136,20 @@ impl ConnectionManager {
             match timeout(limit, self.open(&address, generation)).await {
                 Ok(Ok(connection)) => return Ok((connection, address)),
                 Ok(Err(error)) => failure = Some(self.located(&address, error)),
-                Err(_) => failure = Some(self.located(&address, late())),
+                Err(_) => failure = Some(self.located(&address, self.late())),
             }
         }
         Err(failure.unwrap_or_else(|| BrokerError::new(BrokerErrorKind::Unavailable, "no server is known")))
+    }
+
+    /// Returns the error of an attempt that took too long.
+    fn late(&self) -> BrokerError {
+        if self.role.target.tls.is_none() {
+            return late();
+        }
+        // A Redis without TLS takes the greeting for the beginning of a command.
+        let message = "Redis did not let us connect in time: on a port without TLS it does not answer a rediss:// URL";
+        BrokerError::new(BrokerErrorKind::Timeout, message)
     }
 
     /// Names the server, where the URL does not: a node of a cluster, or the master that sentinels name.
@@ -287,12 +297,13 @@ fn check_master(role: Value) -> Result<(), BrokerError> {
 /// Refuses a node of a cluster, or a sentinel, behind a URL of one server.
 fn check_mode(info: &str) -> Result<(), BrokerError> {
     // Valkey has a name of its own for it.
-    let scheme = match info_field(info, "redis_mode").or_else(|| info_field(info, "server_mode")) {
-        Some("cluster") => "redis-cluster://",
-        Some("sentinel") => "redis-sentinel://",
+    let kind = match info_field(info, "redis_mode").or_else(|| info_field(info, "server_mode")) {
+        Some(kind @ ("cluster" | "sentinel")) => kind,
         _ => return Ok(()),
     };
-    Err(BrokerError::new(BrokerErrorKind::Config, format!("this is not a Redis of its own: use a {scheme} URL")))
+    let message =
+        format!("this is not a Redis of its own: use a redis-{kind}:// URL, or with TLS a rediss-{kind}:// URL");
+    Err(BrokerError::new(BrokerErrorKind::Config, message))
 }
 
 #[cfg(test)]

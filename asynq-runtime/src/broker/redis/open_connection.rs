@@ -5,7 +5,7 @@ use std::{convert::Infallible, time::Duration};
 use redis::{AsyncConnectionConfig, ProtocolVersion, PushInfo, RedisError, aio::MultiplexedConnection};
 
 use super::{
-    super::BrokerError,
+    super::{BrokerError, BrokerErrorKind},
     reply,
     socket::{OpenConnection, Socket},
     url::{Address, Login, Target, authenticated},
@@ -47,6 +47,7 @@ pub(super) async fn open_connection(
         let (redis, driver) = opened.map_err(|error| match login.auth(ProtocolVersion::RESP2) {
             // The login has a password, so the server has not understood it.
             Some(_) if reply::is_before_login(&error) => reply::no_resp3(error),
+            _ if matches!(address, Address::Tcp { .. }) && target.tls.is_none() => in_plain_text(error),
             _ => reply::failed(error),
         })?;
         let driver = async move {
@@ -59,4 +60,13 @@ pub(super) async fn open_connection(
         }
         return Ok((connection, protocol));
     }
+}
+
+/// Translates the error of a login in plain text. A server that takes TLS alone cuts the connection.
+fn in_plain_text(error: RedisError) -> BrokerError {
+    if !error.is_connection_dropped() {
+        return reply::failed(error);
+    }
+    let message = "Redis cut the connection before the login: if it takes TLS alone, the URL begins with rediss";
+    BrokerError::with_source(BrokerErrorKind::Unavailable, message, error)
 }

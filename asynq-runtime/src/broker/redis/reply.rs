@@ -173,8 +173,8 @@ pub(super) fn no_resp3(error: RedisError) -> BrokerError {
 
 /// Translates an error of the connection.
 pub(super) fn failed(error: RedisError) -> BrokerError {
-    if let Some((kind, message)) = tls::explain(&error) {
-        return BrokerError::with_source(kind, message, error);
+    if let Some(explained) = tls::explain(&error) {
+        return explained;
     }
     let (kind, message) = match error.kind() {
         _ if error.is_timeout() => (BrokerErrorKind::Timeout, "Redis did not answer in time".to_owned()),

@@ -7,15 +7,19 @@ use std::path::PathBuf;
 #[cfg(feature = "tls")]
 use std::sync::Arc;
 
+#[cfg(feature = "tls")]
+use chrono::{DateTime, SecondsFormat};
 use redis::RedisError;
 #[cfg(feature = "tls")]
 use rustls::{
     ClientConfig, RootCertStore,
     crypto::{CryptoProvider, ring},
-    pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject as _},
+    pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime, pem::PemObject as _},
 };
 
-use super::super::{BrokerError, BrokerErrorKind, config};
+#[cfg(feature = "tls")]
+use super::super::BrokerErrorKind;
+use super::super::{BrokerError, config};
 
 /// Why `rediss://` is an error where TLS is not built in.
 const WITHOUT: &str = "this program was built without TLS: turn on the feature `tls` of asynq-runtime";
@@ -75,9 +79,8 @@ impl Tls {
         let (Some(cert), Some(key)) = (&self.cert, &self.key) else {
             return Ok(Arc::new(config.with_no_client_auth()));
         };
-        let chain = CertificateDer::pem_slice_iter(&read(cert, "cert")?).collect::<Result<Vec<_>, _>>();
-        let key = PrivateKeyDer::from_pem_slice(&read(key, "key")?);
-        let (chain, key) = chain.and_then(|chain| Ok((chain, key?))).map_err(not_pem)?;
+        let chain = certificates(cert, "cert")?;
+        let key = PrivateKeyDer::from_pem_slice(&read(key, "key")?).map_err(|error| not_pem("key", error))?;
         let message =
             "cert and key in the Redis URL cannot be used together: a certificate, and the key it was made for";
         Ok(Arc::new(config.with_client_auth_cert(chain, key).map_err(|error| unusable(message, error))?))
@@ -87,12 +90,8 @@ impl Tls {
     fn authorities(&self) -> Result<RootCertStore, BrokerError> {
         let mut authorities = RootCertStore::empty();
         if let Some(ca) = &self.ca {
-            let pem = read(ca, "ca")?;
-            for certificate in CertificateDer::pem_slice_iter(&pem) {
-                authorities.add(certificate.map_err(not_pem)?).map_err(not_pem)?;
-            }
-            if authorities.is_empty() {
-                return Err(config("the file that `ca` in the Redis URL names holds no certificate in PEM"));
+            for certificate in certificates(ca, "ca")? {
+                authorities.add(certificate).map_err(|error| not_pem("ca", error))?;
             }
             return Ok(authorities);
         }
@@ -110,9 +109,22 @@ impl Tls {
     }
 }
 
+/// Returns the certificates in the file, at least one.
 #[cfg(feature = "tls")]
-fn not_pem(error: impl std::error::Error + Send + Sync + 'static) -> BrokerError {
-    unusable("the certificates that the Redis URL names cannot be used: ca, cert and key are files in PEM", error)
+fn certificates(path: &std::path::Path, parameter: &str) -> Result<Vec<CertificateDer<'static>>, BrokerError> {
+    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&read(path, parameter)?).collect();
+    let found = found.map_err(|error| not_pem(parameter, error))?;
+    if found.is_empty() {
+        let message = format!("the file that `{parameter}` in the Redis URL names holds no certificate in PEM");
+        return Err(config(message));
+    }
+    Ok(found)
+}
+
+#[cfg(feature = "tls")]
+fn not_pem(parameter: &str, error: impl std::error::Error + Send + Sync + 'static) -> BrokerError {
+    let message = format!("the file that `{parameter}` in the Redis URL names cannot be used: it has to be in PEM");
+    unusable(&message, error)
 }
 
 #[cfg(feature = "tls")]
@@ -138,13 +150,37 @@ fn read(path: &std::path::Path, parameter: &str) -> Result<Vec<u8>, BrokerError>
 /// Explains `error` if its cause is a certificate or the TLS of either side. Such an error does not pass by itself, so
 /// that waiting does not help.
 #[cfg(feature = "tls")]
-pub(super) fn explain(error: &RedisError) -> Option<(BrokerErrorKind, String)> {
-    cause(error).and_then(meaning)
+pub(super) fn explain(error: &RedisError) -> Option<BrokerError> {
+    let cause = cause(error)?;
+    let (kind, message) = meaning(cause)?;
+    Some(match of_any_time(cause) {
+        Some(cause) => BrokerError::with_source(kind, message, cause),
+        None => BrokerError::with_source(kind, message, error.clone()),
+    })
 }
 
 #[cfg(not(feature = "tls"))]
-pub(super) fn explain(_: &RedisError) -> Option<(BrokerErrorKind, String)> {
+pub(super) fn explain(_: &RedisError) -> Option<BrokerError> {
     None
+}
+
+/// Returns the error without the time of its check, which would make each attempt's text another: a text that was logged already is not
+/// logged again.
+#[cfg(feature = "tls")]
+fn of_any_time(error: &rustls::Error) -> Option<rustls::Error> {
+    use rustls::{CertificateError as Bad, Error};
+    match error {
+        Error::InvalidCertificate(Bad::ExpiredContext { .. }) => Some(Error::InvalidCertificate(Bad::Expired)),
+        Error::InvalidCertificate(Bad::NotValidYetContext { .. }) => Some(Error::InvalidCertificate(Bad::NotValidYet)),
+        _ => None,
+    }
+}
+
+/// Returns a time of a certificate as people read it.
+#[cfg(feature = "tls")]
+fn date(time: UnixTime) -> String {
+    let time = i64::try_from(time.as_secs()).ok().and_then(|seconds| DateTime::from_timestamp(seconds, 0));
+    time.map_or_else(|| "a time out of range".to_owned(), |time| time.to_rfc3339_opts(SecondsFormat::Secs, true))
 }
 
 /// Returns rustls's own error inside the redis crate's, which hides it in an `io::Error` in an `Arc`.
@@ -167,14 +203,24 @@ fn meaning(error: &rustls::Error) -> Option<(BrokerErrorKind, String)> {
     use rustls::{AlertDescription as Alert, CertificateError as Bad, Error};
     let text = match error {
         Error::InvalidCertificate(bad) => match bad {
-            Bad::Expired | Bad::ExpiredContext { .. } => "it has expired",
-            Bad::NotValidYet | Bad::NotValidYetContext { .. } => "it is not valid yet: check the clocks",
+            Bad::ExpiredContext { not_after, .. } => &format!("it expired at {}: renew it", date(*not_after)),
+            Bad::NotValidYetContext { not_before, .. } => {
+                &format!("it is not valid before {}: check the clocks", date(*not_before))
+            }
             Bad::Revoked => "it was revoked",
             Bad::UnknownIssuer => "no trusted authority signed it; name its authority by ca= in the URL",
-            Bad::NotValidForName | Bad::NotValidForNameContext { .. } => {
-                "it is for another host than the URL names; where that is right, name the host in it by tls_name= in the URL"
+            // A certificate of openssl without further options has the host in its common name alone.
+            Bad::NotValidForNameContext { presented, .. } if presented.is_empty() => {
+                "it names no host: make one with the host in its subjectAltName, because its common name does not count"
             }
-            _ => "see the cause",
+            Bad::NotValidForName | Bad::NotValidForNameContext { .. } => {
+                "it is for another host than was asked for; where that is right, name the host in it by tls_name= in the URL"
+            }
+            // Such as that of an authority in place of one that it signed, which `openssl req -x509` makes.
+            _ => {
+                "make one for a server: of X.509 version 3, with the host in its subjectAltName, with CA:FALSE also where it signs \
+                 itself, and with serverAuth if it has an extendedKeyUsage"
+            }
         },
         Error::AlertReceived(
             Alert::CertificateRequired
@@ -187,6 +233,12 @@ fn meaning(error: &rustls::Error) -> Option<(BrokerErrorKind, String)> {
             | Alert::AccessDenied,
         ) => {
             let text = "Redis refused our certificate: name the right one by cert= and key= in the URL";
+            return Some((BrokerErrorKind::Denied, text.to_owned()));
+        }
+        // With TLS 1.2 also that of a server which got no certificate.
+        Error::AlertReceived(Alert::HandshakeFailure) => {
+            let text = "Redis refused the handshake: it wants a certificate of ours, by cert= and key= in the URL, or has no cipher of \
+                        TLS in common with this program";
             return Some((BrokerErrorKind::Denied, text.to_owned()));
         }
         Error::AlertReceived(_) | Error::PeerIncompatible(_) => {
@@ -204,7 +256,7 @@ fn meaning(error: &rustls::Error) -> Option<(BrokerErrorKind, String)> {
 
 #[cfg(all(test, feature = "tls"))]
 mod tests {
-    use std::io;
+    use std::{io, time::Duration};
 
     use rustls::{AlertDescription, CertificateError, Error};
 
@@ -216,26 +268,47 @@ mod tests {
         assert!(CryptoProvider::get_default().is_none());
     }
 
+    fn explained(error: Error) -> BrokerError {
+        explain(&RedisError::from(io::Error::new(io::ErrorKind::InvalidData, error))).expect("an explanation")
+    }
+
     #[test]
     fn a_refused_certificate_is_found_inside_the_errors_that_carry_it() {
+        use BrokerErrorKind::{Config, Denied};
+        let nameless = CertificateError::NotValidForNameContext {
+            expected: ServerName::try_from("h").unwrap(),
+            presented: Vec::new(),
+        };
         let cases = [
-            (Error::InvalidCertificate(CertificateError::Expired), BrokerErrorKind::Denied, "expired"),
-            (Error::InvalidCertificate(CertificateError::UnknownIssuer), BrokerErrorKind::Denied, "ca="),
-            (Error::InvalidCertificate(CertificateError::NotValidForName), BrokerErrorKind::Denied, "another host"),
-            (Error::AlertReceived(AlertDescription::CertificateRequired), BrokerErrorKind::Denied, "cert="),
-            (Error::AlertReceived(AlertDescription::ProtocolVersion), BrokerErrorKind::Config, "in common"),
-            (
-                Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType),
-                BrokerErrorKind::Config,
-                "does not speak TLS",
-            ),
+            (Error::InvalidCertificate(CertificateError::UnknownIssuer), Denied, "ca="),
+            (Error::InvalidCertificate(CertificateError::NotValidForName), Denied, "another host"),
+            (Error::InvalidCertificate(nameless), Denied, "subjectAltName"),
+            (Error::InvalidCertificate(CertificateError::InvalidPurpose), Denied, "serverAuth"),
+            (Error::AlertReceived(AlertDescription::CertificateRequired), Denied, "cert="),
+            (Error::AlertReceived(AlertDescription::HandshakeFailure), Denied, "cert="),
+            (Error::AlertReceived(AlertDescription::ProtocolVersion), Config, "in common"),
+            (Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType), Config, "does not speak TLS"),
         ];
         for (error, kind, text) in cases {
-            let wrapped = RedisError::from(io::Error::new(io::ErrorKind::InvalidData, error));
-            let (found, message) = explain(&wrapped).unwrap();
-            assert_eq!(found, kind);
-            assert!(message.contains(text), "{message}");
+            let explained = explained(error);
+            assert_eq!(explained.kind(), kind, "{explained}");
+            assert!(explained.to_string().contains(text), "{explained}");
         }
         assert!(explain(&RedisError::from(io::Error::from(io::ErrorKind::ConnectionRefused))).is_none());
+    }
+
+    #[test]
+    fn a_certificate_that_is_not_valid_now_is_refused_with_its_own_time_and_the_same_text_each_time() {
+        let at = |seconds| UnixTime::since_unix_epoch(Duration::from_secs(seconds));
+        let expired = |seconds| CertificateError::ExpiredContext { time: at(seconds), not_after: at(1_767_225_600) };
+        let early = |seconds| CertificateError::NotValidYetContext { time: at(seconds), not_before: at(1_893_456_000) };
+        for (first, second, date) in [
+            (expired(1_796_059_682), expired(1_796_059_683), "2026-01-01T00:00:00Z"),
+            (early(1_796_059_682), early(1_796_059_683), "2030-01-01T00:00:00Z"),
+        ] {
+            let [first, second] = [first, second].map(|bad| explained(Error::InvalidCertificate(bad)).to_string());
+            assert!(first.contains(date), "{first}");
+            assert_eq!(first, second, "a warning that was logged is not logged again");
+        }
     }
 }

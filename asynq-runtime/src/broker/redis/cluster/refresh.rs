@@ -106,7 +106,7 @@ async fn read_slots(connection: &Connection) -> Result<SlotMap, BrokerError> {
     let value = value.map_err(|error| match error.kind() {
         BrokerErrorKind::Unexpected => BrokerError::with_source(
             BrokerErrorKind::Config,
-            "this is not a node of a Redis Cluster: use a redis:// URL",
+            "this is not a node of a Redis Cluster: use a redis:// URL, or with TLS a rediss:// URL",
             error,
         ),
         _ => error,
