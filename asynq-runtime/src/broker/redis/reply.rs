@@ -140,7 +140,8 @@ pub(super) fn wrote_nothing(error: &BrokerError) -> bool {
     was_not_run(error) || matches!(found_code(error), Some("MISCONF" | "READONLY" | "NOREPLICAS" | "MASTERDOWN"))
 }
 
-fn code_of(error: &BrokerError) -> Option<&str> {
+/// Returns the code with which the server refused the call.
+pub(super) fn code_of(error: &BrokerError) -> Option<&str> {
     cause(error)?.code()
 }
 
@@ -258,7 +259,7 @@ fn meaning(code: &str) -> (BrokerErrorKind, &'static str) {
     use BrokerErrorKind::{Config, Corrupt, Denied, Full, Unavailable, Unexpected};
     match code {
         "OOM" => (Full, "its memory is full: raise maxmemory or delete tasks"),
-        "NOAUTH" => (Denied, "it asks for a password: redis://:PASSWORD@host"),
+        "NOAUTH" => (Denied, "it asks for a password, and the URL has none"),
         "WRONGPASS" => (Denied, "check user and password in the URL"),
         "NOPERM" => (Denied, "the user lacks a permission: see ACL LOG"),
         "DENIED" => (Denied, "it is in protected mode: set a password, or allow other hosts in its configuration"),

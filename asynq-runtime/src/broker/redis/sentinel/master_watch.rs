@@ -9,7 +9,10 @@ use tokio::{
 };
 
 use super::{
-    super::url::{Address, Sentinels, Target},
+    super::{
+        reply::code_of,
+        url::{Address, Sentinels, Target},
+    },
     BrokerError, Vote, late, majority, most_named, open, question,
 };
 use crate::thread::Tasks;
@@ -41,7 +44,12 @@ impl MasterWatch {
                 loop {
                     let Err(error) = follow(&target, &sentinels, sentinel, patience, &told, note).await;
                     log!(debug, sentinel = %sentinel, "a sentinel is not watched: {error}");
-                    let message = format!("the sentinel {sentinel}: {error}");
+                    // The login of the URL is that of the servers.
+                    let login = match code_of(&error) {
+                        Some("NOAUTH" | "WRONGPASS") => " takes a login of its own (sentinel_user= and sentinel_pass=)",
+                        _ => "",
+                    };
+                    let message = format!("the sentinel {sentinel}{login}: {error}");
                     note(Err(BrokerError::with_source(error.kind(), message, error)));
                     let _ = timeout(EVERY, told.notified()).await;
                 }
