@@ -18,13 +18,20 @@ pub(crate) async fn run(context: Arc<ServerContext>) {
     let mut retry_backoff = RetryBackoff::new("subscriber", LONGEST_PAUSE);
     let mut is_told = false;
     loop {
-        let Err(error) = listen(&context, &mut retry_backoff).await;
+        let Err(error) = listen(&context, &mut is_told, &mut retry_backoff).await;
         let pause = pause_after(&error, &mut is_told, &mut retry_backoff);
         if pause == AFTER_REFUSAL {
             // No other request comes to this server. The next look meets the error again, if it lasts.
             let _ = look(&context).await;
         }
         tokio::time::sleep(pause).await;
+    }
+}
+
+/// Logs that cancel requests come again, where the log says that they do not.
+fn received(is_told: &mut bool) {
+    if std::mem::take(is_told) {
+        log!(info, "cancel requests are received again");
     }
 }
 
@@ -45,8 +52,13 @@ fn pause_after(error: &BrokerError, is_told: &mut bool, retry_backoff: &mut Retr
     AFTER_REFUSAL
 }
 
-async fn listen(context: &ServerContext, retry_backoff: &mut RetryBackoff) -> Result<Infallible, BrokerError> {
+async fn listen(
+    context: &ServerContext,
+    is_told: &mut bool,
+    retry_backoff: &mut RetryBackoff,
+) -> Result<Infallible, BrokerError> {
     let mut requests = context.answer(context.broker.cancellations()).await?;
+    received(is_told);
     retry_backoff.on_success();
     context.signals.subscribed.notify();
     // A request is kept before it is published: one that was published before the subscription is seen by the look after it.
@@ -106,6 +118,18 @@ mod tests {
 
     use super::*;
     use crate::broker::BrokerErrorKind::{self, Config, Denied, Unavailable, Unexpected};
+
+    #[test]
+    fn the_end_of_a_refusal_is_logged_once_and_that_of_an_outage_is_not_taken_for_one() {
+        let (log, mut is_told) = (Log::keep(), false);
+        let mut retry_backoff = RetryBackoff::new("test", LONGEST_PAUSE);
+        for (kind, lines) in [(Unavailable, 0), (Denied, 1)] {
+            pause_after(&BrokerError::new(kind, "for a test"), &mut is_told, &mut retry_backoff);
+            received(&mut is_told);
+            received(&mut is_told);
+            assert_eq!(log.with("cancel requests are received again").len(), lines, "{log:?}");
+        }
+    }
 
     #[test]
     fn a_refusal_of_any_kind_is_logged_once() {
