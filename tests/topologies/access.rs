@@ -13,7 +13,7 @@ use asynq_runtime::{
 use asynq_test_support::Log;
 use asynq_tests::{
     Build as _, Persistence, RedisCluster, RedisServer, Seeded as _, SentinelServers, archive, complete, default_queue,
-    done, queue, requeue, retry, soon, task, task_id,
+    done, lock_key, queue, requeue, retry, soon, task, task_id,
 };
 
 use crate::topologies::{connect, ended};
@@ -239,6 +239,21 @@ async fn taken(broker: &RedisBroker, member: &Member, task: NewTask) -> Run {
 /// Gives the user a right (`+zadd`) or takes it away.
 fn allow(admin: &mut redis::Connection, right: &str) {
     redis::cmd("ACL").arg("SETUSER").arg("jobs").arg(right).exec(admin).unwrap();
+}
+
+#[tokio::test]
+async fn a_lock_that_may_not_be_read_is_neither_free_nor_stuck() {
+    let server = RedisServer::start(Persistence::None);
+    let mut admin = server.connection();
+    let (broker, _) = with_documented_rights(&server).await;
+    broker.enqueue(vec![task("t1").locked(&lock_key("a"), 600)]).await.remove(0).unwrap();
+    let mut refusals = Vec::new();
+    for read in ["get", "hget"] {
+        allow(&mut admin, &format!("-{read}"));
+        refusals.push(broker.locks(&default_queue(), None).await.map_err(|error| error.kind()));
+        allow(&mut admin, &format!("+{read}"));
+    }
+    assert_eq!(refusals, [Err(BrokerErrorKind::Denied), Err(BrokerErrorKind::Denied)]);
 }
 
 #[tokio::test]

@@ -11,7 +11,8 @@ use asynq_runtime::{
     clock::ManualClock,
 };
 use asynq_tests::{
-    Build as _, Persistence, RedisCluster, RedisServer, default_queue, eventually, patient, queue, soon, task, task_id,
+    Build as _, Persistence, RedisCluster, RedisServer, default_queue, eventually, lock_key, patient, queue, soon,
+    task, task_id,
 };
 
 use crate::topologies::{connect, ended, put_once, until_it_works};
@@ -418,6 +419,23 @@ async fn housekeeping_forgets_no_task_that_is_on_the_other_node_of_a_moving_slot
             assert_eq!(left, [] as [String; 0], "{moved}");
         }
     }
+}
+
+#[tokio::test]
+async fn the_locks_of_a_queue_whose_slot_moves_are_listed_all_or_not_at_all() {
+    let cluster = RedisCluster::start();
+    let broker = connect(&cluster.url()).await.unwrap();
+    for name in ["a", "b"] {
+        broker.enqueue(vec![task(name).locked(&lock_key(name), 600)]).await.remove(0).unwrap();
+    }
+    let locks = async || broker.locks(&default_queue(), None).await;
+
+    let (slot, to) = begin_to_move(&cluster, &[&lock_key("a")]);
+    let half_way = locks().await;
+    assert!(half_way.as_ref().is_err_and(|error| error.is_unavailable()), "{half_way:?}");
+    // The broker still takes the old master for that of the slot.
+    cluster.move_slot(slot, to, 100);
+    assert_eq!(until_it_works("the look", locks).await.locks.len(), 2);
 }
 
 #[tokio::test]

@@ -23,6 +23,7 @@ use super::{
     keys::{Keys, QUEUES},
     queue_names::QueueNames,
     reply::{self, BEGIN},
+    router::Answer,
     script::{Call, MEMORY},
     seen::{Kind, Question, Topic},
     waits::{end, left},
@@ -152,24 +153,31 @@ impl Inspect for RedisBroker {
         if cursor.parse::<u64>().is_err() {
             return Err(LockPage::nowhere());
         }
+        // SCAN names no key: a master from which the slot is moving, or has moved, would answer with the locks that it still has. It refuses
+        // a call on absent keys instead, or redirects it.
+        if self.looking().has_parts() {
+            let probe = Call::plain("EXISTS").arg(keys.absent()).arg(keys.pending());
+            self.looking().send_one(probe).await?;
+        }
         let (found, next) = self.looking().scan(keys.prefix(), cursor, &keys.pattern("unique:"), KEYS).await?;
         let reads = found.iter().flat_map(|key| [Call::plain("GET").arg(key), Call::plain("PTTL").arg(key)]);
         let mut answers = self.looking().send(reads.collect()).await?.into_iter();
         let mut locked: Vec<(String, String, Option<Duration>)> = Vec::with_capacity(found.len());
         for key in found {
             let (Some(holder), Some(left)) = (answers.next(), answers.next()) else { break };
-            // An error means that the key has another type. A lock without a value has ended meanwhile.
-            if let (Some(holder), Ok(left)) = (holder.ok().and_then(reply::text), left) {
-                locked.push((key, holder, reply::count(&left).map(Duration::from_millis)));
+            // A lock without a value has ended meanwhile.
+            if let Some(holder) = text_unless_foreign(holder)? {
+                locked.push((key, holder, reply::count(&left?).map(Duration::from_millis)));
             }
         }
         let states = locked.iter().map(|(_, holder, _)| Call::plain("HGET").arg(keys.task(holder)).arg("state"));
         let states = self.looking().send(states.collect()).await?;
+        let states: Vec<_> = states.into_iter().map(text_unless_foreign).collect::<Result<_, _>>()?;
         let now = self.now();
         let locks = locked.into_iter().zip(states).map(|((key, holder, left), state)| LockInfo {
             key,
             holder: TaskId::from_wire(&holder),
-            state: state.ok().and_then(reply::text).and_then(|state| state.parse().ok()),
+            state: state.and_then(|state| state.parse().ok()),
             // Another program may have let the key live beyond the last year that chrono knows.
             until: left.map(|left| crate::clock::later(now, left)),
         });
@@ -214,5 +222,13 @@ impl Inspect for RedisBroker {
         let keys = Keys::new(queue);
         let call = MEMORY.on(&keys.containers()).arg(keys.prefix()).arg(SAMPLES.0).arg(SAMPLES.1);
         reply::count(&self.looking().send_one(call).await?).ok_or_else(|| reply::unexpected("no number"))
+    }
+}
+
+/// Returns the text that Redis answered; `None` if there is none, or the key has another type than asynq's.
+fn text_unless_foreign(answer: Answer) -> Result<Option<String>, BrokerError> {
+    match answer {
+        Err(error) if error.kind() == BrokerErrorKind::Corrupt => Ok(None),
+        answer => answer.map(reply::text),
     }
 }
