@@ -179,6 +179,12 @@ impl Session {
         error.exit_code()
     }
 
+    /// Writes an error to standard error behind its subject, which its text does not have, and returns its exit code.
+    pub(crate) fn report_of(&mut self, subject: &str, error: &CliError) -> u8 {
+        self.write_line(&format!("error: {subject}: {}", error.line()));
+        error.exit_code()
+    }
+
     /// Returns whether a bar may be drawn.
     pub(crate) fn has_bars(&self) -> bool {
         self.environment.bars && !self.options.json

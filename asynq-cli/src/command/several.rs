@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use asynq_runtime::inspector::InspectError;
 use serde_json::{Map, Value, json};
 
 use super::progress;
@@ -64,7 +65,11 @@ impl Several {
                 return Err(CliError::Stopped(format!("stopped: {n} of {of} were tried, the others are as they were")));
             }
             let done = act(name).await;
-            self.add(session, name, done).await?;
+            let added = self.add(session, name, done).await;
+            if added.is_err() && self.changes && n + 1 < names.len() {
+                session.note(&format!("{} of {} were tried, the others are as they were", n + 1, names.len()));
+            }
+            added?;
         }
         self.end(session)
     }
@@ -105,15 +110,31 @@ impl Several {
                     error,
                     CliError::NotFound(_) | CliError::Broker(_) | CliError::Inspect(_) | CliError::Periodic(_)
                 );
-                // A node of a cluster that is away has other names than the next node, and a login may have rights on some names alone.
-                if !is_of_this_name || error.is_broker_gone() && session.is_broker_away().await {
+                if !is_of_this_name {
                     self.write_json(session)?;
                     return Err(error);
                 }
-                self.worst = self.worst.max(session.report(&error));
+                self.worst = self.worst.max(self.report(session, name, &error));
+                // A node of a cluster that is away has other names than the next node, and a login may have rights on some names alone.
+                if error.is_broker_gone() && session.is_broker_away().await {
+                    self.write_json(session)?;
+                    return Err(CliError::Reported(self.worst));
+                }
                 Ok(())
             }
         }
+    }
+
+    /// Writes the error of one name, and returns its exit code.
+    fn report(&self, session: &mut Session, name: &str, error: &CliError) -> u8 {
+        let has_name = match error {
+            CliError::Broker(_) => false,
+            CliError::Inspect(error) => !matches!(error, InspectError::Broker(_) | InspectError::Interrupted { .. }),
+            CliError::Periodic(error) => error.broker().is_none(),
+            _ => true,
+        };
+        let noun = if self.key == "id" { "task" } else { self.key };
+        if has_name { session.report(error) } else { session.report_of(&format!("{noun} {name}"), error) }
     }
 
     /// Writes the JSON array with a row of this error for each of these names, none of which was changed, and returns the error.

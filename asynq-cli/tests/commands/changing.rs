@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use asynq_runtime::{RawTask, TaskState};
+use asynq_runtime::{Client, RawTask, TaskState};
 use asynq_tests::{Build as _, Persistence, RedisServer, lock_key, patient, queue, task, task_id};
 
 use crate::fixture::{self, Setting, assert_written, on_both_brokers};
@@ -445,4 +445,18 @@ async fn a_queue_without_rights_keeps_no_other_from_being_paused() {
     assert_eq!(answer.code, 2, "{answer}");
     let rows: serde_json::Value = serde_json::from_str(&answer.out).unwrap();
     assert!(rows[0]["error"].is_string() && rows[1]["error"].is_null(), "{rows}");
+    assert!(answer.err.starts_with("error: queue other: "), "{answer}");
+}
+
+#[tokio::test]
+async fn an_outage_among_several_tasks_names_that_which_it_hit_and_counts_those_that_were_tried() {
+    let mut server = RedisServer::start(Persistence::None);
+    let client = Client::connect(&format!("{}?timeout=500ms", server.url())).await.unwrap();
+    client.enqueue(RawTask::new("mail", "{}")).await.unwrap();
+    server.kill();
+    let words = ["task", "run", "-q", "default", "one", "two", "three"];
+    let answer = fixture::run(Some(client), Setting::default(), &words).await;
+    assert_eq!(answer.code, 2, "{answer}");
+    assert!(answer.err.starts_with("error: task one: "), "{answer}");
+    assert!(answer.err.ends_with("\n1 of 3 were tried, the others are as they were\n"), "{answer}");
 }
