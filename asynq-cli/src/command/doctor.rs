@@ -65,10 +65,11 @@ fn text(report: &Report<'_>, evidence: &Evidence, style: Style) -> String {
     let mut text = format!("{}\n", clean(&report.broker));
     let versions: Vec<&str> = evidence.nodes.iter().map(|node| node.version.as_str()).collect();
     let counted = |n: usize, noun: &str| format!("{} {noun}{}", number(n as u64), if n == 1 { "" } else { "s" });
+    let unanswered: usize = evidence.unanswered.values().map(|unanswered| unanswered.queues.len()).sum();
     text.push_str(&format!(
         "version {}, {}, {}\n\n",
         clean(&versions.join(", ")),
-        counted(evidence.queues.len(), "queue"),
+        counted(evidence.queues.len() + unanswered, "queue"),
         match evidence.has_all_servers() {
             true => counted(evidence.servers.len(), "server"),
             false => "servers not known".to_owned(),

@@ -270,14 +270,14 @@ on_both_brokers! {
     }
 
     async fn ctrl_c_stops_between_two_slices_and_reports_the_progress(cli) {
-        let ids: Vec<String> = (0..250).map(|n| format!("t{n:03}")).collect();
+        let ids: Vec<String> = (0..1250).map(|n| format!("t{n:04}")).collect();
         cli.t.seed_pending(&ids.iter().map(String::as_str).collect::<Vec<_>>()).await;
         let words = ["task", "delete-all", "-q", "default", "-s", "pending", "--yes"];
         let stopped = cli.run_in(Setting { stop_after: Some(1), ..Setting::default() }, &words).await;
-        assert_eq!(cli.t.broker().queue_stats(&queue("default")).await.unwrap().pending, 150);
+        assert_eq!(cli.t.broker().queue_stats(&queue("default")).await.unwrap().pending, 1150);
         let json = [&words[..], &["--json"]].concat();
         let stopped_json = cli.run_in(Setting { stop_after: Some(1), ..Setting::default() }, &json).await;
-        assert_eq!(cli.t.broker().queue_stats(&queue("default")).await.unwrap().pending, 50);
+        assert_eq!(cli.t.broker().queue_stats(&queue("default")).await.unwrap().pending, 1050);
         assert_written("task_many_stopped", &[stopped, stopped_json, cli.run_words(&words).await]);
     }
 
@@ -303,6 +303,15 @@ on_both_brokers! {
             let again = cli.run_words(&words).await;
             assert_eq!(again.code, 0, "the same command goes on: {again}");
         }
+    }
+
+    async fn a_stopped_deletion_tells_of_a_pause_from_before(cli) {
+        cli.t.seed_pending(&["one"]).await;
+        assert_eq!(cli.run("queue pause default").await.code, 0);
+        let words = ["queue", "rm", "default", "--force", "--yes"];
+        let stopped = cli.run_in(Setting { stop_after: Some(0), ..Setting::default() }, &words).await;
+        let expected = "queue default is still there with 1 task, paused as it was before; the same command goes on";
+        assert!(stopped.code == 130 && stopped.err.contains(expected), "{stopped}");
     }
 
     async fn ctrl_c_keeps_the_queues_whose_turn_had_not_come(cli) {

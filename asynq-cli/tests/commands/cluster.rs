@@ -118,6 +118,8 @@ async fn a_node_that_is_away_is_one_finding_with_its_queues() {
     let node = format!("127.0.0.1:{}", t.cluster.port(t.node));
     assert!(away["found"].as_str().unwrap().contains(&format!("{node}, with 7 queues: ")), "{report}");
     assert!(findings.iter().all(|finding| names.iter().all(|name| finding["subject"] != name.as_str())), "{report}");
+    let text = t.run(&["doctor"]).await;
+    assert!(text.out.contains(", 8 queues, "), "{text}");
 }
 
 #[tokio::test]

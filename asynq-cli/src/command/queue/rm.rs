@@ -121,8 +121,10 @@ async fn remove(
                 Err(error) if error.is_not_found() => so_far.borrow().changed,
                 Err(error) => return Err(error.into()),
                 Ok(left) => {
+                    // A deletion that was killed has left the pause.
+                    let paused = if left.paused { ", paused as it was before" } else { "" };
                     return Err(CliError::Stopped(format!(
-                        "stopped: queue {name} is still there with {}; the same command goes on",
+                        "stopped: queue {name} is still there with {}{paused}; the same command goes on",
                         tasks(left.size),
                     )));
                 }

@@ -120,9 +120,9 @@ impl All {
         if is_stopped {
             let stopped = CliError::Stopped(format!(
                 "stopped: {} of {} done, {} left; run the same command to continue",
-                report.changed + report.ghosts,
+                number(report.changed + report.ghosts),
                 self.named(total),
-                report.left
+                number(report.left)
             ));
             return CliError::unless_reader_left(written, Err(stopped));
         }
