@@ -94,7 +94,13 @@ fn every_button_performs_its_action() {
         browser
             .js("const fetched = window.fetch;
                 window.fetch = (url, options) => { window.sent = options?.body ?? window.sent; return fetched(url, options); };
-                document.querySelector('form[data-edit]').dataset.as = 'arguments';
+                // Also in a form that a notification makes anew before the button is pressed.
+                const changed = () => {
+                    const form = document.querySelector('form[data-edit]');
+                    if (form && form.dataset.as !== 'arguments') form.dataset.as = 'arguments';
+                };
+                changed();
+                new MutationObserver(changed).observe(document, { subtree: true, childList: true, attributes: true });
                 document.querySelector('textarea').value = '{\"n\":9007199254740993}';")
             .await;
         world.act("button[value='']", "does not know the job").await;
