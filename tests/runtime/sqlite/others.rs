@@ -1,6 +1,6 @@
 //! Several programs on one file.
 
-use std::{fs, os::unix::net::UnixDatagram};
+use std::{fs, os::unix::net::UnixDatagram, time::SystemTime};
 
 use asynq_runtime::broker::{Diagnose as _, Inspect as _, Maintain as _, Quarantined, RetryOrder, WriteRefusal};
 use asynq_test_support::soon;
@@ -43,6 +43,24 @@ async fn tasks_of_a_killed_program_come_back_with_the_next_call_and_wait_for_no_
         .filter(|name| name.contains("-srv-"))
         .collect();
     assert_eq!(files.len(), 2, "our own lock file and bell: {files:?}");
+}
+
+/// The files of a program that was killed while it joined: no row names them.
+#[tokio::test]
+async fn a_server_that_joins_removes_the_files_of_programs_that_died_unlisted() {
+    let (folder, file) = new_file();
+    let dead = format!("jobs.db-srv-{}", "0".repeat(32));
+    for name in [dead.clone(), format!("{dead}.sock")] {
+        fs::write(folder.path().join(name), "").unwrap();
+    }
+    let lock_file = fs::File::options().write(true).open(folder.path().join(&dead)).unwrap();
+    lock_file.set_modified(SystemTime::now() - HOUR).unwrap();
+    drop(lock_file);
+    let broker = open(&file).await;
+    join(&broker).await;
+    let names = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let left: Vec<_> = names.filter(|name| name.starts_with(&dead)).collect();
+    assert!(left.is_empty(), "{left:?}");
 }
 
 #[tokio::test]

@@ -2,11 +2,13 @@
 //! their locks.
 
 use std::{
-    fs::{self, File, TryLockError},
+    collections::HashSet,
+    fs::{self, DirEntry, File, TryLockError},
     io,
     path::PathBuf,
     sync::OnceLock,
     thread::Thread,
+    time::{Duration, SystemTime},
 };
 
 use parking_lot::Mutex;
@@ -17,6 +19,9 @@ use super::{
     wake::process_notifier::ProcessNotifier,
     wake::waiter_notifiers::WaiterNotifiers,
 };
+
+/// How old an unlocked lock file without a row must be before it is removed: a program creates and locks its file before it stores its row.
+const UNLISTED: Duration = Duration::from_secs(60);
 
 /// The lock file and the socket of this broker object; both are created when its first server joins.
 #[derive(Debug)]
@@ -174,6 +179,26 @@ impl Liveness {
         drop(own_lock);
     }
 
+    /// Removes the files of dead programs that are not among the `listed`: a program that was killed before its row was stored, or between
+    /// the removal of a row and that of its files, left them.
+    pub(super) fn remove_unlisted(&self, listed: &HashSet<String>) {
+        let start = beside(&self.database, "-srv-");
+        let (Some(folder), Some(start)) = (start.parent(), start.file_name().and_then(|start| start.to_str())) else {
+            return;
+        };
+        let Ok(entries) = fs::read_dir(folder) else { return };
+        for entry in entries.filter_map(io::Result::ok) {
+            let entry_name = entry.file_name();
+            let Some(name) = entry_name.to_str().and_then(|name| name.strip_prefix(start)) else { continue };
+            if !listed.contains(name)
+                && is_old(&entry)
+                && let LivenessStatus::Dead(stale_lock) = self.look(name)
+            {
+                stale_lock.close();
+            }
+        }
+    }
+
     /// Returns where the socket of another server, which has the file `name`, is bound; `None` if no program made that name.
     pub(super) fn notifier_of(&self, name: &str) -> Option<PathBuf> {
         is_name(name).then(|| self.notifier_path(name))
@@ -193,6 +218,11 @@ impl Liveness {
 /// text must not lead out of the folder.
 fn is_name(name: &str) -> bool {
     name.len() == 32 && name.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+fn is_old(entry: &DirEntry) -> bool {
+    let written = entry.metadata().and_then(|found| found.modified());
+    written.is_ok_and(|written| SystemTime::now().duration_since(written).is_ok_and(|age| age >= UNLISTED))
 }
 
 impl StaleLock {
@@ -221,6 +251,31 @@ mod tests {
         stale_lock.close();
         assert!(matches!(other.look(one.name()), LivenessStatus::Unknown));
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn files_that_no_row_names_are_removed_once_they_are_old_and_their_lock_is_free() {
+        let folder = tempfile::tempdir().unwrap();
+        let database = folder.path().join("jobs.db");
+        let [one, alive, listed, young, dead] = std::array::from_fn(|_| Liveness::new(database.clone()));
+        for liveness in [&one, &alive, &listed, &young, &dead] {
+            liveness.show().unwrap();
+        }
+        fs::write(beside(&database, "-srv-notes"), "").unwrap();
+        for name in [alive.name(), listed.name(), dead.name(), "notes"] {
+            let lock_file = File::options().write(true).open(one.path(name)).unwrap();
+            lock_file.set_modified(SystemTime::now() - UNLISTED).unwrap();
+        }
+        for killed in [&listed, &young, &dead] {
+            drop(killed.own_lock.lock().take());
+        }
+        one.remove_unlisted(&HashSet::from([listed.name().to_owned()]));
+        let is_left = |liveness: &Liveness| {
+            [liveness.path(liveness.name()), liveness.notifier_path(liveness.name())].map(|path| path.exists())
+        };
+        assert_eq!([&one, &alive, &listed, &young].map(is_left), [[true; 2]; 4]);
+        assert_eq!(is_left(&dead), [false; 2]);
+        assert!(beside(&database, "-srv-notes").exists());
     }
 
     #[test]

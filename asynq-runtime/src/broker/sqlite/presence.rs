@@ -4,6 +4,7 @@ use std::{collections::VecDeque, iter, mem, sync::Arc, time::Duration};
 
 use prost::Message as _;
 use rusqlite::params;
+use tokio::time::timeout;
 
 use crate::{
     broker::{BrokerError, Cancellations, Member, Presence, ServerName, ServerState},
@@ -14,7 +15,7 @@ use super::{
     SqliteBroker,
     command::{Priority, WriteCommand},
     error::translate_io,
-    listed::BEAT_TIMEOUT_MS,
+    listed::{self, BEAT_TIMEOUT_MS},
     row::text,
     sql,
     store::Store,
@@ -27,6 +28,9 @@ const SIGNALS_TTL_MS: i64 = 600_000;
 
 /// Most cancel requests read at once.
 const SIGNALS: i64 = 256;
+
+/// A server that joins waits no longer for the removal of files, which may go on without it.
+const LONGEST_REMOVAL: Duration = Duration::from_secs(1);
 
 /// Pause after cancel requests could not be read.
 const AFTER_FAILED_READ: Duration = Duration::from_millis(500);
@@ -59,7 +63,9 @@ impl Presence for SqliteBroker {
             row.show(&tx.view, None, None)?;
             Ok(tx.view.last_row())
         });
-        Ok(Member { name: name.clone(), number: joined.await? })
+        let number = joined.await?;
+        self.remove_unlisted_files().await;
+        Ok(Member { name: name.clone(), number })
     }
 
     async fn beat(&self, member: &Member, info: &ServerInfo, workers: &[WorkerInfo]) -> Result<(), BrokerError> {
@@ -189,6 +195,20 @@ impl ServerRow {
 }
 
 impl SqliteBroker {
+    /// Removes the files of dead programs that are not on the list. After a failure the next server that joins removes them.
+    async fn remove_unlisted_files(&self) {
+        let common = Arc::clone(&self.store.common);
+        if common.liveness.is_none() {
+            return;
+        }
+        let removal = self.store.read(move |view| {
+            let listed = listed::everyone(view)?.into_iter().map(|server| server.file).collect();
+            common.liveness.iter().for_each(|liveness| liveness.remove_unlisted(&listed));
+            Ok(())
+        });
+        let _ = timeout(LONGEST_REMOVAL, removal).await;
+    }
+
     fn server_row(&self, name: &ServerName, info: &ServerInfo) -> ServerRow {
         ServerRow {
             name: name.to_string(),

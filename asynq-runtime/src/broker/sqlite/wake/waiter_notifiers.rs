@@ -35,6 +35,8 @@ enum Bound {
     ProcessNotifier(ProcessNotifier),
     /// A link to the socket of the server that this program runs: one socket is enough to listen to.
     Link,
+    /// Nothing for good: the broker closes, and a wait that still asks for a socket would leave it behind.
+    TakenDown,
 }
 
 impl WaiterNotifiers {
@@ -74,7 +76,7 @@ impl WaiterNotifiers {
     /// notifications from now on.
     pub(in crate::broker::sqlite) fn belong_to_server(&self, server: &Path) {
         let mut bound = self.bound.lock();
-        if bound.take().is_some() {
+        if let Some(Bound::ProcessNotifier(_) | Bound::Link) = *bound {
             let _ = fs::remove_file(&self.own);
             *bound = self.link(server);
         }
@@ -84,7 +86,7 @@ impl WaiterNotifiers {
     pub(in crate::broker::sqlite) fn process_notifier(&self) -> Option<ProcessNotifier> {
         match &*self.bound.lock() {
             Some(Bound::ProcessNotifier(process_notifier)) => Some(process_notifier.clone()),
-            Some(Bound::Link) | None => None,
+            Some(Bound::Link | Bound::TakenDown) | None => None,
         }
     }
 
@@ -93,9 +95,9 @@ impl WaiterNotifiers {
         symlink(server, &self.own).is_ok().then_some(Bound::Link)
     }
 
-    /// Removes our socket.
+    /// Removes our socket, and binds none any more.
     pub(in crate::broker::sqlite) fn take_down(&self) {
-        if self.bound.lock().take().is_some() {
+        if let Some(Bound::ProcessNotifier(_) | Bound::Link) = self.bound.lock().replace(Bound::TakenDown) {
             let _ = fs::remove_file(&self.own);
             // The folder stays if other programs have sockets in it.
             let _ = fs::remove_dir(&self.folder);
@@ -157,10 +159,13 @@ mod tests {
         one.take_down();
         two.notify(&notify_sender);
         two.take_down();
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "only the database is left");
+        // A wait may ask for the socket while its program closes the broker.
         one.listen_at(None);
-        assert!(one.process_notifier().is_some());
-        one.take_down();
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "only the database is left");
+        let next = WaiterNotifiers::new(&database, "next");
+        next.listen_at(None);
+        assert!(next.process_notifier().is_some());
+        next.take_down();
     }
 
     #[test]
