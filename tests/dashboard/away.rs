@@ -40,6 +40,22 @@ async fn the_loss_and_the_return_of_a_broker_are_reported() {
     eventually("the page recovers", async || (served.ask(&page).await.status == 200).then_some(())).await;
 }
 
+/// The program that serves the page has to be started again. The page may hear of that by nothing but its own tries: its stream of events
+/// may reach the new program alone.
+#[tokio::test]
+async fn a_page_of_a_file_that_was_deleted_asks_again_by_itself() {
+    let fixture = SqliteFixture::real_time().await;
+    let served = Served::start(Dashboard::new(&Client::new(fixture.shared()))).await;
+    std::fs::remove_file(fixture.store.path()).unwrap();
+    let page = Request::new("GET", "/queues/default").with("accept", "text/html");
+    let failed =
+        eventually("the file is missed", async || Some(served.ask(&page).await).filter(|answer| answer.status == 500))
+            .await;
+    for part in ["deleted or moved away", "data-failed", "tries again by itself"] {
+        assert!(failed.body.contains(part), "{part} is missing in {}", failed.body);
+    }
+}
+
 #[tokio::test]
 async fn a_file_that_another_program_locks_is_reported_and_goes_on_afterwards() {
     let fixture = SqliteFixture::real_time().await;

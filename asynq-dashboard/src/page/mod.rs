@@ -137,16 +137,18 @@ pub(crate) fn failure(app: &AppState, failure: &Failure) -> Page {
         Kind::ReadOnly => "Read-only",
         _ => "This did not work",
     };
+    // An error of the broker may end, too, as that of a file that was moved away does once its program is started again.
+    let tries_again = failure.kind.retry_after().is_some() || failure.kind == Kind::Internal;
     let body = html! {
         div.title { h1 { (title) } span.tag { (failure.kind.status().as_u16()) } }
         p.notice.bad role="alert" { (part::text::cut(&failure.message, part::text::BLOCK).0) }
         // Without scripts a browser asks again only if the broker is away, by the header of the answer.
         @if failure.kind == Kind::Away { p.soft { "This page tries again by itself." } }
-        @else if failure.kind.retry_after().is_some() { p.soft { "With JavaScript this page tries again by itself." } }
+        @else if tries_again { p.soft { "With JavaScript this page tries again by itself." } }
         p { a.button href=(app.href(&[])) { "All queues" } }
     };
     let mut page = Page::new(title, Tab::None, body);
-    page.kind.failed = failure.kind.retry_after().is_some();
+    page.kind.failed = tries_again;
     // A queue that is not here may be here again, like the page whose place this one takes.
     page.kind.still = !page.kind.failed && failure.kind != Kind::NotFound;
     // The page that follows may have charts.
