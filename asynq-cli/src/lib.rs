@@ -46,10 +46,12 @@ use self::{command::Cli, session::Session};
 pub fn main() -> ExitCode {
     log::start();
     asynq_runtime::app::warn_of_misspelled_variables();
-    let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    let runtime = match asynq_runtime::app::start_runtime(builder.worker_threads(2)) {
         Ok(runtime) => runtime,
         Err(error) => {
-            let _ = std::io::Write::write_fmt(&mut std::io::stderr(), format_args!("error: {error}\n"));
+            let line = format_args!("error: the runtime cannot start: {error}\n");
+            let _ = std::io::Write::write_fmt(&mut std::io::stderr(), line);
             return ExitCode::FAILURE;
         }
     };

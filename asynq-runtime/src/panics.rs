@@ -135,7 +135,7 @@ fn text(panic: Box<dyn Any + Send>) -> String {
 }
 
 /// Returns the value of a panic as text.
-fn shown(value: &(dyn Any + Send)) -> &str {
+pub(crate) fn shown(value: &(dyn Any + Send)) -> &str {
     match value.downcast_ref::<&str>() {
         Some(text) => text,
         None => value.downcast_ref::<String>().map_or("a value that is not text", String::as_str),

@@ -127,6 +127,19 @@ fn a_set_up_that_panics_ends_the_worker_beside_a_call_that_never_returns() {
     assert_eq!(worker.end().0.code(), Some(101));
 }
 
+/// Stands for a limit of threads that tokio reaches while it starts: there is room for one stack, and for no second one.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_worker_whose_threads_the_system_refuses_ends_with_the_reason() {
+    let mut command = program("sh");
+    command.args(["-c", "ulimit -v 1700000 && exec \"$0\"", ONE]);
+    command.env("RUST_MIN_STACK", (1 << 30).to_string()).env("TOKIO_WORKER_THREADS", "2");
+    let (status, output) = Program::start(command).end();
+    assert_eq!(status.code(), Some(1), "{output}");
+    assert!(output.starts_with("error: the runtime cannot start: OS can't spawn worker thread"), "{output}");
+    assert_eq!(output.lines().count(), 1, "{output}");
+}
+
 #[test]
 fn a_request_to_leave_ends_a_worker_in_order_while_its_set_up_waits() {
     let mut command = program(MISFIT);

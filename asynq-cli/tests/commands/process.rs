@@ -47,6 +47,18 @@ async fn exit_codes_are_those_of_the_help() {
     assert_eq!(text(&version.stdout), format!("asynq version {}\n", env!("CARGO_PKG_VERSION")));
 }
 
+/// Stands for a limit of threads, as that of a container: there is room for one stack, and for no second one.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_thread_that_the_system_refuses_is_one_clear_error() {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "ulimit -v 1700000 && exec timeout 60 \"$0\" version", env!("CARGO_BIN_EXE_asynq")]);
+    let output = shell.env("RUST_MIN_STACK", (1 << 30).to_string()).output().unwrap();
+    ends(&output, 1);
+    let line = text(&output.stderr);
+    assert!(line.starts_with("error: the runtime cannot start: OS can't spawn worker thread"), "{line}");
+}
+
 #[test]
 fn variables_of_gos_tool_cause_a_warning() {
     for name in ["URI", "CLUSTER_ADDRS"] {

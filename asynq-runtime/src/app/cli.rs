@@ -20,6 +20,7 @@ use super::{
     logs,
     program::{Program, SetUp},
     run_built,
+    start_runtime::start_runtime,
 };
 use crate::{
     censor::usage_without_passwords,
@@ -98,7 +99,7 @@ fn warn_of_unread_variables(services: &[&ServiceEntry]) {
 }
 
 fn runtime(mut builder: tokio::runtime::Builder) -> Result<tokio::runtime::Runtime, AppError> {
-    builder.enable_all().build().map_err(|source| AppError::System { what: "the runtime cannot start".into(), source })
+    start_runtime(&mut builder).map_err(|source| AppError::System { what: "the runtime cannot start".into(), source })
 }
 
 const WORKER: &str = "worker";

@@ -30,6 +30,8 @@ mod main_macro;
 mod program;
 mod set_up;
 #[cfg(feature = "main")]
+mod start_runtime;
+#[cfg(feature = "main")]
 mod table;
 mod terminal;
 
@@ -53,6 +55,9 @@ use std::{future::Future, sync::OnceLock, time::Duration};
 use parking_lot::Mutex;
 
 use self::env::Settings;
+#[cfg(feature = "main")]
+#[doc(hidden)]
+pub use self::start_runtime::start_runtime;
 pub use self::{error::AppError, set_up::SetUpFuture};
 use crate::{
     client::Client,
