@@ -290,7 +290,9 @@ impl<T: Send, F: FnOnce(&View<'_>) -> rusqlite::Result<T> + Send> ReadRequest fo
 
     fn run(self: Box<Self>, view: Result<View<'_>, BrokerError>, common: &SharedState) {
         let Self { read, caller } = *self;
-        let answer = view.and_then(|view| view.at_one_moment(read).map_err(|error| common.explain(error)));
+        // The end of the broker stops a query as one that is too slow is stopped.
+        let explain = |error| if common.is_closed() { common.closed_error() } else { common.explain(error) };
+        let answer = view.and_then(|view| view.at_one_moment(read).map_err(explain));
         let _ = caller.reply.send(answer);
     }
 }

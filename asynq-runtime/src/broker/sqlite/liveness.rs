@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use super::{
     beside::{belong_to, beside, open_unfollowed, socket_belongs_to},
     wake::NET,
-    wake::process_notifier::ProcessNotifier,
+    wake::process_notifier::{NotifySender, ProcessNotifier},
     wake::waiter_notifiers::WaiterNotifiers,
 };
 
@@ -127,6 +127,17 @@ impl Liveness {
         if let Some(listener) = self.listener.get() {
             listener.unpark();
         }
+    }
+
+    /// Ends each wait of the listener, whichever it is in: the caller has closed the broker, and must not have [hidden](Self::hide) our
+    /// socket yet.
+    pub(super) fn wake_listener_at_the_end(&self, notify_sender: &NotifySender) {
+        // The watcher of the log reports the close of a file that was open for writing.
+        drop(File::options().write(true).open(beside(&self.database, "-wal")));
+        if let Some(process_notifier) = self.process_notifier() {
+            notify_sender.notify_own(&process_notifier);
+        }
+        self.wake_listener();
     }
 
     /// Returns the sockets of programs that wait for the ends of tasks.

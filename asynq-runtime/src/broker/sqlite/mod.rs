@@ -86,7 +86,7 @@ use self::{
     tx::Tx,
     url::Location,
     wake::notifier::Listener,
-    writer::Writer,
+    writer::{OtherThreads, Writer},
 };
 use super::{Broker, BrokerError, BrokerErrorKind, StoredShapes, config};
 
@@ -128,7 +128,8 @@ impl SqliteOptions {
 /// The broker must be used inside a tokio runtime with timers. Any runtime will do, since the broker has its own threads.
 ///
 /// Several programs on one host may open the same file; each enqueue that returned is on disk. Dropping the broker ends
-/// its threads; [`close`](Broker::close) waits until the one that writes has ended.
+/// its threads; [`close`](Broker::close) waits until they have ended. When the last program on the file has closed it in this way,
+/// `-wal` and `-shm` are gone: the one file is all there is.
 pub struct SqliteBroker {
     store: Arc<Store>,
     tokens: Tokens,
@@ -318,7 +319,8 @@ fn set_up(location: &Location, options: &SqliteOptions) -> Result<(Store, Writer
         let common = Arc::new(SharedState::in_memory(names, clock));
         let connection = common.guard(connection);
         let store = Store::new(Arc::clone(&common), options.call_timeout, inbox_sender, None, ended.clone());
-        return Ok((store, Writer::new(common, connection, None, None, inbox, ended.drop_guard())));
+        let others = OtherThreads::default();
+        return Ok((store, Writer::new(common, connection, None, None, others, inbox, ended.drop_guard())));
     };
     let file = open::look(file, location)?;
     let place = file.display().to_string();
@@ -341,10 +343,11 @@ fn set_up(location: &Location, options: &SqliteOptions) -> Result<(Store, Writer
     });
     let no_log = |error: io::Error| translate_io(error, &beside(&file, "-wal"));
     let disk = if location.normal { None } else { Some(Disk::open(&file).map_err(no_log)?) };
-    let readers = Readers::start(&common).map_err(no_thread)?;
-    watch::start(&common, readers.queue(), inbox_sender.clone()).map_err(no_thread)?;
+    let (readers, mut threads) = Readers::start(&common).map_err(no_thread)?;
+    threads.push(watch::start(&common, file, readers.queue(), inbox_sender.clone()).map_err(no_thread)?);
+    let others = OtherThreads { reads: readers.queue(), threads };
     let store = Store::new(Arc::clone(&common), options.call_timeout, inbox_sender, Some(readers), ended.clone());
-    Ok((store, Writer::new(common, connection, write_lock.ok(), disk, inbox, ended.drop_guard())))
+    Ok((store, Writer::new(common, connection, write_lock.ok(), disk, others, inbox, ended.drop_guard())))
 }
 
 fn no_thread(error: io::Error) -> BrokerError {

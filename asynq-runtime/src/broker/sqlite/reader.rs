@@ -4,7 +4,7 @@ use std::{
     collections::VecDeque,
     io,
     sync::Arc,
-    thread,
+    thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
@@ -66,23 +66,25 @@ impl Waiting {
 }
 
 impl Readers {
-    /// Starts the readers.
+    /// Starts the readers, and returns their threads, too.
     ///
     /// # Errors
     ///
     /// No thread can be started.
-    pub(super) fn start(common: &Arc<SharedState>) -> io::Result<Self> {
+    pub(super) fn start(common: &Arc<SharedState>) -> io::Result<(Self, Vec<JoinHandle<()>>)> {
         let readers = Self(Arc::default());
+        let mut threads = Vec::with_capacity(READERS);
         for number in 0..READERS {
             let (common, queue) = (Arc::clone(common), readers.queue());
-            thread::Builder::new().name(format!("asynq-sqlite-read-{number}")).spawn(move || {
+            let thread = thread::Builder::new().name(format!("asynq-sqlite-read-{number}")).spawn(move || {
                 // A query that panics, as by a clock of the program, costs its caller the answer, and the reader its connection.
                 while panics::catch(|| read(&common, &queue, number)).is_err() {
                     *queue.running[number].lock() = None;
                 }
             })?;
+            threads.push(thread);
         }
-        Ok(readers)
+        Ok((readers, threads))
     }
 
     /// Returns the queue, for the watch.
@@ -114,10 +116,12 @@ impl Drop for Readers {
 }
 
 impl ReadQueue {
-    /// Ends the readers once all queries that wait are answered, which closes their connections.
+    /// Stops the queries that run, and ends the readers once all queries that wait are answered, which closes their connections. The
+    /// broker must be closed or broken before.
     pub(super) fn end(&self) {
         self.waiting.lock().is_over = true;
         self.changed.iter().for_each(|changed| _ = changed.notify_one());
+        self.interrupt_those_over(Duration::ZERO);
     }
 
     /// Waits for the next query of `reader`; `None` when there will be none.
@@ -146,9 +150,13 @@ impl ReadQueue {
 
     /// Stops queries that take too long.
     pub(super) fn interrupt_slow(&self) {
+        self.interrupt_those_over(LONGEST);
+    }
+
+    fn interrupt_those_over(&self, longest: Duration) {
         for running in &self.running {
             if let Some((since, handle)) = &*running.lock()
-                && since.elapsed() >= LONGEST
+                && since.elapsed() >= longest
             {
                 handle.interrupt();
             }
@@ -170,7 +178,8 @@ fn read(common: &Arc<SharedState>, queue: &ReadQueue, reader: usize) {
         match connection.take().map_or_else(|| open(common), Ok) {
             Ok(open) => {
                 *running.lock() = Some((Instant::now(), open.get_interrupt_handle()));
-                query.run(Ok(common.view(&open)), common);
+                // An end that came before this query was seen to run has not stopped it.
+                query.run(common.check().map(|()| common.view(&open)), common);
                 *running.lock() = None;
                 // An interrupt may have hit the ROLLBACK that ends a slow query. The open snapshot would fail all later queries of
                 // this connection, and keep the log from beginning anew.
@@ -213,7 +222,7 @@ mod tests {
         let file = folder.path().join("jobs.db");
         open_untouched(&file).unwrap().execute_batch("PRAGMA journal_mode = wal; CREATE TABLE a(x)").unwrap();
         let common = SharedState::of_file(file);
-        (folder, Readers::start(&common).unwrap())
+        (folder, Readers::start(&common).unwrap().0)
     }
 
     /// Asks a reader to run `read`.

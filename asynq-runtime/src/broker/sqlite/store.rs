@@ -213,7 +213,7 @@ impl Store {
         let _ = self.writer.send(Message::Stop);
     }
 
-    /// Ends the threads and waits for the end of the writer, at most one call's time.
+    /// Ends the threads and waits for the end of the writer, which ends last, at most one call's time.
     pub(super) async fn close(&self) {
         self.stop();
         let _ = timeout_at(far(self.call_timeout), self.ended.cancelled()).await;
@@ -262,4 +262,76 @@ impl Drop for Store {
 /// Returns now plus `limit`, which may be endless.
 pub(super) fn far(limit: Duration) -> Instant {
     broker::far(Instant::now(), limit)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{path::Path, pin::pin, thread};
+
+    use asynq_test_support::soon;
+    use futures_util::FutureExt as _;
+
+    use super::{
+        super::{Broker as _, SqliteBroker, SqliteOptions, beside::beside},
+        *,
+    };
+
+    /// Opens a file with `query`, and waits until the watch has a connection to it, too.
+    async fn open(file: &Path, query: &str) -> SqliteBroker {
+        let url = format!("sqlite://{}{query}", file.display());
+        let broker = SqliteBroker::open(&url, SqliteOptions::default()).await.unwrap();
+        let mut notifier = broker.store.common.notifier.work.listen();
+        // The first look into the file finds something new.
+        soon(notifier.notified()).await;
+        broker
+    }
+
+    fn has_log(file: &Path) -> bool {
+        ["-wal", "-shm"].iter().any(|suffix| beside(file, suffix).exists())
+    }
+
+    /// A copy of the file alone has every commit then.
+    #[tokio::test]
+    async fn the_last_close_stops_a_query_and_leaves_no_log() {
+        for query in ["", "?durability=normal"] {
+            let folder = tempfile::tempdir().unwrap();
+            let file = folder.path().join("jobs.db");
+            let broker = open(&file, query).await;
+            let (begins, has_begun) = mpsc::channel();
+            let mut slow = pin!(broker.store.read(move |view| {
+                let _ = begins.send(());
+                let endless = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT count(*) FROM n";
+                let stopped = view.count(endless);
+                // The writer ends sooner, unless it waits for this reader.
+                thread::sleep(Duration::from_millis(200));
+                stopped
+            }));
+            assert!(slow.as_mut().now_or_never().is_none());
+            has_begun.recv_timeout(asynq_test_support::PATIENCE).unwrap();
+            assert!(has_log(&file));
+            broker.close().await;
+            assert!(!has_log(&file), "{query}");
+            assert_eq!(soon(slow).await.unwrap_err().kind(), BrokerErrorKind::Closed);
+        }
+    }
+
+    mod timing {
+        use super::*;
+
+        #[tokio::test]
+        async fn a_close_wakes_the_watch_which_else_looks_once_a_second() {
+            let mut took = Vec::new();
+            for _ in 0..9 {
+                let folder = tempfile::tempdir().unwrap();
+                let url = format!("sqlite://{}", folder.path().join("jobs.db").display());
+                let broker = SqliteBroker::open(&url, SqliteOptions::default()).await.unwrap();
+                broker.ping().await.unwrap();
+                let begun = Instant::now();
+                broker.close().await;
+                took.push(begun.elapsed());
+            }
+            took.sort();
+            assert!(took[4] < Duration::from_millis(500), "{took:?}");
+        }
+    }
 }

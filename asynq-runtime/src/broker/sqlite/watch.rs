@@ -2,9 +2,9 @@
 
 use std::{
     io,
-    path::Path,
+    path::{Path, PathBuf},
     sync::{Arc, mpsc},
-    thread,
+    thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
@@ -29,13 +29,14 @@ const LOOK: Duration = Duration::from_secs(1);
 /// # Errors
 ///
 /// No thread can be started.
-pub(super) fn start(common: &Arc<SharedState>, reads: Arc<ReadQueue>, writer: mpsc::Sender<Message>) -> io::Result<()> {
-    let Some(file) = common.file.clone() else { return Ok(()) };
+pub(super) fn start(
+    common: &Arc<SharedState>,
+    file: PathBuf,
+    reads: Arc<ReadQueue>,
+    writer: mpsc::Sender<Message>,
+) -> io::Result<JoinHandle<()>> {
     let common = Arc::clone(common);
-    thread::Builder::new()
-        .name("asynq-sqlite-watch".into())
-        .spawn(move || watch(&common, &file, &reads, &writer, NET))?;
-    Ok(())
+    thread::Builder::new().name("asynq-sqlite-watch".into()).spawn(move || watch(&common, &file, &reads, &writer, NET))
 }
 
 fn watch(common: &Arc<SharedState>, file: &Path, reads: &ReadQueue, writer: &mpsc::Sender<Message>, net: Duration) {
@@ -97,8 +98,6 @@ fn watch(common: &Arc<SharedState>, file: &Path, reads: &ReadQueue, writer: &mps
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
-
     use asynq_test_support::{eventually, soon};
 
     use super::{super::wake::process_notifier::NotifySender, *};
@@ -133,12 +132,13 @@ mod tests {
     #[tokio::test]
     async fn a_notification_wakes_waits_although_no_process_writes() {
         let folder = tempfile::tempdir().unwrap();
-        let common = SharedState::of_file(without_log(&folder));
+        let file = without_log(&folder);
+        let common = SharedState::of_file(file.clone());
         let liveness = common.liveness.as_ref().unwrap();
         liveness.show().unwrap();
         let mut notifier = common.notifier.work.listen();
         let (writer, _inbox) = mpsc::channel();
-        start(&common, Arc::default(), writer).unwrap();
+        start(&common, file, Arc::default(), writer).unwrap();
         // The first look into the file finds something new. The next look finds the same, as long as no program writes.
         soon(notifier.notified()).await;
         for _ in 0..3 {

@@ -7,6 +7,7 @@ mod waiting;
 use std::{
     path::PathBuf,
     sync::{Arc, mpsc},
+    thread::JoinHandle,
     time::{Duration, Instant},
 };
 
@@ -27,6 +28,7 @@ use super::{
     fair_write_lock::FairWriteLock,
     listed,
     parked::Parked,
+    reader::ReadQueue,
     shared_state::{GuardedConnection, SharedState},
     store::Message,
     tx::{Effects, Tx, View},
@@ -44,6 +46,13 @@ const BREATH: Duration = Duration::from_millis(50);
 
 /// Longest sleep of a writer that has nothing to do.
 const LONG: Duration = Duration::from_secs(3_600);
+
+/// The threads that may have connections to the file, too; none for a database in memory.
+#[derive(Debug, Default)]
+pub(super) struct OtherThreads {
+    pub(super) reads: Arc<ReadQueue>,
+    pub(super) threads: Vec<JoinHandle<()>>,
+}
 
 /// The writer and all it owns.
 pub(super) struct Writer {
@@ -64,6 +73,7 @@ pub(super) struct Writer {
     rest: Rest,
     log: LogWatch,
     notify_sender: NotifySender,
+    others: OtherThreads,
     /// Shows the end of the thread, after the connection is closed.
     _ended: DropGuard,
 }
@@ -74,6 +84,7 @@ impl Writer {
         connection: GuardedConnection,
         write_lock: Option<FairWriteLock>,
         disk: Option<Disk>,
+        others: OtherThreads,
         inbox: mpsc::Receiver<Message>,
         ended: DropGuard,
     ) -> Self {
@@ -90,6 +101,7 @@ impl Writer {
             rest: Rest::Untidy,
             log: LogWatch::default(),
             notify_sender: NotifySender::ready(),
+            others,
             _ended: ended,
         }
     }
@@ -142,6 +154,10 @@ impl Writer {
         }
         // Without a request to stop, the broker was dropped before its opening returned.
         self.common.close();
+        self.others.reads.end();
+        if let Some(liveness) = &self.common.liveness {
+            liveness.wake_listener_at_the_end(&self.notify_sender);
+        }
         let left = self.inbox.try_iter().filter_map(|message| match message {
             Message::Command(work) => Some(work),
             Message::Notification | Message::Stop => None,
@@ -150,6 +166,11 @@ impl Writer {
             work.finish(Some(self.common.closed_error()));
         }
         self.leave();
+        // SQLite writes the log into the file and removes it when the last connection is closed. Of two that are closed at the same
+        // moment neither sees that it is the last, so the writer waits for the others.
+        for thread in self.others.threads.drain(..) {
+            let _ = thread.join();
+        }
     }
 
     /// Handles one message; returns whether it is time to stop.

@@ -71,6 +71,15 @@ impl NotifySender {
         let sent = self.0.as_ref().map_or(Ok(0), |socket| socket.send_to(&[1], path));
         sent.is_err_and(|error| dead.contains(&error.kind()))
     }
+
+    /// Notifies the socket of this program, which has to be where it was bound.
+    pub(in crate::broker::sqlite) fn notify_own(&self, own: &ProcessNotifier) {
+        if let Ok(address) = own.socket.local_addr()
+            && let Some(path) = address.as_pathname()
+        {
+            self.notify(path);
+        }
+    }
 }
 
 #[cfg(test)]

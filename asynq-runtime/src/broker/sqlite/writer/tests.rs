@@ -28,7 +28,8 @@ fn writer() -> Writer {
     let names = migrate::settle_in(&mut connection, false, ":memory:", |_| Ok(())).unwrap();
     let common = Arc::new(SharedState::in_memory(names, Arc::new(SystemClock)));
     let connection = common.guard(connection);
-    uncut(Writer::new(common, connection, None, None, mpsc::channel().1, CancellationToken::new().drop_guard()))
+    let (inbox, ended) = (mpsc::channel().1, CancellationToken::new().drop_guard());
+    uncut(Writer::new(common, connection, None, None, OtherThreads::default(), inbox, ended))
 }
 
 /// Returns a writer of a file that has no tables yet.
@@ -297,7 +298,7 @@ pub(super) fn writer_of(folder: &tempfile::TempDir, syncs: &Arc<AtomicU32>, refu
     let common = SharedState::of_file(file);
     let connection = common.guard(connection);
     let (inbox, ended) = (mpsc::channel().1, CancellationToken::new().drop_guard());
-    uncut(Writer::new(common, connection, Some(write_lock), Some(disk), inbox, ended))
+    uncut(Writer::new(common, connection, Some(write_lock), Some(disk), OtherThreads::default(), inbox, ended))
 }
 
 fn claim() -> (Box<dyn Command>, Answer<()>) {
