@@ -20,6 +20,8 @@ pub(super) struct Several {
     rows: Vec<Value>,
     has_written: bool,
     worst: u8,
+    /// How many names are to be changed; 0 where the command changes nothing or does not tell how many were tried.
+    of: usize,
 }
 
 /// The result of the action on one name: the fields for a program, and clean text for people.
@@ -34,12 +36,17 @@ pub(super) fn once<'a>(names: impl IntoIterator<Item = &'a String>) -> Vec<&'a S
 impl Several {
     /// Creates an empty report of an action that only reads; in JSON the field `key` holds each name.
     pub(super) fn reading(key: &'static str) -> Self {
-        Self { key, changes: false, rows: Vec::new(), has_written: false, worst: 0 }
+        Self { key, changes: false, rows: Vec::new(), has_written: false, worst: 0, of: 0 }
     }
 
     /// Creates an empty report of an action that changes something; in JSON the field `key` holds each name.
     pub(super) fn changing(key: &'static str) -> Self {
         Self { changes: true, ..Self::reading(key) }
+    }
+
+    /// Has the report say how many of so many names were tried, where the command ends before the last.
+    pub(super) fn of(self, names: usize) -> Self {
+        Self { of: if self.changes { names } else { 0 }, ..self }
     }
 
     /// Does the action on each of these names, and reports the results.
@@ -54,22 +61,22 @@ impl Several {
         act: impl AsyncFn(&str) -> Result<Done, CliError>,
     ) -> Result<(), CliError> {
         let names = once(names);
+        let of = self.rows.len() + names.len();
+        self = self.of(of);
         // A command that only reads, or has one name, ends at the signal.
         let mut stop = (self.changes && names.len() > 1).then(|| session.stop());
-        for (n, name) in names.iter().enumerate() {
+        for name in names {
             if let Some(stop) = &mut stop
                 && progress::is_over(stop).await
             {
                 self.write_json(session)?;
-                let of = names.len();
-                return Err(CliError::Stopped(format!("stopped: {n} of {of} were tried, the others are as they were")));
+                let tried = self.rows.len();
+                return Err(CliError::Stopped(format!(
+                    "stopped: {tried} of {of} were tried, the others are as they were"
+                )));
             }
             let done = act(name).await;
-            let added = self.add(session, name, done).await;
-            if added.is_err() && self.changes && n + 1 < names.len() {
-                session.note(&format!("{} of {} were tried, the others are as they were", n + 1, names.len()));
-            }
-            added?;
+            self.add(session, name, done).await?;
         }
         self.end(session)
     }
@@ -79,8 +86,23 @@ impl Several {
     /// # Errors
     ///
     /// The output cannot be written, except that changes go on when its reader leaves; the user stopped the command or did not
-    /// confirm it, or the whole broker is away, so that the next name would fail, too.
+    /// confirm it, or the whole broker is away, so that the next name would fail, too. A note then says [how many](Self::of) names
+    /// were tried.
     pub(super) async fn add(
+        &mut self,
+        session: &mut Session,
+        name: &str,
+        done: Result<Done, CliError>,
+    ) -> Result<(), CliError> {
+        let added = self.add_row(session, name, done).await;
+        let tried = self.rows.len();
+        if added.is_err() && tried < self.of {
+            session.note(&format!("{tried} of {} were tried, the others are as they were", self.of));
+        }
+        added
+    }
+
+    async fn add_row(
         &mut self,
         session: &mut Session,
         name: &str,

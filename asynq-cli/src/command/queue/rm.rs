@@ -36,9 +36,10 @@ impl Rm {
     pub(super) async fn run(self, session: &mut Session) -> Result<(), CliError> {
         let inspector = session.inspector().await?;
         let force = if self.force { Force::Yes } else { Force::No };
-        let mut answers = Several::changing("queue");
+        let names = once(&self.names.queues);
+        let mut answers = Several::changing("queue").of(names.len());
         let (mut chosen, mut count) = (Vec::new(), 0);
-        for name in once(&self.names.queues) {
+        for name in names {
             match inspector.delete_queue(name, force).dry_run().await {
                 Ok(would) => {
                     chosen.push(&**name);
