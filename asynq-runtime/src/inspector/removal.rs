@@ -117,11 +117,7 @@ impl QueueRemoval {
             _ if dry_run => return Ok(RemovedQueue { tasks: stats.size, ghosts: 0, more: false }),
             Force::No => {}
             Force::Yes => {
-                let paused_now = match inspector.broker.pause(&queue).await {
-                    // The deletion makes room where even a pause finds none.
-                    Err(error) if error.is_full() => false,
-                    paused => paused?,
-                };
+                let paused_now = inspector.broker.pause(&queue).await?;
                 let removed = empty(&inspector, &queue, until, progress).await;
                 if removed.is_err() && paused_now {
                     // The first error is returned, not that of the resume: a queue that stays paused can be seen.

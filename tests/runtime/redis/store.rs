@@ -57,6 +57,20 @@ async fn a_queue_is_deleted_from_a_full_redis_which_has_room_then() {
     assert_eq!((removed.tasks, removed.more), (2, false));
 }
 
+/// An operator pauses a queue to free memory in peace.
+#[tokio::test]
+async fn a_queue_is_paused_while_redis_is_full_and_goes_on() {
+    let server = Server::start(&["--maxmemory-policy", "noeviction"]);
+    let (mut redis, broker) = (server.foreign().await, server.broker().await);
+    put(&broker, &["a"]).await;
+    limit_memory(&mut redis, "1").await;
+    assert!(broker.pause(&queue()).await.unwrap());
+    assert!(!broker.pause(&queue()).await.unwrap());
+    assert!(take(&broker, &member("me"), 1).await.is_empty());
+    assert!(broker.resume(&queue()).await.unwrap());
+    assert_eq!(take(&broker, &member("me"), 1).await.len(), 1);
+}
+
 #[tokio::test]
 async fn a_redis_that_takes_no_writes_leaves_no_task_in_doubt() {
     let server = Server::start(&["--min-replicas-to-write", "1"]);

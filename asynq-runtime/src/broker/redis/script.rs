@@ -82,6 +82,7 @@ scripts! {
     INSERT_MOVED = [task new_task held] "repair/insert_moved";
     DROP = [task held] "repair/drop";
     RELEASE = [due task places held] "repair/release";
+    PAUSE = "repair/pause";
     UNLOCK = "repair/unlock";
     CLEAR_GROUPS = "repair/clear_groups";
     DELETE_KEYS = "repair/delete_keys";

@@ -7,7 +7,6 @@ mod tasks;
 use std::time::Duration;
 
 use chrono::{DateTime, Days, Utc};
-use redis::Value;
 use tokio::time::sleep;
 
 use self::{
@@ -24,7 +23,7 @@ use super::{
     queue_names::QueueNames,
     reply::{self, BEGIN},
     router::Answer,
-    script::{Call, MEMORY},
+    script::{Call, MEMORY, PAUSE},
     seen::{Kind, Question, Topic},
     waits::{end, left},
 };
@@ -134,8 +133,8 @@ impl Inspect for RedisBroker {
 
     async fn pause(&self, queue: &QueueName) -> Result<bool, BrokerError> {
         let now = self.clock.now().timestamp();
-        let call = Call::plain("SET").arg(Keys::new(queue).paused()).arg(now).arg("NX");
-        Ok(self.router.change(call).await? != Value::Nil)
+        let call = PAUSE.on(&[Keys::new(queue).paused()]).arg(now);
+        Ok(reply::number(&self.router.change(call).await?) == Some(1))
     }
 
     async fn resume(&self, queue: &QueueName) -> Result<bool, BrokerError> {
