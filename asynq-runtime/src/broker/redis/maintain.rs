@@ -124,7 +124,8 @@ impl Maintain for RedisBroker {
             .arg(SLICE)
             .arg(active)
             .arg(pending)
-            .arg(TaskSet::DEADLINE.as_secs());
+            .arg(TaskSet::DEADLINE.as_secs())
+            .arg(self.lease.as_secs());
         let answer = self.router.send_one(call).await?;
         let [leases_restored, ghosts_removed, active, pending]: [usize; 4] = reply::counts(answer)?;
         let mut sweeps = self.sweeps.lock();

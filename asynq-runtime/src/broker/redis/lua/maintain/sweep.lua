@@ -2,10 +2,11 @@
 -- of sets that no clock gave (docs/design/recovery.md#sweep).
 -- KEYS     1 active · 2 lease · 3 pending · 4 x:orphans · 5 aggregation_sets · 6 x:absent
 -- ARGV     1 now · 2 prefix of task hashes · 3 slice (at most 100) · 4 where to begin in active · 5 and in pending,
---          both counted from the tail · 6 seconds until the deadline of a set that is taken now
+--          both counted from the tail · 6 seconds until the deadline of a set that is taken now · 7 lease seconds
 -- Returns  leases restored · ghosts removed · where to go on in active · and in pending, 0 at the end
 local call = redis.call
 local now_s = clock(ARGV[1])
+local lease_end = whole(now_s + tonumber(ARGV[7]))
 local slice = tonumber(ARGV[3])
 -- This call removes nothing; as the first write it lets the script run when memory is full.
 call('ZREM', KEYS[2], '')
@@ -46,8 +47,8 @@ end
 local next_active = look(KEYS[1], tonumber(ARGV[4]), function(id)
   local until_s = call('ZSCORE', KEYS[2], id)
   if not until_s or tonumber(until_s) > now_s + LONGEST_LEASE then
-    -- The new lease ends at once: recovery decides about the task, and gives a Go run its grace.
-    call('ZADD', KEYS[2], whole(now_s), id)
+    -- A worker that lives extends the new lease before it ends. If none does, recovery decides about the task.
+    call('ZADD', KEYS[2], lease_end, id)
     restored = restored + 1
   end
 end)
