@@ -2,13 +2,13 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::{DateTime, Utc};
 
 use super::{config::BEAT, retry_backoff::RetryBackoff, server_context::ServerContext};
 use crate::{clock::since_boot, task::WorkerInfo};
 
-/// A broker's clock that differs by more from the time that has passed was set. An answer of Redis tells its time less exactly.
-const STEP: TimeDelta = TimeDelta::seconds(2);
+/// A broker's clock that differs by more seconds from the time that has passed was set. An answer of Redis tells its time less exactly.
+const STEP: f64 = 2.0;
 /// A pause that lasts so much longer than it should shows that this process did not run.
 const STANDSTILL: Duration = Duration::from_secs(5);
 
@@ -68,21 +68,22 @@ fn log_standstill(lasted: Duration, pause: Duration) -> bool {
 /// The last look at the broker's clock, beside the time since the machine's start, which no program can set.
 #[derive(Debug, Default)]
 struct ClockSteps {
-    last: Option<(DateTime<Utc>, Duration)>,
+    /// How many seconds the broker's clock is ahead of that time.
+    ahead: Option<f64>,
 }
 
 impl ClockSteps {
     /// Logs that the clock was set since the last look, if it was. It showed `now` between `before` and `after`.
     fn look(&mut self, before: Duration, now: DateTime<Utc>, after: Duration) {
-        if after.saturating_sub(before) > STANDSTILL {
+        let took = after.saturating_sub(before);
+        if took > STANDSTILL {
             return;
         }
-        let Some((last, at)) = self.last.replace((now, before)) else { return };
-        let passed = TimeDelta::from_std(before.saturating_sub(at)).unwrap_or(TimeDelta::MAX);
-        let took = TimeDelta::from_std(after.saturating_sub(before)).unwrap_or(TimeDelta::MAX);
-        let step = now - last - passed;
-        let seconds = step.num_seconds().abs();
-        if step > STEP + took {
+        let ahead = (now - DateTime::UNIX_EPOCH).as_seconds_f64() - before.as_secs_f64();
+        let Some(last) = self.ahead.replace(ahead) else { return };
+        let step = ahead - last;
+        let seconds = step.abs().round() as u64;
+        if step > STEP + took.as_secs_f64() {
             log!(
                 warn,
                 seconds,
@@ -124,6 +125,7 @@ fn log_stuck(workers: &[WorkerInfo], now: DateTime<Utc>, logged: &mut BTreeSet<S
 #[cfg(test)]
 mod tests {
     use asynq_test_support::Log;
+    use chrono::TimeDelta;
 
     use super::*;
 
