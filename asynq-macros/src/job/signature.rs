@@ -146,6 +146,7 @@ impl Reader<'_> {
                     continue;
                 }
             };
+            self.names_its_type(&typed.ty);
             let mut parameter = Parameter::read(typed, self.kind, self.errors);
             if self.is_contract {
                 self.parameter_of_a_contract(&parameter, typed);
@@ -196,6 +197,17 @@ impl Reader<'_> {
         }
     }
 
+    /// Refuses `Self`, which means an `impl`, where nothing can be put beside the function.
+    fn names_its_type(&mut self, ty: &Type) {
+        if let Some(token) = keyword_in(ty.to_token_stream(), "Self") {
+            self.wrong(
+                token,
+                "a job is a free function, which has no `Self`; move it out of the `impl`, and name the type",
+            );
+            self.health = Health::Method;
+        }
+    }
+
     /// Refuses a job whose one argument, which is the payload itself, is not stored or has a default for a payload without it.
     fn one_argument(&mut self, parameters: &[Parameter]) {
         let mut arguments = parameters.iter().filter_map(Parameter::argument);
@@ -216,6 +228,7 @@ impl Reader<'_> {
         let ReturnType::Type(_, ty) = &sig.output else {
             return parse_quote!(());
         };
+        self.names_its_type(ty);
         if let Type::Never(never) = &**ty {
             self.wrong(never, "a job ends at some time; return `()` or `JobResult`");
         } else if let Some(token) = keyword_in(ty.to_token_stream(), "impl") {
