@@ -34,7 +34,7 @@ use super::{JobContext, JobError, State, StateKey};
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not supplied by a worker",
     label = "neither state nor `FromContext`",
-    note = "shared state is `asynq_runtime::State<T>`, or `Shared<T>` where another `State` is imported; an argument called so is marked with `#[arg]`"
+    note = "shared state is `asynq_runtime::State<T>` of a `T` that is `Send` and `Sync`, such as a `Mutex`, or `Shared<T>` where another `State` is imported; an argument called so is marked with `#[arg]`"
 )]
 pub trait FromContext: Sized {
     /// The shared states that the parameter needs; a server without one of them refuses to start.
