@@ -228,9 +228,9 @@ pub mod __private {
         Backoff, Client, EnqueueError, Enqueued, Job, JobBuilder, JobContext, JobDescriptor, JobError, JobOptions,
         JobResult, Policy, UniqueUntil,
         job::{
-            Aggregates, Aggregation, Argument, BoxFuture, Checked, ClientArgument, Codec, CodecError, FromContext,
-            IntoInstant, IntoJobResult, IntoSpan, IntoText, OnArchive, OnError, Part, PartOf, Returned, StateKey,
-            Stored, Supplied, TickArgument, Upgrade, encode_key, no_handler, run_blocking,
+            Aggregates, Aggregation, Argument, BoxFuture, Checked, CheckpointValue, ClientArgument, Codec, CodecError,
+            FromContext, IntoInstant, IntoJobResult, IntoSpan, IntoText, Loaded, OnArchive, OnError, Part, PartOf,
+            Returned, StateKey, Stored, Supplied, TickArgument, Upgrade, encode_key, no_handler, run_blocking,
         },
         panics::catch,
     };

@@ -168,6 +168,14 @@ impl Parameter {
         }
     }
 
+    /// Returns the type of the value that a checkpoint keeps.
+    pub(super) fn checkpoint(&self) -> Option<&Type> {
+        match self {
+            Self::Checkpoint(ty) => Some(ty),
+            _ => None,
+        }
+    }
+
     /// Returns whether a mistake hides what the parameter is, so that it may be any argument that another mistake is about.
     pub(super) fn is_unknown(&self) -> bool {
         matches!(self, Self::Incomplete { .. } | Self::Broken { .. })

@@ -20,6 +20,10 @@ pub(super) fn check(job: &JobModel) -> TokenStream {
     });
     let supplied = job.parameters().iter().filter_map(Parameter::supplied);
     let supplied = supplied.map(|ty| quote_spanned!(at(ty.span())=> let _ = <#ty as __rt::FromContext>::REQUIRES;));
+    // One that holds the job can be stored only if this constant compiles, as below.
+    let checkpoints = job.parameters().iter().filter_map(Parameter::checkpoint).filter(|ty| !mentions(ty, ident));
+    let checkpoints =
+        checkpoints.map(|ty| quote_spanned!(at(ty.span())=> let () = <#ty as __rt::CheckpointValue>::FITS;));
     let part = job.attr.aggregates.as_deref();
     let part = part.map(|path| quote_spanned!(at(path.span())=> let () = <#path as __rt::Part>::FITS;));
     // In a direct job `Job::Output` asks. A result that holds the job can be stored only if this constant compiles, so the constant
@@ -33,6 +37,7 @@ pub(super) fn check(job: &JobModel) -> TokenStream {
             const OK: usize = {
                 #(#arguments)*
                 #(#supplied)*
+                #(#checkpoints)*
                 #part
                 #output
                 0

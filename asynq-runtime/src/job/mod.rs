@@ -120,8 +120,8 @@ pub use self::{
     error::no_handler,
     run_blocking::run_blocking,
     type_checks::{
-        Argument, Checked, ClientArgument, Failed, IntoText, OnError, Part, PartOf, Returned, Stored, Supplied,
-        TickArgument,
+        Argument, Checked, CheckpointValue, ClientArgument, Failed, IntoText, Loaded, OnError, Part, PartOf, Returned,
+        Stored, Supplied, TickArgument,
     },
 };
 

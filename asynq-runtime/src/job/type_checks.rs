@@ -9,7 +9,7 @@ use std::future::Future;
 
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::{FromContext, Job, JobContext, JobError, JobResult, Policy, StateKey, output::IntoJobResult};
+use super::{Checkpoint, FromContext, Job, JobContext, JobError, JobResult, Policy, StateKey, output::IntoJobResult};
 
 /// A type that can be stored as an argument of a job: any type that serde can write and read.
 #[diagnostic::on_unimplemented(
@@ -151,6 +151,37 @@ impl<T: FromContext, const OK: usize> Supplied<OK> for T {
 
     fn from_context(ctx: &JobContext) -> impl Future<Output = Result<Self, JobError>> + Send {
         <T as FromContext>::from_context(ctx)
+    }
+}
+
+/// A type that can be stored as the checkpoint of a task.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be the checkpoint of a job",
+    label = "cannot be stored with a task",
+    note = "write `#[derive(serde::Serialize, serde::Deserialize)]` on the type, and on every type in it; for a type of another crate turn on that crate's feature `serde`; the type is `Send`, too"
+)]
+pub trait CheckpointValue {
+    /// Names the place that is checked.
+    const FITS: () = ();
+}
+
+#[diagnostic::do_not_recommend]
+impl<T: Serialize + DeserializeOwned + Send + 'static> CheckpointValue for T {}
+
+/// [`CheckpointValue`] for the job's own code.
+pub trait Loaded<const OK: usize>: Sized {
+    /// Returns the checkpoint of the task.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`JobContext::checkpoint`].
+    fn checkpoint(ctx: &JobContext) -> impl Future<Output = Result<Checkpoint<Self>, JobError>> + Send;
+}
+
+#[diagnostic::do_not_recommend]
+impl<T: Serialize + DeserializeOwned + Send + 'static, const OK: usize> Loaded<OK> for T {
+    fn checkpoint(ctx: &JobContext) -> impl Future<Output = Result<Checkpoint<Self>, JobError>> + Send {
+        ctx.checkpoint()
     }
 }
 
