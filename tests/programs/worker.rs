@@ -51,6 +51,7 @@ on_both_brokers! {
         let warnings: Vec<_> = output.lines().filter(|line| line.contains("a task cannot run here")).collect();
         assert_eq!(warnings.len(), 1, "{output}");
         assert!(warnings[0].contains("WARN") && warnings[0].contains("of:tomorrow"), "{warnings:?}");
+        assert!(warnings[0].contains("jobs of another crate are linked by naming it"), "{warnings:?}");
     }
 
     async fn a_line_of_a_run_names_its_task_where_only_warnings_are_logged(stage: &Stage) {

@@ -105,6 +105,7 @@ pub(crate) use self::{
     checkpoint::Unloaded,
     codec::{decode_arguments, decode_result, encode_arguments, encode_result, fingerprint_of, postcard_header},
     prepared::Prepared,
+    registry::LINKED_BY_NAME,
     resolve::{Needs, ShapeLookup, resolve as resolve_arguments, show as show_by_shape},
     results::RESULT_LIMIT,
     shape::encode as encode_by_shape,

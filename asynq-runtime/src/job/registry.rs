@@ -8,6 +8,10 @@ use std::{
 
 use super::{Codec, Job, JobDescriptor, StateKey, StateMap};
 
+/// The remedy for a job that is not there although its crate is in `Cargo.toml`.
+pub(crate) const LINKED_BY_NAME: &str =
+    "jobs of another crate are linked by naming it: `main!(jobs: [that_crate])` or `use that_crate as _;`";
+
 /// The jobs of a server.
 ///
 /// ```
@@ -105,10 +109,7 @@ pub enum RegistryError {
         job: Box<JobDescriptor>,
     },
     /// The program has no jobs.
-    #[error(
-        "this program has no jobs: put `#[job]` on a function; jobs of another crate are linked by naming it: \
-         `main!(jobs: [that_crate])` or `use that_crate as _;`"
-    )]
+    #[error("this program has no jobs: put `#[job]` on a function; {LINKED_BY_NAME}")]
     NoJobs,
 }
 

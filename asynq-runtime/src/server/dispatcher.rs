@@ -8,8 +8,8 @@ use super::{config::OnUnknown, handlers::Handlers};
 use crate::{
     broker::{Broker, BrokerError, BrokerErrorKind},
     job::{
-        BoxFuture, JobContext, JobDescriptor, JobError, Needs, PayloadError, RawTask, Registry, RunResult, ShapeCache,
-        ShapeLookup,
+        BoxFuture, JobContext, JobDescriptor, JobError, LINKED_BY_NAME, Needs, PayloadError, RawTask, Registry,
+        RunResult, ShapeCache, ShapeLookup,
     },
     metrics::{JobMetrics, JobMetricsMap},
     panics,
@@ -159,7 +159,8 @@ impl Dispatcher {
         let mut warned = self.warned.lock();
         if warned.len() < WARNED && warned.insert(r#type.to_owned()) {
             let policy = self.on_unknown;
-            log!(warn, r#type, %policy, "a task cannot run here: {why}; logged once per type");
+            let linked = if self.knows(r#type) { String::new() } else { format!("; {LINKED_BY_NAME}") };
+            log!(warn, r#type, %policy, "a task cannot run here: {why}{linked}; logged once per type");
         }
     }
 }

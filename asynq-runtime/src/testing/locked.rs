@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::job::{JobsLock, Registry};
+use crate::job::{JobsLock, Registry, RegistryError};
 
 /// Asserts that the linked jobs read tasks of every shape in `file`, a `jobs.lock` that `jobs --lock` wrote, and that the
 /// file has all of their shapes.
@@ -21,17 +21,43 @@ use crate::job::{JobsLock, Registry};
 /// # Panics
 ///
 /// If a shape cannot be read or is not in the file: the message has a line for each such shape that says what to write. Also
-/// if the file cannot be read. A relative path begins in the package's folder, where cargo runs tests.
+/// if the file cannot be read, or the binary has no jobs. A relative path begins in the package's folder, where cargo runs tests.
 #[track_caller]
 pub fn assert_jobs_locked(file: impl AsRef<Path>) {
-    let file = file.as_ref();
-    let text = std::fs::read_to_string(file).unwrap_or_else(|error| {
-        panic!("{} cannot be read ({error}); write it by the command `jobs --lock` of the program", file.display())
-    });
-    let lock = JobsLock::parse(&text).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
-    let registry = Registry::linked().unwrap_or_else(|error| panic!("{error}"));
-    registry.check_upgrades().unwrap_or_else(|error| panic!("{error}"));
-    let findings: Vec<String> =
-        lock.check(&registry).iter().filter(|found| !found.is_safe()).map(ToString::to_string).collect();
-    assert!(findings.is_empty(), "{}:\n{}", file.display(), findings.join("\n"));
+    if let Err(wrong) = check(file.as_ref(), &Registry::linked()) {
+        panic!("{wrong}");
+    }
+}
+
+fn check(file: &Path, linked: &Result<Registry, RegistryError>) -> Result<(), String> {
+    let text = std::fs::read_to_string(file).map_err(|error| {
+        let remedy =
+            "write it by the command `jobs --lock` of the program, or by `JobsLock::with` where it has no commands";
+        format!("{} cannot be read ({error}); {remedy}", file.display())
+    })?;
+    let lock = JobsLock::parse(&text).map_err(|error| format!("{}: {error}", file.display()))?;
+    let registry = linked.as_ref().map_err(RegistryError::to_string)?;
+    // Without this error all jobs of the file would seem to be gone, and an empty file would pass.
+    if registry.is_empty() {
+        return Err(RegistryError::NoJobs.to_string());
+    }
+    registry.check_upgrades().map_err(|error| error.to_string())?;
+    let findings = lock.check(registry);
+    let findings: Vec<String> = findings.iter().filter(|found| !found.is_safe()).map(ToString::to_string).collect();
+    if findings.is_empty() { Ok(()) } else { Err(format!("{}:\n{}", file.display(), findings.join("\n"))) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_binary_without_jobs_is_told_apart_from_a_program_whose_jobs_are_gone() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("jobs.lock");
+        let none = Ok(Registry::default());
+        assert!(check(&file, &none).unwrap_err().contains("`JobsLock::with` where it has no commands"));
+        std::fs::write(&file, "").unwrap();
+        assert!(check(&file, &none).unwrap_err().starts_with("this program has no jobs"));
+    }
 }

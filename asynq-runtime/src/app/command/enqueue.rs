@@ -55,7 +55,7 @@ fn prepare(registry: &Registry, name: &str, arguments: Option<&str>) -> Result<P
         let known: Vec<_> = registry.iter().map(|job| format!("`{}`", job.name)).collect();
         let hint = match known.as_slice() {
             [] => format!("; {}", crate::job::RegistryError::NoJobs),
-            known => format!("; it has {}", known.join(", ")),
+            known => format!("; it has {}; {}", known.join(", "), crate::job::LINKED_BY_NAME),
         };
         return Err(AppError::UnknownJob { name: name.chars().take(80).collect(), hint });
     };
@@ -175,7 +175,11 @@ mod tests {
             ("letter", Some(r#"{"to":"a"}"#), "`subject`; it takes {recipient: str, subject: str, copy: str?}"),
             ("tidy", Some("[1]"), "it takes none"),
             ("one", Some("null"), "invalid type: null, expected a string; it takes str"),
-            ("male", None, "this program has no job `male`; it has `letter`, `mail`, `one`, `tidy`"),
+            (
+                "male",
+                None,
+                "no job `male`; it has `letter`, `mail`, `one`, `tidy`; jobs of another crate are linked by naming it",
+            ),
         ] {
             let error = checked(name, arguments).unwrap_err();
             assert!(error.contains(expected), "{error}\n  should contain\n{expected}");
