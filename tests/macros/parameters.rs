@@ -45,7 +45,8 @@ async fn a_type_of_ones_own_is_made_of_the_context_and_its_states_are_known_at_s
     let mut states = StateMap::default();
     states.insert(7_u32);
     let error = run_in(&JobContext::detached_with(states.clone()), bill { month: "May".into() }).await.unwrap_err();
-    assert!(error.to_string().contains("there is no State<"), "{error}");
+    let error = error.to_string();
+    assert!(error.contains("there is no State<") && error.contains("`TestApp::state`"), "{error}");
     states.insert(Prices(3));
     let ctx = JobContext::detached_with(states);
     assert_eq!(run_in(&ctx, bill { month: "May".into() }).await.expect("runs"), "detached 3 7 May");

@@ -56,7 +56,10 @@ impl<T: Send + Sync + 'static> FromContext for State<T> {
     async fn from_context(ctx: &JobContext) -> Result<Self, JobError> {
         // Only a test can meet this error, because a server checks its states at the start.
         ctx.state::<T>().ok_or_else(|| {
-            JobError::skip_retry(format!("there is no State<{}>; give it with `App::state(..)`", type_name::<T>()))
+            JobError::skip_retry(format!(
+                "there is no State<{}>; give it with `TestApp::state`, or with `JobContext::detached_with` to `testing::run_in`",
+                type_name::<T>()
+            ))
         })
     }
 }
