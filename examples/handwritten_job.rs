@@ -36,7 +36,7 @@ async fn main() -> Result<(), BoxError> {
 
     // A task that only a program in another language handles has a name and bytes.
     let other = RawTask::new("invoice:print", br#"{"number":4711}"#.as_slice()).queue("printer");
-    let other = client.enqueue_raw(other).await?;
+    let other = client.enqueue(other).await?;
     println!("{} waits in queue {} for its own worker", other.r#type, other.queue);
 
     if task.wait("1m").await?.has_ended() {

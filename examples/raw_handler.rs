@@ -31,9 +31,9 @@ async fn main() -> Result<(), BoxError> {
 
     // A Go program would enqueue the same tasks.
     let task = |name: &str, payload: &'static str| RawTask::new(name, payload).queue("images").retention("1h");
-    let mut last = client.enqueue_raw(task("image:resize", "80")).await?;
+    let mut last = client.enqueue(task("image:resize", "80")).await?;
     for (name, payload) in [("image:blur", r#"{"by":3}"#), ("image:crop", "{}")] {
-        last = client.enqueue_raw(task(name, payload).header("trace", "abc")).await?;
+        last = client.enqueue(task(name, payload).header("trace", "abc")).await?;
     }
 
     let running = server.start().await?;

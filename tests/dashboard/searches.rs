@@ -17,7 +17,7 @@ use crate::dashboard::stage::{Served, client, dashboard};
 async fn a_fifth_search_is_refused_for_now() {
     let redis = RedisServer::start(Persistence::None);
     let client = patient::client(&redis.url()).await;
-    client.enqueue_raw(RawTask::new("mail", "{}").task_id("t1")).await.unwrap();
+    client.enqueue(RawTask::new("mail", "{}").task_id("t1")).await.unwrap();
     let served = Arc::new(Served::start(Dashboard::new(&client)).await);
     // None of the four ends before the fifth gives up.
     let stopped = redis.stop();

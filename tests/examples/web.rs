@@ -29,7 +29,7 @@ fn an_axum_application_answers_with_the_result_of_a_task() {
     let redis = RedisServer::start(Persistence::None);
     let of_another_job = RawTask::new("another:job", "x").queue("another").task_id("other");
     Runtime::new().unwrap().block_on(async {
-        patient::client(&redis.url()).await.enqueue_raw(of_another_job).await.unwrap();
+        patient::client(&redis.url()).await.enqueue(of_another_job).await.unwrap();
     });
     for environment in [&[][..], &[("ASYNQ_URL", redis.url().as_str())]] {
         let program = start("await_result", folder.path(), &[], environment);

@@ -148,12 +148,12 @@ async fn an_equal_task_is_not_made_by_editing() {
 async fn raw_bytes_move_a_lock_of_the_whole_payload_and_keep_any_other() {
     let (_t, client, inspector) = world().await;
     let raw = |payload: &'static str| RawTask::new("go:job", payload).unique("1h");
-    client.enqueue_raw(raw("one").task_id("t1")).await.unwrap();
+    client.enqueue(raw("one").task_id("t1")).await.unwrap();
     inspector.edit_raw("default", "t1", "two").await.unwrap();
     assert_eq!(inspector.task("default", "t1").await.unwrap().payload, "two");
-    let same = client.enqueue_raw(raw("two")).await.unwrap_err();
+    let same = client.enqueue(raw("two")).await.unwrap_err();
     assert!(matches!(same, EnqueueError::Duplicate { holder: Some(id) } if id == "t1"));
-    client.enqueue_raw(raw("one")).await.unwrap();
+    client.enqueue(raw("one")).await.unwrap();
 
     mail::job("ann", "Hi").task_id("t2").enqueue(&client).await.unwrap();
     inspector.edit_raw("default", "t2", r#"{"to":"bob","subject":"Hi"}"#).await.unwrap();
@@ -184,7 +184,7 @@ async fn reasons_against_an_edit_are_distinguished() {
     t.enqueue(task("other")).await;
     let error = inspector.edit::<mail>("default", "other", |_| ()).await.unwrap_err();
     assert_eq!(error.to_string(), "task `other` is a `email:send`, not a `edit:mail`");
-    client.enqueue_raw(RawTask::new("edit:mail", "{").task_id("broken")).await.unwrap();
+    client.enqueue(RawTask::new("edit:mail", "{").task_id("broken")).await.unwrap();
     let error = inspector.edit::<mail>("default", "broken", |_| ()).await.unwrap_err();
     assert!(matches!(error, InspectError::Payload(_)), "{error}");
     let error = inspector.edit::<mail>("default", "none", |_| ()).await.unwrap_err();
@@ -226,7 +226,7 @@ async fn an_edit_begins_anew_after_a_faster_change() {
 #[tokio::test]
 async fn an_edit_of_the_arguments_that_were_seen_leaves_those_of_another_program() {
     let (_t, client, inspector) = world().await;
-    client.enqueue_raw(RawTask::new("go:job", "seen").task_id("t1")).await.unwrap();
+    client.enqueue(RawTask::new("go:job", "seen").task_id("t1")).await.unwrap();
     let mine = inspector.clone().edits_only(&inspector.task("default", "t1").await.unwrap());
     inspector.edit_raw("default", "t1", "theirs").await.unwrap();
     let error = mine.edit_raw("default", "t1", "mine").await.unwrap_err();
@@ -250,7 +250,7 @@ async fn the_header_of_a_typed_payload_is_not_edited_away() {
     inspector.edit_raw_in_shape("default", "typed", same_shape).await.unwrap();
     inspector.edit::<double>("default", "typed", |job| assert_eq!(job.n, 22)).await.unwrap();
 
-    client.enqueue_raw(RawTask::new("x", "{}").task_id("raw")).await.unwrap();
+    client.enqueue(RawTask::new("x", "{}").task_id("raw")).await.unwrap();
     inspector.edit_raw_in_shape("default", "raw", "[]").await.unwrap();
 }
 

@@ -34,7 +34,7 @@ on_both_brokers! {
         Welcome { to: "bob".into() }.enqueue(&client).await.unwrap();
         Welcome { to: "eve".into() }.into_job().retry(7).enqueue(&client).await.unwrap();
         let bytes = &b"{\"path\":\"cat.png\"}"[..];
-        let raw = client.enqueue_raw(RawTask::new("image:crop", bytes).queue("go")).await.unwrap();
+        let raw = client.enqueue(RawTask::new("image:crop", bytes).queue("go")).await.unwrap();
 
         let greeted = std::sync::Arc::new(Greeted::default());
         let server = Server::builder(&stage.url).register::<Welcome>().state(greeted.clone()).queue("default", 1);

@@ -32,7 +32,7 @@ on_both_brokers! {
         let client = stage.client().await;
         for name in ["picture:crop", "picture:resize", "picture:crop:square"] {
             let task = RawTask::new(name, &b"{}"[..]).retention("1h");
-            client.enqueue_raw(task).await.unwrap();
+            client.enqueue(task).await.unwrap();
         }
         let running = server.start().await.unwrap();
         until(&client, "default", |stats| stats.completed == 3).await;

@@ -22,7 +22,7 @@ on_both_brokers! {
         assert_eq!(waiting[0].payload, r#"{"path":"cat.png","width":80}"#);
 
         let as_go_does = RawTask::new("image:resize", r#"{"width": 90, "path": "dog.png"}"#).retention("1h");
-        let from_go = client.enqueue_raw(as_go_does).await.unwrap();
+        let from_go = client.enqueue(as_go_does).await.unwrap();
 
         let jobs = Registry::only::<(as_written::resize,)>().unwrap();
         let running = Server::builder(&stage.url).registry(jobs).build().await.unwrap().start().await.unwrap();

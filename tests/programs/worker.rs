@@ -39,7 +39,7 @@ on_both_brokers! {
     async fn an_unknown_type_is_requeued_visibly_and_warned_of_once(stage: &Stage) {
         let client = stage.client().await;
         for id in ["u1", "u2", "u3"] {
-            client.enqueue_raw(RawTask::new("of:tomorrow", "x").queue("critical").task_id(id)).await.unwrap();
+            client.enqueue(RawTask::new("of:tomorrow", "x").queue("critical").task_id(id)).await.unwrap();
         }
         let worker = Program::start(stage.program(PROGRAM));
         until(&client, "critical", |queue| queue.retry == 3).await;
@@ -56,7 +56,7 @@ on_both_brokers! {
 
     async fn a_line_of_a_run_names_its_task_where_only_warnings_are_logged(stage: &Stage) {
         let task = RawTask::new("of:tomorrow", "x").queue("critical").task_id("u1");
-        stage.client().await.enqueue_raw(task).await.unwrap();
+        stage.client().await.enqueue(task).await.unwrap();
         let mut command = stage.program(PROGRAM);
         command.env("RUST_LOG", "warn");
         let worker = Program::start(command);

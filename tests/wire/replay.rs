@@ -217,7 +217,7 @@ impl Replay {
         if call["args"].is_string() {
             return Some("cannot be written".into());
         }
-        match self.client.enqueue_raw(raw_task(&call["args"])).await {
+        match self.client.enqueue(raw_task(&call["args"])).await {
             Err(refused) => Some(refused.to_string()),
             // Where Go refuses, the answers differ and there is nothing to compare.
             Ok(_) if call["error"].is_string() => None,

@@ -76,7 +76,7 @@ on_both_brokers! {
             .unwrap();
         let client = Client::new(cli.t.shared());
         for (r#type, payload, id) in [("email:send", &b"{}"[..], "t1"), ("resize", b"\x01\0\0\0\0\x05", "t2")] {
-            client.enqueue_raw(RawTask::new(r#type, payload).task_id(id)).await.unwrap();
+            client.enqueue(RawTask::new(r#type, payload).task_id(id)).await.unwrap();
         }
         let running = worker.start().await.unwrap();
         eventually("both tasks are requeued", async || {
@@ -192,7 +192,7 @@ async fn run_on(server: &asynq_tests::RedisServer, words: &[&str]) -> crate::fix
 async fn with_a_waiting_task() -> asynq_tests::RedisServer {
     let server = asynq_tests::RedisServer::start(asynq_tests::Persistence::None);
     let client = patient::client(&server.url()).await;
-    client.enqueue_raw(RawTask::new("email", &b"{}"[..])).await.unwrap();
+    client.enqueue(RawTask::new("email", &b"{}"[..])).await.unwrap();
     server
 }
 
@@ -229,7 +229,7 @@ async fn a_queue_that_lost_its_name_is_found_and_its_repair_lists_and_removes_it
 async fn a_foreign_key_in_place_of_a_task_is_not_a_damaged_message() {
     let server = asynq_tests::RedisServer::start(asynq_tests::Persistence::None);
     let client = patient::client(&server.url()).await;
-    client.enqueue_raw(RawTask::new("email", &b"{}"[..])).await.unwrap();
+    client.enqueue(RawTask::new("email", &b"{}"[..])).await.unwrap();
     let mut redis = server.connection();
     redis::cmd("SET").arg("asynq:{default}:t:foreign").arg("text").exec(&mut redis).unwrap();
     redis::cmd("ZADD").arg("asynq:{default}:retry").arg("4000000000").arg("foreign").exec(&mut redis).unwrap();
@@ -243,7 +243,7 @@ async fn neither_the_names_of_all_queues_nor_all_keys_are_read_for_each_queue() 
     let server = asynq_tests::RedisServer::start(asynq_tests::Persistence::None);
     let client = patient::client(&server.url()).await;
     for n in 0..QUEUES {
-        client.enqueue_raw(RawTask::new("email", &b"{}"[..]).queue(format!("q{n}"))).await.unwrap();
+        client.enqueue(RawTask::new("email", &b"{}"[..]).queue(format!("q{n}"))).await.unwrap();
     }
     let mut redis = server.connection();
     let before = Calls::ask(&mut redis);

@@ -81,8 +81,8 @@ impl Wake for Ready {
 partial_debug!(Layered { wraps as Vec::len, .. });
 
 impl Client {
-    /// Puts a tower layer around [`enqueue`](Self::enqueue), [`enqueue_raw`](Self::enqueue_raw), [`enqueue_many`](Self::enqueue_many)
-    /// and [`enqueue_all`](Self::enqueue_all) of this client and of clones that are made afterwards, and so around every
+    /// Puts a tower layer around [`enqueue`](Self::enqueue), [`enqueue_many`](Self::enqueue_many) and
+    /// [`enqueue_all`](Self::enqueue_all) of this client and of clones that are made afterwards, and so around every
     /// `job::enqueue(&client, …)`. The layer may change headers or the queue, refuse, wait, and see the outcome. The
     /// layer that was added first is the outermost, as around the server's jobs: it sees a task first and its outcome
     /// last.

@@ -28,7 +28,7 @@ pub(crate) use self::{
 use crate::{
     broker::{Broker, BrokerError, BrokerErrorKind, Placed},
     connect,
-    job::{BoxFuture, DueShapes, EnqueueError, IntoTask, Job, JobBuilder, JobContext, PreparedTask, RawTask},
+    job::{BoxFuture, DueShapes, EnqueueError, IntoTask, Job, JobBuilder, JobContext, PreparedTask},
     task::{TaskIds, TaskInfo, TaskState},
 };
 
@@ -120,9 +120,9 @@ impl Client {
         self.broker.ping().await
     }
 
-    /// Enqueues one task: a job, a builder or a raw task. The future holds all that it needs, so that it can be spawned. One that is
-    /// dropped before its end may have stored the task: spawn it where the caller may go away, as the handler of a web server does
-    /// with its client, or give the task an id.
+    /// Enqueues one task: a job, a builder or a [`RawTask`](crate::RawTask), which is known by name and bytes alone. The future holds
+    /// all that it needs, so that it can be spawned. One that is dropped before its end may have stored the task: spawn it where the
+    /// caller may go away, as the handler of a web server does with its client, or give the task an id.
     ///
     /// # Errors
     ///
@@ -130,15 +130,6 @@ impl Client {
     pub fn enqueue(&self, task: impl IntoTask) -> BoxFuture<'static, Result<TaskInfo, EnqueueError>> {
         let (client, task) = (self.clone(), task.into_task());
         Box::pin(async move { client.send(task).await })
-    }
-
-    /// Enqueues a task that is known by name and bytes alone.
-    ///
-    /// # Errors
-    ///
-    /// As [`enqueue`](Self::enqueue).
-    pub fn enqueue_raw(&self, task: RawTask) -> BoxFuture<'static, Result<TaskInfo, EnqueueError>> {
-        self.enqueue(task)
     }
 
     /// Enqueues many tasks of one type in few round trips, or one for each through [layers](Self::layer); one outcome per item, in

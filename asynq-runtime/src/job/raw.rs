@@ -9,7 +9,7 @@ use super::{JobContext, PreparedTask};
 /// ```
 /// # use asynq_runtime::prelude::*;
 /// # async fn produce(client: Client) -> Result<(), BoxError> {
-/// client.enqueue_raw(RawTask::new("image:resize", r#"{"path":"cat.png"}"#).queue("go")).await?;
+/// client.enqueue(RawTask::new("image:resize", r#"{"path":"cat.png"}"#).queue("go")).await?;
 ///
 /// // And the other way: what a program of another language enqueued.
 /// let server = Server::builder("redis://127.0.0.1:6379").handle("report:", async |task: RawTask| {

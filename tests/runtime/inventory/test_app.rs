@@ -71,7 +71,7 @@ async fn every_ending_is_counted_by_its_kind() {
         record::enqueue(app.client(), text).await.unwrap();
     }
     blocking::enqueue(app.client(), "/").await.unwrap();
-    app.client().enqueue_raw(RawTask::new("of another language", "x")).await.unwrap();
+    app.client().enqueue(RawTask::new("of another language", "x")).await.unwrap();
 
     let drained = app.drain().await;
     assert_eq!((drained.succeeded, drained.failed, drained.snoozed, drained.requeued), (2, 3, 1, 1));
@@ -274,7 +274,7 @@ async fn as_json(to: String, copies: u32) -> JobResult {
 #[tokio::test]
 async fn json_that_lacks_a_field_is_requeued_for_a_day_and_archived_with_the_reason() {
     let app = TestApp::new().await;
-    let task = app.client().enqueue_raw(RawTask::new("as_json", r#"{"to":"ann"}"#)).await.unwrap();
+    let task = app.client().enqueue(RawTask::new("as_json", r#"{"to":"ann"}"#)).await.unwrap();
     assert_eq!(app.drain().await.requeued, 1);
     let waiting = app.task(&task).await.unwrap();
     assert_eq!((waiting.state, waiting.retried), (TaskState::Retry, 0), "no retry is spent");
@@ -289,14 +289,14 @@ async fn json_that_lacks_a_field_is_requeued_for_a_day_and_archived_with_the_rea
     assert!(reason.contains("missing field `copies`") && reason.contains("for a day"), "{reason}");
 
     // JSON that no version of the job can have written is not kept waiting.
-    app.client().enqueue_raw(RawTask::new("as_json", r#"{"to":"#)).await.unwrap();
+    app.client().enqueue(RawTask::new("as_json", r#"{"to":"#)).await.unwrap();
     assert_eq!(app.drain().await.archived, 1);
 }
 
 #[tokio::test]
 async fn undecodable_arguments_are_archived_at_once() {
     let app = TestApp::new().await;
-    app.client().enqueue_raw(RawTask::new("double", "{")).await.unwrap();
+    app.client().enqueue(RawTask::new("double", "{")).await.unwrap();
     let drained = app.drain().await;
     assert_eq!(drained.archived, 1);
     assert!(drained.failures[0].error.contains("it looks like JSON"), "{drained:?}");

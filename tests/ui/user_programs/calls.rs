@@ -33,7 +33,7 @@ async fn many(client: &Client) -> Result<(), BoxError> {
         }
     }
     client.enqueue_all([two::job("ann", 1_u32).into(), plain { to: "bob".into() }.into()]).await?;
-    client.enqueue_raw(RawTask::new("go:type", "{}")).await?;
+    client.enqueue(RawTask::new("go:type", "{}")).await?;
     Ok(())
 }
 

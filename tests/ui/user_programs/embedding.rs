@@ -76,7 +76,7 @@ async fn raw(client: &Client) -> Result<(), BoxError> {
         Ok::<(), JobError>(())
     });
     println!("{server:?}");
-    client.enqueue_raw(RawTask::new("go:type", "{}").queue("go").retry(2)).await?;
+    client.enqueue(RawTask::new("go:type", "{}").queue("go").retry(2)).await?;
     Ok(())
 }
 

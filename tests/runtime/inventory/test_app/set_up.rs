@@ -87,7 +87,7 @@ async fn the_set_up_of_a_program_counts_with_its_layers_handlers_and_hooks() {
     let app = TestApp::with_setup(|app| set_up(app, seen.clone())).await.state(seen.clone());
     record::job("fails").queue("high").enqueue(app.client()).await.unwrap();
     blocking::enqueue(app.client(), "/").await.unwrap();
-    app.client().enqueue_raw(RawTask::new("by hand: one", "")).await.unwrap();
+    app.client().enqueue(RawTask::new("by hand: one", "")).await.unwrap();
     assert_eq!(app.tasks().await.len(), 4, "the set-up enqueued one");
     assert_eq!(*seen.0.lock().unwrap(), [""; 0], "nothing has started");
 
@@ -104,7 +104,7 @@ async fn the_set_up_of_a_program_counts_with_its_layers_handlers_and_hooks() {
 
     app.advance("6s").await;
     assert_eq!(app.drain().await.retried, 0, "the set-up says 7 s");
-    app.client().enqueue_raw(RawTask::new("of a group", "").queue("low").group("mails")).await.unwrap();
+    app.client().enqueue(RawTask::new("of a group", "").queue("low").group("mails")).await.unwrap();
     record::job("good").queue("high").enqueue(app.client()).await.unwrap();
     app.advance("1s").await;
     assert_eq!(app.drain().await.retried, 1);
@@ -120,7 +120,7 @@ async fn the_set_up_of_a_program_counts_with_its_layers_handlers_and_hooks() {
 async fn a_task_that_nothing_knows_is_requeued_for_as_long_as_the_server_says() {
     let hours = |hours: u64| Duration::from_secs(hours * 3_600);
     let app = TestApp::new().await.server(|server| server.on_unknown(OnUnknown::RequeueFor(hours(72))));
-    let task = app.client().enqueue_raw(RawTask::new("of a later version", "")).await.unwrap();
+    let task = app.client().enqueue(RawTask::new("of a later version", "")).await.unwrap();
     assert_eq!(app.drain().await.requeued, 1);
     app.advance(hours(71)).await;
     assert_eq!(app.drain().await.requeued, 1);
