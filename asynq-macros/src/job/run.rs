@@ -79,7 +79,8 @@ fn settled(job: &JobModel, call: TokenStream) -> TokenStream {
 /// Prints a value that the worker supplies and may lack; without it the function is not called.
 fn supplied(job: &JobModel, parameter: &Parameter, ctx: &Ident) -> Option<TokenStream> {
     if let Parameter::Checkpoint(ty) = parameter {
-        let ok = ok(job);
+        let function = job.ident();
+        let ok = quote!({ <#function as __rt::Checked>::CHECKPOINT });
         return Some(quote_spanned!(at(ty.span())=> <#ty as __rt::Loaded<#ok>>::checkpoint(#ctx).await?));
     }
     parameter.supplied().map(|ty| from_context(job, ty, ctx))

@@ -20,10 +20,6 @@ pub(super) fn check(job: &JobModel) -> TokenStream {
     });
     let supplied = job.parameters().iter().filter_map(Parameter::supplied);
     let supplied = supplied.map(|ty| quote_spanned!(at(ty.span())=> let _ = <#ty as __rt::FromContext>::REQUIRES;));
-    // One that holds the job can be stored only if this constant compiles, as below.
-    let checkpoints = job.parameters().iter().filter_map(Parameter::checkpoint).filter(|ty| !mentions(ty, ident));
-    let checkpoints =
-        checkpoints.map(|ty| quote_spanned!(at(ty.span())=> let () = <#ty as __rt::CheckpointValue>::FITS;));
     let part = job.attr.aggregates.as_deref();
     let part = part.map(|path| quote_spanned!(at(path.span())=> let () = <#path as __rt::Part>::FITS;));
     // In a direct job `Job::Output` asks. A result that holds the job can be stored only if this constant compiles, so the constant
@@ -32,16 +28,21 @@ pub(super) fn check(job: &JobModel) -> TokenStream {
         let ty = &job.signature.output;
         quote_spanned!(at(ty.span())=> let () = <#ty as __rt::IntoJobResult>::FITS;)
     });
+    // A checkpoint may hold jobs, which can be stored only if the first constant compiles, so it has a constant of its own.
+    let checkpoint = job.parameters().iter().find_map(Parameter::checkpoint).map(|ty| {
+        let fits = quote_spanned!(at(ty.span())=> let () = <#ty as __rt::CheckpointValue>::FITS;);
+        quote!(const CHECKPOINT: usize = { #fits 0 };)
+    });
     quote! {
         impl __rt::Checked for #ident {
             const OK: usize = {
                 #(#arguments)*
                 #(#supplied)*
-                #(#checkpoints)*
                 #part
                 #output
                 0
             };
+            #checkpoint
         }
     }
 }

@@ -101,6 +101,8 @@ impl<J: Job, const OK: usize> PartOf<OK> for J {
 pub trait Checked {
     /// Does not compile if one of the types does not fit.
     const OK: usize;
+    /// Does not compile if the type of the checkpoint does not fit.
+    const CHECKPOINT: usize = 0;
 }
 
 /// [`Argument`] for serde's derive. Unlike a bound without a lifetime, `for<'a> Address: Stored<'a, ..>` is not refused if it

@@ -67,9 +67,11 @@ async fn checkpoint(ctx: &JobContext, cursor: Checkpoint<u64>, file: String) -> 
     Ok(())
 }
 
-/// The jobs that are still to be enqueued are of its own type.
+type Walks = Vec<walk>;
+
+/// The jobs that are still to be enqueued are of its own type, which the macro cannot see.
 #[job(name = "user:checkpoint_of_jobs")]
-async fn walk(rest: Checkpoint<Vec<walk>>, depth: u8) -> JobResult {
+async fn walk(rest: Checkpoint<Walks>, depth: u8) -> JobResult {
     rest.save((0..depth).map(|depth| walk { depth }).collect()).await?;
     Ok(())
 }
