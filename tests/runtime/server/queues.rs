@@ -223,7 +223,7 @@ async fn a_worker_that_starts_on_many_queues_sweeps_them_with_a_break_behind_eac
 async fn a_server_of_some_jobs_serves_their_queues_and_leaves_the_rest_to_others() {
     let broker = memory().await;
     let client = Client::new(broker.clone());
-    let (builder, mut log) = server::<(waits, quick)>(&broker);
+    let ((builder, mut log), lines) = (server::<(waits, quick)>(&broker), Log::keep());
     let server = builder.only(["qui*"]).build().await.unwrap();
     assert_eq!(server.queues().collect::<Vec<_>>(), [("other", 1)]);
     assert_eq!(server.registry().iter().map(|job| job.name).collect::<Vec<_>>(), ["quick"]);
@@ -231,6 +231,10 @@ async fn a_server_of_some_jobs_serves_their_queues_and_leaves_the_rest_to_others
     waits::job().task_id("w").enqueue(&client).await.unwrap();
     quick::enqueue(&client).await.unwrap();
     assert_eq!(logged(&mut log).await, "quick");
+    waits::job().queue("other").enqueue(&client).await.unwrap();
+    soon(running.signals().settled.reached(2)).await;
+    let warned = lines.with("a task cannot run here");
+    assert!(warned.len() == 1 && !warned[0].contains("jobs of another crate"), "{warned:?}");
     soon(running.shutdown()).await.unwrap();
     let left = broker.task(&queue("default"), &id("w")).await.unwrap().unwrap();
     assert_eq!(left.state, TaskState::Pending);
