@@ -54,10 +54,10 @@ impl<T: Send + Sync + 'static> FromContext for State<T> {
     const REQUIRES: &'static [StateKey] = &[StateKey::of::<T>()];
 
     async fn from_context(ctx: &JobContext) -> Result<Self, JobError> {
-        // Only a test can meet this error, because a server checks its states at the start.
+        // A server checks the states of `REQUIRES` at the start, so this is mostly the error of a test.
         ctx.state::<T>().ok_or_else(|| {
             JobError::skip_retry(format!(
-                "there is no State<{}>; give it with `TestApp::state`, or with `JobContext::detached_with` to `testing::run_in`",
+                "there is no State<{}>; give it with `.state(..)` in the set-up, and in a test with `TestApp::state` or `JobContext::detached_with`",
                 type_name::<T>()
             ))
         })
