@@ -7,7 +7,7 @@ mod waiting;
 use std::{
     path::PathBuf,
     sync::{Arc, mpsc},
-    thread::JoinHandle,
+    thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
@@ -46,6 +46,9 @@ const BREATH: Duration = Duration::from_millis(50);
 
 /// Longest sleep of a writer that has nothing to do.
 const LONG: Duration = Duration::from_secs(3_600);
+
+/// Pause between two interrupts of the queries that keep a broker from closing.
+const BETWEEN_INTERRUPTS: Duration = Duration::from_millis(1);
 
 /// The threads that may have connections to the file, too; none for a database in memory.
 #[derive(Debug, Default)]
@@ -168,8 +171,11 @@ impl Writer {
         self.leave();
         // SQLite writes the log into the file and removes it when the last connection is closed. Of two that are closed at the same
         // moment neither sees that it is the last, so the writer waits for the others.
-        for thread in self.others.threads.drain(..) {
-            let _ = thread.join();
+        let OtherThreads { reads, threads } = &self.others;
+        while threads.iter().any(|thread| !thread.is_finished()) {
+            // An interrupt that came between two statements of a query has stopped neither.
+            reads.end();
+            thread::sleep(BETWEEN_INTERRUPTS);
         }
     }
 
