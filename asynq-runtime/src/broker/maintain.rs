@@ -202,7 +202,7 @@ pub struct Recovered {
 /// The result of [`Maintain::sweep`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Swept {
-    /// Active tasks that had no lease, or one that no clock can have given, and got one, so that recovery sees them unless a worker
+    /// Active tasks that had no lease, or one that no clock can have given, and got a new one, so that recovery sees them unless a worker
     /// extends it.
     pub leases_restored: usize,
     /// Ids in active or pending without a task, removed.

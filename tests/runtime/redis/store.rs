@@ -71,6 +71,18 @@ async fn a_queue_is_paused_while_redis_is_full_and_goes_on() {
     assert_eq!(take(&broker, &member("me"), 1).await.len(), 1);
 }
 
+/// It may be an old master, and the queue may go on by now.
+#[tokio::test]
+async fn a_redis_that_takes_no_writes_does_not_say_that_a_queue_is_paused_already() {
+    let (_server, broker, mut redis) = Server::with_broker().await;
+    put(&broker, &["a"]).await;
+    assert!(broker.pause(&queue()).await.unwrap());
+    let rule = ["SET", "min-replicas-to-write", "1"];
+    let () = redis::cmd("CONFIG").arg(&rule).query_async(&mut redis).await.unwrap();
+    let refused = broker.pause(&queue()).await.unwrap_err();
+    assert!(refused.is_unavailable(), "{refused:?}");
+}
+
 #[tokio::test]
 async fn a_redis_that_takes_no_writes_leaves_no_task_in_doubt() {
     let server = Server::start(&["--min-replicas-to-write", "1"]);

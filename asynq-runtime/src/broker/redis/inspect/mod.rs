@@ -133,7 +133,8 @@ impl Inspect for RedisBroker {
 
     async fn pause(&self, queue: &QueueName) -> Result<bool, BrokerError> {
         let now = self.clock.now().timestamp();
-        let call = PAUSE.on(&[Keys::new(queue).paused()]).arg(now);
+        let keys = Keys::new(queue);
+        let call = PAUSE.on(&[keys.paused(), keys.absent()]).arg(now);
         Ok(reply::number(&self.router.change(call).await?) == Some(1))
     }
 

@@ -1,9 +1,8 @@
 -- Pauses a queue, which an operator may do because memory is full.
--- KEYS     1 paused
+-- KEYS     1 paused · 2 x:absent
 -- ARGV     1 now in seconds
 -- Returns  1 if that changed anything, else 0
-if redis.call('EXISTS', KEYS[1]) == 1 then return 0 end
+local call = redis.call
 -- This call removes nothing; as the first write it lets the script run when memory is full.
-redis.call('ZREM', KEYS[1], '')
-redis.call('SET', KEYS[1], ARGV[1])
-return 1
+call('ZREM', KEYS[2], '')
+return call('SET', KEYS[1], ARGV[1], 'NX') and 1 or 0
