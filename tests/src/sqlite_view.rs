@@ -81,7 +81,8 @@ impl ByView {
 
 #[async_trait]
 impl Produce for ByView {
-    async fn enqueue(&self, batch: Vec<NewTask>) -> Vec<Result<Placed, Refused>> {
+    async fn enqueue_each(&self, tasks: &mut (dyn Iterator<Item = NewTask> + Send)) -> Vec<Result<Placed, Refused>> {
+        let batch: Vec<NewTask> = tasks.collect();
         if let Err(error) = self.inner.ping().await {
             return batch.iter().map(|_| Err(Refused::Broker(error.clone()))).collect();
         }

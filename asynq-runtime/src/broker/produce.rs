@@ -1,10 +1,14 @@
 //! Contract: put tasks into a queue (docs/design/wire.md#enqueue).
 
+#[cfg(any(feature = "redis", feature = "sqlite"))]
+use std::iter::Peekable;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 
 use super::BrokerError;
+#[cfg(any(feature = "redis", feature = "sqlite"))]
+use super::CALL_BYTES;
 use crate::task::{Extra, GroupName, QueueName, TaskId, TaskMessage, TaskState, equal_task};
 
 /// Stores new tasks.
@@ -34,7 +38,31 @@ pub trait Produce {
     ///
     /// Calls that one client makes at the same time may travel together (group commit). After a lost answer the broker repeats
     /// the call itself: it recognises its first send by the id and message, and reports the task as placed.
-    async fn enqueue(&self, batch: Vec<NewTask>) -> Vec<Result<Placed, Refused>>;
+    ///
+    /// The broker takes the tasks when it sends them, so that the caller makes the next ones while it stores those before.
+    async fn enqueue_each(&self, tasks: &mut (dyn Iterator<Item = NewTask> + Send)) -> Vec<Result<Placed, Refused>>;
+
+    /// Stores tasks that are there already, as [`enqueue_each`](Self::enqueue_each) does.
+    async fn enqueue(&self, batch: Vec<NewTask>) -> Vec<Result<Placed, Refused>> {
+        self.enqueue_each(&mut batch.into_iter()).await
+    }
+}
+
+/// Most tasks that a broker stores in one step; a longer call is cut, so that it shares the broker with others.
+#[cfg(any(feature = "redis", feature = "sqlite"))]
+pub(crate) const PART: usize = 256;
+
+/// Takes as many of the next tasks as one step stores: at most [`PART`] tasks and [`CALL_BYTES`], but for a single task that is larger.
+#[cfg(any(feature = "redis", feature = "sqlite"))]
+pub(crate) fn part<T>(tasks: &mut Peekable<impl Iterator<Item = T>>, bytes_of: impl Fn(&T) -> usize) -> Vec<T> {
+    let (mut part, mut bytes) = (Vec::new(), 0);
+    while let Some(task) =
+        tasks.next_if(|next| part.is_empty() || part.len() < PART && bytes + bytes_of(next) <= CALL_BYTES)
+    {
+        bytes += bytes_of(&task);
+        part.push(task);
+    }
+    part
 }
 
 /// A task to enqueue.
@@ -130,6 +158,18 @@ debug_as_text!(Refused);
 #[cfg(all(test, any(feature = "redis", feature = "sqlite")))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_long_call_is_stored_in_parts_of_so_many_tasks_and_bytes() {
+        let sizes = |bytes: &[usize]| -> Vec<usize> {
+            let mut tasks = bytes.iter().peekable();
+            std::iter::from_fn(|| Some(part(&mut tasks, |bytes| **bytes).len()).filter(|&size| size > 0)).collect()
+        };
+        assert_eq!(sizes(&[]), [] as [usize; 0]);
+        assert_eq!(sizes(&[10; 600]), [PART, PART, 88]);
+        assert_eq!(sizes(&[CALL_BYTES / 4; 10]), [4, 4, 2]);
+        assert_eq!(sizes(&[10, CALL_BYTES, 10, CALL_BYTES * 2, 10, 10]), [1, 1, 1, 1, 2]);
+    }
 
     #[test]
     fn an_instant_is_never_moved_forward_in_time() {

@@ -12,6 +12,8 @@ mod transaction;
 
 use std::sync::Arc;
 
+use parking_lot::Mutex;
+
 use self::layers::Layered;
 #[cfg(feature = "sqlite")]
 pub(crate) use self::result::Value;
@@ -205,32 +207,37 @@ impl Client {
 
     async fn send_all(&self, tasks: Vec<PreparedTask>) -> Vec<Result<TaskInfo, EnqueueError>> {
         let now = self.broker.now();
-        let (mut batch, mut shapes) = (Vec::with_capacity(tasks.len()), DueShapes::of(&*self.broker));
+        let shapes = Mutex::new(DueShapes::of(&*self.broker));
         let (mut outcomes, mut ids) = (Vec::with_capacity(tasks.len()), TaskIds::default());
-        for task in tasks {
+        let mut prepared = tasks.into_iter().filter_map(|task| {
             let shape = task.shape();
             match prepare::new_task(task, now, self.payload_limit, &mut ids) {
                 Ok(new) => {
                     // A task that is not sent would have its shape count as one that the broker did not take.
-                    shape.into_iter().for_each(|shape| shapes.add(shape));
+                    shape.into_iter().for_each(|shape| shapes.lock().add(shape));
                     let (id, queue) = (new.id.clone(), new.queue.clone());
                     let mut info = TaskInfo::named(id, queue, &new.message, TaskState::Pending);
                     info.expires = new.extra.expires();
                     outcomes.push(Ok(info));
-                    batch.push(new);
+                    Some(new)
                 }
-                Err(error) => outcomes.push(Err(error)),
+                Err(error) => {
+                    outcomes.push(Err(error));
+                    None
+                }
             }
-        }
-        let answers = if batch.is_empty() {
-            Vec::new()
-        } else if shapes.is_empty() {
-            self.broker.enqueue(batch).await
-        } else {
-            // Both calls run at the same time, so that the first enqueue of a process is not slower for the second call. Where the kept
-            // shape has to be joined, that one takes a round trip more.
-            tokio::join!(self.broker.enqueue(batch), shapes.keep()).0
+        });
+        let keep_shapes = async || {
+            let due = shapes.lock().take();
+            due.keep().await;
         };
+        // The shapes of the first tasks are kept while the broker stores these, so that the first enqueue of a process is not slower.
+        // Where the kept shape has to be joined, that one takes a round trip more.
+        let (answers, ()) = tokio::join!(biased; self.broker.enqueue_each(&mut prepared), keep_shapes());
+        // A broker that breaks its contract may have left tasks out.
+        prepared.by_ref().for_each(drop);
+        drop(prepared);
+        keep_shapes().await;
         let mut answers = answers.into_iter();
         for outcome in &mut outcomes {
             let Ok(info) = outcome else { continue };

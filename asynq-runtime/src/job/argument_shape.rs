@@ -88,6 +88,11 @@ impl<'b> DueShapes<'b> {
         }
     }
 
+    /// Returns the shapes that were added since the last call.
+    pub(crate) fn take(&mut self) -> Self {
+        Self { broker: self.broker, stored: self.stored, shapes: std::mem::take(&mut self.shapes) }
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.shapes.is_empty()
     }

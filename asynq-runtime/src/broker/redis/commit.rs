@@ -10,7 +10,7 @@ use tokio::{
 };
 
 use super::{
-    super::{BrokerError, BrokerErrorKind, Refused},
+    super::{BrokerError, BrokerErrorKind, PART, Refused},
     chunk::{Chunk, Receipt, ordered},
     clock::{BrokerClock, since_boot},
     connection::{Away, WRITE},
@@ -26,8 +26,7 @@ use super::{
 };
 use crate::task::QueueName;
 
-/// Most tasks per send, and sends in flight.
-pub(super) const PER_SEND: usize = 256;
+/// Most sends in flight.
 pub(super) const IN_FLIGHT: usize = 2;
 /// Most sends that are repeated at a time for masters that are away. Further ones fail.
 const REPEATING: usize = 64;
@@ -278,7 +277,7 @@ fn gather(first: Waiting, queue: &mut mpsc::Receiver<Waiting>) -> Vec<Waiting> {
             bytes += waiting.items.iter().map(Item::bytes).sum::<usize>();
             batch.push(waiting);
         }
-        next = if size < PER_SEND && bytes < WRITE { queue.try_recv().ok() } else { None };
+        next = if size < PART && bytes < WRITE { queue.try_recv().ok() } else { None };
     }
     batch
 }
@@ -362,7 +361,7 @@ mod tests {
 
     #[test]
     fn calls_are_sent_together_until_they_are_as_many_tasks_or_bytes_as_one_send_carries() {
-        for (bytes, calls, sends) in [(10, 300, [PER_SEND, 44, 0]), (WRITE / 4, 10, [4, 4, 2])] {
+        for (bytes, calls, sends) in [(10, 300, [PART, 44, 0]), (WRITE / 4, 10, [4, 4, 2])] {
             let (sender, mut queue) = mpsc::channel(calls);
             let callers = (0..calls).map(|_| {
                 let (answer, answered) = oneshot::channel();

@@ -16,10 +16,10 @@ use tokio::{
 };
 
 use super::{
-    super::{BrokerError, BrokerErrorKind, NewTask, Produce, Refused, far},
+    super::{BrokerError, BrokerErrorKind, NewTask, Produce, Refused, far, part},
     RedisBroker,
     caller_driven::Purpose,
-    commit::{Commit, IN_FLIGHT, PER_SEND, REPEAT_PAUSES, Waiting},
+    commit::{Commit, IN_FLIGHT, REPEAT_PAUSES, Waiting},
     connection::WRITE,
     dedicated::{DedicatedConnection, OFTEN},
     durability::Durability,
@@ -38,8 +38,8 @@ const WAITING: usize = 1024;
 
 #[async_trait::async_trait]
 impl Produce for RedisBroker {
-    async fn enqueue(&self, batch: Vec<NewTask>) -> Vec<Outcome> {
-        self.producer.enqueue(batch).await
+    async fn enqueue_each(&self, tasks: &mut (dyn Iterator<Item = NewTask> + Send)) -> Vec<Outcome> {
+        self.producer.enqueue(tasks).await
     }
 }
 
@@ -85,36 +85,36 @@ impl Producer {
         &self.commit.names
     }
 
-    async fn enqueue(&self, batch: Vec<NewTask>) -> Vec<Outcome> {
+    async fn enqueue(&self, tasks: &mut (dyn Iterator<Item = NewTask> + Send)) -> Vec<Outcome> {
         let call = UnderWay::begin(&self.under_way);
-        let is_one_write = batch.iter().map(|task| task.message.payload.len()).sum::<usize>() <= WRITE;
+        let mut tasks = tasks.map(Item::new).peekable();
+        let first = part(&mut tasks, Item::bytes);
+        if first.is_empty() {
+            return Vec::new();
+        }
+        if tasks.peek().is_some() {
+            return self.enqueue_in_parts(first, tasks).await;
+        }
         if call.is_alone
-            && batch.len() <= PER_SCRIPT.0
-            && is_one_write
+            && first.len() <= PER_SCRIPT.0
+            && is_one_write(&first)
             && let Some(dedicated) = &self.dedicated
             && let Some(own) = dedicated.take()
         {
-            return match self.commit.send_alone(own, items(batch)).await {
+            return match self.commit.send_alone(own, first).await {
                 Ok(outcomes) => outcomes,
                 Err(items) => self.send(items).await.answered().await,
             };
         }
-        if is_one_write && batch.len() <= PER_SEND {
-            return self.send(items(batch)).await.answered().await;
-        }
-        self.enqueue_in_parts(batch).await
+        self.send(first).await.answered().await
     }
 
-    /// Encodes and sends part by part: Redis stores one part while the next is encoded.
-    async fn enqueue_in_parts(&self, batch: Vec<NewTask>) -> Vec<Outcome> {
-        let mut outcomes = Vec::with_capacity(batch.len());
+    /// Sends part by part: Redis stores one part while the next is prepared and encoded.
+    async fn enqueue_in_parts(&self, first: Vec<Item>, mut rest: Peekable<impl Iterator<Item = Item>>) -> Vec<Outcome> {
+        let mut outcomes = Vec::new();
         let mut under_way: VecDeque<Part> = VecDeque::with_capacity(IN_FLIGHT);
-        let mut tasks = batch.into_iter().map(Item::new).peekable();
-        loop {
-            let items = part(&mut tasks);
-            if items.is_empty() {
-                break;
-            }
+        let mut items = first;
+        while !items.is_empty() {
             // The next part would overtake a part of several writes. Behind a durable part, it would wait while its
             // time-out runs.
             let alone = self.commit.is_durable() || items.iter().map(Item::bytes).sum::<usize>() > WRITE / 2;
@@ -122,6 +122,7 @@ impl Producer {
             answers(&mut under_way, most, &mut outcomes).await;
             under_way.push_back(self.send(items).await);
             answers(&mut under_way, most, &mut outcomes).await;
+            items = part(&mut rest, Item::bytes);
         }
         answers(&mut under_way, 0, &mut outcomes).await;
         outcomes
@@ -192,20 +193,8 @@ impl Part {
     }
 }
 
-fn items(tasks: Vec<NewTask>) -> Vec<Item> {
-    tasks.into_iter().map(Item::new).collect()
-}
-
-/// Takes as many tasks and bytes as one send carries; one task may be larger.
-fn part(tasks: &mut Peekable<impl Iterator<Item = Item>>) -> Vec<Item> {
-    let (mut part, mut bytes) = (Vec::new(), 0);
-    while let Some(item) =
-        tasks.next_if(|next| part.is_empty() || part.len() < PER_SEND && bytes + next.bytes() <= WRITE)
-    {
-        bytes += item.bytes();
-        part.push(item);
-    }
-    part
+fn is_one_write(items: &[Item]) -> bool {
+    items.iter().map(Item::bytes).sum::<usize>() <= WRITE
 }
 
 fn late() -> BrokerError {
@@ -234,18 +223,6 @@ fn patience(call_timeout: Duration) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_long_call_is_sent_in_parts_of_so_many_tasks_and_bytes() {
-        let sizes = |messages: &[usize]| -> Vec<usize> {
-            let mut tasks = messages.iter().map(|&bytes| Item::of_length(bytes)).peekable();
-            std::iter::from_fn(|| Some(part(&mut tasks).len())).take_while(|&size| size > 0).collect()
-        };
-        assert_eq!(sizes(&[]), [] as [usize; 0]);
-        assert_eq!(sizes(&[10; 600]), [PER_SEND, PER_SEND, 88]);
-        assert_eq!(sizes(&[WRITE / 4; 10]), [4, 4, 2]);
-        assert_eq!(sizes(&[10, WRITE, 10, WRITE * 2, 10, 10]), [1, 1, 1, 1, 2]);
-    }
 
     #[test]
     fn no_time_out_is_too_long_to_wait_for() {

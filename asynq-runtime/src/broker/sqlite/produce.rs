@@ -7,7 +7,7 @@ use std::{collections::VecDeque, sync::Arc};
 use rusqlite::params;
 
 use crate::{
-    broker::{CALL_BYTES, NewTask, Placed, Produce, Refused, When, due_ms},
+    broker::{NewTask, Placed, Produce, Refused, When, due_ms, part},
     task::{GroupName, TaskId, TaskState},
 };
 
@@ -20,26 +20,21 @@ use super::{
     tx::{Tx, View},
 };
 
-/// Most tasks in one command; a larger batch is cut, so that it shares the writer with others. One of more than [`CALL_BYTES`] of
-/// payloads is cut, too.
-const SLICE: usize = 256;
-
 /// Most commands of one batch at the writer: the next is prepared while one is stored.
 const AHEAD: usize = 2;
 
 #[async_trait::async_trait]
 impl Produce for SqliteBroker {
-    async fn enqueue(&self, batch: Vec<NewTask>) -> Vec<Result<Placed, Refused>> {
-        let wanted = batch.len();
-        let mut answers = Vec::with_capacity(wanted);
-        let mut batch = batch.into_iter();
+    async fn enqueue_each(&self, tasks: &mut (dyn Iterator<Item = NewTask> + Send)) -> Vec<Result<Placed, Refused>> {
+        let mut answers = Vec::new();
+        let mut tasks = tasks.map(Item::new).peekable();
         let mut sent = VecDeque::with_capacity(AHEAD);
         let mut unavailable = None;
         loop {
             while sent.len() < AHEAD && unavailable.is_none() {
-                let size = slice_of(batch.as_slice());
-                let slice: Arc<[Item]> = batch.by_ref().take(size).map(Item::new).collect();
-                if slice.is_empty() {
+                let slice: Arc<[Item]> = part(&mut tasks, |item| item.bytes.len()).into();
+                let size = slice.len();
+                if size == 0 {
                     break;
                 }
                 let look = Arc::clone(&slice);
@@ -73,21 +68,10 @@ impl Produce for SqliteBroker {
             }
         }
         if let Some(error) = unavailable {
-            answers.resize_with(wanted, || Err(Refused::Broker(error.clone())));
+            answers.extend(tasks.map(|_| Err(Refused::Broker(error.clone()))));
         }
         answers
     }
-}
-
-/// Returns how many of the next tasks one command stores.
-fn slice_of(tasks: &[NewTask]) -> usize {
-    let mut bytes = 0;
-    let goes_along = |task: &&NewTask| {
-        bytes += task.message.payload.len();
-        bytes <= CALL_BYTES
-    };
-    // The first task is stored in any case: it may be larger than a command.
-    tasks.iter().take(SLICE).take_while(goes_along).count().max(1).min(tasks.len())
 }
 
 /// A task with its message encoded once, however often the transaction is repeated.
@@ -227,34 +211,6 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::task::{Extra, QueueName, TaskMessage};
-
-    #[test]
-    fn a_long_call_is_stored_in_commands_of_so_many_tasks_and_bytes() {
-        let of_length = |&bytes: &usize| NewTask {
-            message: TaskMessage { payload: vec![0_u8; bytes].into(), ..TaskMessage::default() },
-            queue: QueueName::from_wire("q"),
-            id: TaskId::from_wire("t"),
-            id_is_ours: true,
-            when: When::Now,
-            group: None,
-            unique: None,
-            replaces: None,
-            extra: Extra::default(),
-        };
-        let sizes = |lengths: &[usize]| -> Vec<usize> {
-            let mut tasks = lengths.iter().map(of_length).collect::<Vec<_>>().into_iter();
-            let next = || {
-                let size = slice_of(tasks.as_slice());
-                (size > 0).then(|| tasks.by_ref().take(size).count())
-            };
-            std::iter::from_fn(next).collect()
-        };
-        assert_eq!(sizes(&[]), [] as [usize; 0]);
-        assert_eq!(sizes(&[10; 600]), [SLICE, SLICE, 88]);
-        assert_eq!(sizes(&[CALL_BYTES / 4; 10]), [4, 4, 2]);
-        assert_eq!(sizes(&[10, CALL_BYTES, 10, CALL_BYTES * 2, 10, 10]), [1, 1, 1, 1, 2]);
-    }
 
     #[test]
     fn only_a_later_time_makes_a_task_scheduled_and_else_a_group_lets_it_wait_there() {

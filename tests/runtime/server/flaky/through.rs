@@ -50,7 +50,7 @@ impl Shapes for Flaky {
 asynq_test_support::delegate! {
     Flaky: |self, call| self.pulse(call).await;
     Produce {
-        enqueue(batch: Vec<NewTask>) -> Vec<Result<Placed, Refused>>;
+        enqueue_each(tasks: &mut (dyn Iterator<Item = NewTask> + Send)) -> Vec<Result<Placed, Refused>>;
     }
     Groups {
         group(queue: &QueueName, group: &GroupName) -> Result<Option<GroupStats>, BrokerError>;
