@@ -1,6 +1,12 @@
 //! `Client`: outcomes one by one, limits, and errors a program can act on.
 
-use asynq_runtime::{Client, EnqueueError, RawTask, TaskId, TaskState, job::PreparedTask, prelude::*};
+use std::{
+    pin::pin,
+    sync::atomic::{AtomicUsize, Ordering::Relaxed},
+};
+
+use asynq_runtime::{Client, EnqueueError, RawTask, TaskId, TaskState, broker::Broker, job::PreparedTask, prelude::*};
+use asynq_tests::{RedisFixture, SqliteFixture, task};
 use chrono::SubsecRound as _;
 use futures_util::FutureExt as _;
 
@@ -47,6 +53,44 @@ async fn each_item_of_many_has_its_own_outcome_in_order() {
     assert_eq!(ids[3].map(TaskId::as_str), Some("t-1"));
     assert_eq!(outcomes[3].as_ref().unwrap_err().to_string(), "task id `t-1` is taken in queue `default`");
     assert!(client.enqueue_many(Vec::<PreparedTask>::new()).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn refused_items_of_a_long_call_shift_no_outcome_of_another_part() {
+    let client = client().await;
+    let refused = [0, 255, 256, 257, 511, 599];
+    let queue = |n| if refused.contains(&n) { "a{b}" } else { "default" };
+    let tasks = (0..600).map(|n| RawTask::new("x", "").queue(queue(n)).task_id(format!("t{n}")));
+    for (n, outcome) in client.enqueue_many(tasks).await.unwrap().into_iter().enumerate() {
+        match outcome {
+            Ok(info) => assert_eq!(info.id.as_str(), format!("t{n}")),
+            Err(error) => assert!(refused.contains(&n) && matches!(error, EnqueueError::Name(_)), "{n}: {error}"),
+        }
+    }
+}
+
+async fn takes_the_tasks_of_a_long_call_when_it_sends_them(broker: &dyn Broker) {
+    const ALL: usize = 5_000;
+    let taken = AtomicUsize::new(0);
+    let mut tasks = (0..ALL).map(|n| {
+        taken.fetch_add(1, Relaxed);
+        task(&format!("t{n}"))
+    });
+    let mut call = pin!(broker.enqueue_each(&mut tasks));
+    assert!(futures_util::poll!(&mut call).is_pending());
+    assert!((1..ALL).contains(&taken.load(Relaxed)), "{taken:?}");
+    let outcomes = call.await;
+    assert!(outcomes.len() == ALL && outcomes.iter().all(Result::is_ok));
+}
+
+#[tokio::test]
+async fn redis_takes_the_tasks_of_a_long_call_when_it_sends_them() {
+    takes_the_tasks_of_a_long_call_when_it_sends_them(RedisFixture::start().await.broker()).await;
+}
+
+#[tokio::test]
+async fn sqlite_takes_the_tasks_of_a_long_call_when_it_sends_them() {
+    takes_the_tasks_of_a_long_call_when_it_sends_them(SqliteFixture::real_time().await.broker()).await;
 }
 
 #[tokio::test]

@@ -49,8 +49,10 @@ use std::{fmt, ops::Add, time::Duration};
 
 use chrono::{DateTime, Utc};
 
+#[cfg(feature = "redis")]
+pub(crate) use self::produce::PART;
 #[cfg(any(feature = "redis", feature = "sqlite"))]
-pub(crate) use self::produce::{PART, part};
+pub(crate) use self::produce::part;
 pub(crate) use self::{error::config, produce::due_ms, semaphore::SAME_CLOCK, settle::shortened, task_end::Retries};
 // Types that programs use: errors, and the results of the inspector.
 pub use self::{

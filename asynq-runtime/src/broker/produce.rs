@@ -39,10 +39,11 @@ pub trait Produce {
     /// Calls that one client makes at the same time may travel together (group commit). After a lost answer the broker repeats
     /// the call itself: it recognises its first send by the id and message, and reports the task as placed.
     ///
-    /// The broker takes the tasks when it sends them, so that the caller makes the next ones while it stores those before.
+    /// The broker takes the tasks when it sends them, so that the caller makes the next ones while the broker stores those before. It
+    /// takes all of them, whatever fails, and none while it holds a lock.
     async fn enqueue_each(&self, tasks: &mut (dyn Iterator<Item = NewTask> + Send)) -> Vec<Result<Placed, Refused>>;
 
-    /// Stores tasks that are there already, as [`enqueue_each`](Self::enqueue_each) does.
+    /// Stores the tasks of a list, as [`enqueue_each`](Self::enqueue_each) does.
     async fn enqueue(&self, batch: Vec<NewTask>) -> Vec<Result<Placed, Refused>> {
         self.enqueue_each(&mut batch.into_iter()).await
     }

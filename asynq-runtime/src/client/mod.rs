@@ -12,8 +12,6 @@ mod transaction;
 
 use std::sync::Arc;
 
-use parking_lot::Mutex;
-
 use self::layers::Layered;
 #[cfg(feature = "sqlite")]
 pub(crate) use self::result::Value;
@@ -30,7 +28,7 @@ pub(crate) use self::{
 use crate::{
     broker::{Broker, BrokerError, BrokerErrorKind, Placed},
     connect,
-    job::{BoxFuture, DueShapes, EnqueueError, IntoTask, Job, JobBuilder, JobContext, PreparedTask},
+    job::{ArgumentShape, BoxFuture, DueShapes, EnqueueError, IntoTask, Job, JobBuilder, JobContext, PreparedTask},
     task::{TaskIds, TaskInfo, TaskState},
 };
 
@@ -207,37 +205,33 @@ impl Client {
 
     async fn send_all(&self, tasks: Vec<PreparedTask>) -> Vec<Result<TaskInfo, EnqueueError>> {
         let now = self.broker.now();
-        let shapes = Mutex::new(DueShapes::of(&*self.broker));
+        let shapes: Vec<ArgumentShape> = tasks.iter().filter_map(PreparedTask::shape).collect();
         let (mut outcomes, mut ids) = (Vec::with_capacity(tasks.len()), TaskIds::default());
-        let mut prepared = tasks.into_iter().filter_map(|task| {
-            let shape = task.shape();
-            match prepare::new_task(task, now, self.payload_limit, &mut ids) {
-                Ok(new) => {
-                    // A task that is not sent would have its shape count as one that the broker did not take.
-                    shape.into_iter().for_each(|shape| shapes.lock().add(shape));
-                    let (id, queue) = (new.id.clone(), new.queue.clone());
-                    let mut info = TaskInfo::named(id, queue, &new.message, TaskState::Pending);
-                    info.expires = new.extra.expires();
-                    outcomes.push(Ok(info));
-                    Some(new)
-                }
-                Err(error) => {
-                    outcomes.push(Err(error));
-                    None
-                }
+        let new_task = |task| match prepare::new_task(task, now, self.payload_limit, &mut ids) {
+            Ok(new) => {
+                let (id, queue) = (new.id.clone(), new.queue.clone());
+                let mut info = TaskInfo::named(id, queue, &new.message, TaskState::Pending);
+                info.expires = new.extra.expires();
+                outcomes.push(Ok(info));
+                Some(new)
             }
-        });
-        let keep_shapes = async || {
-            let due = shapes.lock().take();
-            due.keep().await;
+            Err(error) => {
+                outcomes.push(Err(error));
+                None
+            }
         };
-        // The shapes of the first tasks are kept while the broker stores these, so that the first enqueue of a process is not slower.
-        // Where the kept shape has to be joined, that one takes a round trip more.
-        let (answers, ()) = tokio::join!(biased; self.broker.enqueue_each(&mut prepared), keep_shapes());
-        // A broker that breaks its contract may have left tasks out.
-        prepared.by_ref().for_each(drop);
-        drop(prepared);
-        keep_shapes().await;
+        let mut prepared = tasks.into_iter().filter_map(new_task).peekable();
+        let answers = if prepared.peek().is_some() {
+            let shapes = DueShapes::among(&*self.broker, shapes);
+            // Both calls run at the same time, so that the first enqueue of a process is not slower for the second call. Where the kept
+            // shape has to be joined, that one takes a round trip more.
+            tokio::join!(self.broker.enqueue_each(&mut prepared), shapes.keep()).0
+        } else {
+            // Nothing is sent, so that a wrong task is refused at once, also while the broker is away.
+            Vec::new()
+        };
+        // A task that a broker left out against its contract gets its outcome, too: that there was no answer.
+        prepared.for_each(drop);
         let mut answers = answers.into_iter();
         for outcome in &mut outcomes {
             let Ok(info) = outcome else { continue };

@@ -68,29 +68,19 @@ pub(crate) struct DueShapes<'b> {
 }
 
 impl<'b> DueShapes<'b> {
-    /// Returns no shape yet.
-    pub(crate) fn of(broker: &'b dyn Broker) -> Self {
-        Self { broker, stored: broker.stored_shapes(), shapes: Vec::new() }
-    }
-
     /// Returns the shapes that this process has not kept for a day or on this connection, each once.
     pub(crate) fn among(broker: &'b dyn Broker, shapes: impl IntoIterator<Item = ArgumentShape>) -> Self {
-        let mut due = Self::of(broker);
+        let mut due = Self { broker, stored: broker.stored_shapes(), shapes: Vec::new() };
         shapes.into_iter().for_each(|shape| due.add(shape));
         due
     }
 
     /// Adds a shape, unless this process has kept it within a day and on this connection.
-    pub(crate) fn add(&mut self, shape: ArgumentShape) {
+    fn add(&mut self, shape: ArgumentShape) {
         if let Some(new) = shape.due(self.stored) {
             self.stored.note(std::slice::from_ref(&new), true);
             self.shapes.push(new);
         }
-    }
-
-    /// Returns the shapes that were added since the last call.
-    pub(crate) fn take(&mut self) -> Self {
-        Self { broker: self.broker, stored: self.stored, shapes: std::mem::take(&mut self.shapes) }
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -97,15 +97,18 @@ async fn large_tasks_of_a_lone_caller_are_sent_in_parts_on_the_connection_of_all
     let (id, n) = warm(&broker, &mut redis).await;
     // The next script is sent as a whole, by `EVAL`.
     let () = redis::cmd("SCRIPT").arg("FLUSH").query_async(&mut redis).await.unwrap();
-    let large = |id: &str| {
+    let large = |id: &str, bytes: usize| {
         let mut large = task(id);
-        large.message.payload = vec![b'x'; 1 << 20].into();
+        large.message.payload = vec![b'x'; bytes].into();
         large
     };
-    for outcome in broker.enqueue(["a", "b", "c", "d", "e"].map(large).into()).await {
-        outcome.unwrap();
+    let alone = vec![large("alone", 5 << 20)];
+    for call in [alone, ["a", "b", "c", "d", "e"].map(|id| large(id, 1 << 20)).into()] {
+        for outcome in broker.enqueue(call).await {
+            outcome.unwrap();
+        }
     }
-    assert_eq!((last_command(&mut redis, id).await, pending(&broker).await), ("evalsha".to_owned(), n + 5));
+    assert_eq!((last_command(&mut redis, id).await, pending(&broker).await), ("evalsha".to_owned(), n + 6));
 }
 
 /// One call is held up on the caller-driven connection, and the next one, beside it, does not wait.

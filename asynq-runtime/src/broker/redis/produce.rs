@@ -97,7 +97,7 @@ impl Producer {
         }
         if call.is_alone
             && first.len() <= PER_SCRIPT.0
-            && is_one_write(&first)
+            && bytes(&first) <= WRITE
             && let Some(dedicated) = &self.dedicated
             && let Some(own) = dedicated.take()
         {
@@ -117,7 +117,7 @@ impl Producer {
         while !items.is_empty() {
             // The next part would overtake a part of several writes. Behind a durable part, it would wait while its
             // time-out runs.
-            let alone = self.commit.is_durable() || items.iter().map(Item::bytes).sum::<usize>() > WRITE / 2;
+            let alone = self.commit.is_durable() || bytes(&items) > WRITE / 2;
             let most = if alone { 0 } else { IN_FLIGHT - 1 };
             answers(&mut under_way, most, &mut outcomes).await;
             under_way.push_back(self.send(items).await);
@@ -193,8 +193,8 @@ impl Part {
     }
 }
 
-fn is_one_write(items: &[Item]) -> bool {
-    items.iter().map(Item::bytes).sum::<usize>() <= WRITE
+fn bytes(items: &[Item]) -> usize {
+    items.iter().map(Item::bytes).sum()
 }
 
 fn late() -> BrokerError {

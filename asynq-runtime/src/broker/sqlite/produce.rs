@@ -20,7 +20,7 @@ use super::{
     tx::{Tx, View},
 };
 
-/// Most commands of one batch at the writer: the next is prepared while one is stored.
+/// Most commands of one call at the writer: the next is prepared while one is stored.
 const AHEAD: usize = 2;
 
 #[async_trait::async_trait]
