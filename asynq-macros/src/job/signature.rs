@@ -200,10 +200,7 @@ impl Reader<'_> {
     /// Refuses `Self`, which means an `impl`, where nothing can be put beside the function.
     fn names_its_type(&mut self, ty: &Type) {
         if let Some(token) = keyword_in(ty.to_token_stream(), "Self") {
-            self.wrong(
-                token,
-                "a job is a free function, which has no `Self`; move it out of the `impl`, and name the type",
-            );
+            self.wrong(token, "a job is a free function, outside of any `impl`, and has no `Self`; name the type");
             self.health = Health::Method;
         }
     }
