@@ -45,6 +45,7 @@ mod payload_error;
 mod prepared;
 mod raw;
 mod registry;
+mod registry_error;
 mod resolve;
 mod results;
 mod run_blocking;
@@ -90,7 +91,8 @@ pub use self::{
     payload_error::PayloadError,
     prepared::PreparedTask,
     raw::RawTask,
-    registry::{JobSet, Registry, RegistryError},
+    registry::{JobSet, Registry},
+    registry_error::RegistryError,
     results::{TooLarge, WriteError},
     secret::Secret,
     shared_error::SharedError,
@@ -105,7 +107,7 @@ pub(crate) use self::{
     checkpoint::Unloaded,
     codec::{decode_arguments, decode_result, encode_arguments, encode_result, fingerprint_of, postcard_header},
     prepared::Prepared,
-    registry::LINKED_BY_NAME,
+    registry_error::LINKED_BY_NAME,
     resolve::{Needs, ShapeLookup, resolve as resolve_arguments, show as show_by_shape},
     results::RESULT_LIMIT,
     shape::encode as encode_by_shape,

@@ -159,14 +159,9 @@ impl Dispatcher {
         let mut warned = self.warned.lock();
         if warned.len() < WARNED && warned.insert(r#type.to_owned()) {
             let policy = self.on_unknown;
-            let is_here = self.knows(r#type) || is_linked(r#type);
+            let is_here = self.knows(r#type) || Registry::is_linked(r#type);
             let linked = if is_here { String::new() } else { format!("; {LINKED_BY_NAME}") };
             log!(warn, r#type, %policy, "a task cannot run here: {why}{linked}; logged once per type");
         }
     }
-}
-
-/// Returns whether the program has a job that answers to this type. A server of some jobs does not run each of them.
-fn is_linked(r#type: &str) -> bool {
-    inventory::iter::<JobDescriptor>().any(|job| job.name == r#type || job.aliases.contains(&r#type))
 }

@@ -37,11 +37,7 @@ fn check(file: &Path, linked: &Result<Registry, RegistryError>) -> Result<(), St
     })?;
     let lock = JobsLock::parse(&text).map_err(|error| format!("{}: {error}", file.display()))?;
     let registry = linked.as_ref().map_err(RegistryError::to_string)?;
-    // Without this error all jobs of the file would seem to be gone, and an empty file would pass.
-    if registry.is_empty() {
-        return Err(RegistryError::NoJobs.to_string());
-    }
-    registry.check_upgrades().map_err(|error| error.to_string())?;
+    registry.check_not_empty().and_then(|()| registry.check_upgrades()).map_err(|error| error.to_string())?;
     let findings = lock.check(registry);
     let findings: Vec<String> = findings.iter().filter(|found| !found.is_safe()).map(ToString::to_string).collect();
     if findings.is_empty() { Ok(()) } else { Err(format!("{}:\n{}", file.display(), findings.join("\n"))) }

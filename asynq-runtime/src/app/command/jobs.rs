@@ -20,9 +20,7 @@ pub(in super::super) fn jobs(services: &[&ServiceEntry], as_json: bool) -> Resul
     if as_json {
         return print_json(&to_json(&registry, &services));
     }
-    if registry.is_empty() {
-        return Err(crate::job::RegistryError::NoJobs.into());
-    }
+    registry.check_not_empty()?;
     print(to_text(&registry, &services))
 }
 

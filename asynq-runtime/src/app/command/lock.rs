@@ -3,7 +3,7 @@
 use std::{fs, io, path::Path};
 
 use super::{AppError, print};
-use crate::job::{JobsLock, Registry, RegistryError};
+use crate::job::{JobsLock, Registry};
 
 /// Adds the current shapes to the file.
 pub(in super::super) fn lock(file: &Path) -> Result<(), AppError> {
@@ -13,7 +13,9 @@ pub(in super::super) fn lock(file: &Path) -> Result<(), AppError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => JobsLock::default(),
         Err(source) => return Err(AppError::System { what: format!("cannot read {name}"), source }),
     };
-    let lock = known.with(&some_jobs()?);
+    let registry = Registry::linked()?;
+    registry.check_not_empty()?;
+    let lock = known.with(&registry);
     let written = fs::write(file, lock.to_string());
     written.map_err(|source| AppError::System { what: format!("cannot write {name}"), source })?;
     // A shape may be known twice, from both sides of a conflict.
@@ -23,13 +25,6 @@ pub(in super::super) fn lock(file: &Path) -> Result<(), AppError> {
         all => format!("{all} shapes"),
     };
     print(format_args!("{name}: {all}, {new} new\n"))
-}
-
-/// Returns the jobs of this program. A file without a shape, or a check without a finding, would say that a program is safe whose jobs are
-/// not linked.
-fn some_jobs() -> Result<Registry, AppError> {
-    let registry = Registry::linked()?;
-    if registry.is_empty() { Err(RegistryError::NoJobs.into()) } else { Ok(registry) }
 }
 
 fn parse(file: &Path, text: &str) -> Result<JobsLock, AppError> {
@@ -46,7 +41,8 @@ fn without_conflicts(text: &str) -> String {
 pub(in super::super) fn check(file: &Path) -> Result<(), AppError> {
     let what = || format!("cannot read {0}, which `jobs --lock={0}` writes", file.display());
     let text = fs::read_to_string(file).map_err(|source| AppError::System { what: what(), source })?;
-    let registry = some_jobs()?;
+    let registry = Registry::linked()?;
+    registry.check_not_empty()?;
     registry.check_upgrades()?;
     let findings = parse(file, &text)?.check(&registry);
     let found = findings.iter().filter(|finding| !finding.is_safe()).count();

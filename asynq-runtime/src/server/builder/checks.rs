@@ -5,7 +5,7 @@ use std::time::Duration;
 use asynq_grammar::{Pattern, names::check_queue};
 
 use super::super::{choice::Choice, error::ServerError, handlers::Handlers, queues::Entry};
-use crate::job::{IntoSpan, JobDescriptor, JobOptions, Registry, RegistryError};
+use crate::job::{IntoSpan, JobDescriptor, JobOptions, Registry};
 
 /// Returns the jobs of a server. No job and no handler at all is an error, unless the server `may_idle`.
 pub(super) fn registry(
@@ -22,8 +22,8 @@ pub(super) fn registry(
     if let Some(both) = handlers.patterns().find(|pattern| registry.get(pattern).is_some()) {
         return Err(ServerError::option("handle", format!("`{both}` is a job already: it would never get there")));
     }
-    if registry.is_empty() && handlers.is_empty() && !may_idle {
-        return Err(RegistryError::NoJobs.into());
+    if handlers.is_empty() && !may_idle {
+        registry.check_not_empty()?;
     }
     Ok(registry)
 }
