@@ -29,7 +29,6 @@ mod main_macro;
 #[cfg(feature = "main")]
 mod program;
 mod set_up;
-#[cfg(feature = "main")]
 mod start_runtime;
 #[cfg(feature = "main")]
 mod table;
@@ -55,7 +54,6 @@ use std::{future::Future, sync::OnceLock, time::Duration};
 use parking_lot::Mutex;
 
 use self::env::Settings;
-#[cfg(feature = "main")]
 #[doc(hidden)]
 pub use self::start_runtime::start_runtime;
 pub use self::{error::AppError, set_up::SetUpFuture};
