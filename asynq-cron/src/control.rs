@@ -37,17 +37,13 @@ const SHAPE_TIMEOUT: Duration = Duration::from_secs(5);
 /// ```
 #[derive(Debug, Clone)]
 pub struct Schedule {
-    client: Client,
+    pub(crate) client: Client,
 }
 
 impl Schedule {
     /// Makes the schedule on the broker of a client.
     pub fn new(client: &Client) -> Self {
         Self { client: client.clone() }
-    }
-
-    pub(crate) fn client(&self) -> &Client {
-        &self.client
     }
 
     /// Returns the entries of all schedulers that live, those of this crate and Go's, by type, id and queue. Replicas of a scheduler

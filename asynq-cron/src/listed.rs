@@ -41,7 +41,7 @@ impl Schedule {
     ///
     /// An option of the entry cannot be read, the task was refused, or the broker failed.
     pub async fn run_listed(&self, entry: &SchedulerEntry) -> Result<TaskId, PeriodicError> {
-        let now = self.client().broker().now();
+        let now = self.client.broker().now();
         let task = match exact_task_of(entry, now) {
             Some(task) => task,
             // As with an entry of this crate, neither the layers nor the limit of the client see the task.

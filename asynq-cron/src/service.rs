@@ -57,7 +57,17 @@ const LONGEST: Duration = Duration::from_secs(365 * 86_400);
 /// # }
 /// ```
 pub fn service() -> SchedulerService {
-    SchedulerService::new()
+    SchedulerService {
+        linked: true,
+        entries: Vec::new(),
+        provider: None,
+        ttl: Ok(Duration::from_secs(10)),
+        election: true,
+        program: None,
+        release: None,
+        sync_every: Ok(Duration::from_secs(180)),
+        checked: None,
+    }
 }
 
 /// A scheduler; [`service`] makes one.
@@ -78,20 +88,6 @@ pub struct SchedulerService {
 }
 
 impl SchedulerService {
-    fn new() -> Self {
-        Self {
-            linked: true,
-            entries: Vec::new(),
-            provider: None,
-            ttl: Ok(Duration::from_secs(10)),
-            election: true,
-            program: None,
-            release: None,
-            sync_every: Ok(Duration::from_secs(180)),
-            checked: None,
-        }
-    }
-
     /// Adds an entry. If the program does not have the job of the entry, the server does not start, unless the entry is
     /// [`foreign`](Periodic::foreign). A server may schedule a job that its choice (`--only`, `--except`) leaves to other servers.
     pub fn entry(mut self, entry: Periodic) -> Self {
@@ -266,7 +262,7 @@ fn make(_: &Flags) -> Option<Box<dyn Service>> {
 }
 
 pub(crate) fn linked() -> Box<dyn Service> {
-    Box::new(SchedulerService::new())
+    Box::new(service())
 }
 
 const NO_SCHEDULE: &str = "no-schedule";

@@ -42,8 +42,10 @@ pub struct Periodic {
     pub(crate) missed: Missed,
     overlap: Overlap,
     jitter: Result<Duration, String>,
-    foreign: bool,
-    place: String,
+    /// Whether the job is one of another program.
+    pub(crate) foreign: bool,
+    /// The place where the entry is written, or `made at run time`.
+    pub(crate) place: String,
     /// The reason why the row of the entry cannot be read.
     invalid: Option<String>,
 }
@@ -204,15 +206,6 @@ impl Periodic {
     /// Returns the schedule.
     pub fn spec(&self) -> &CronSpec {
         &self.spec
-    }
-
-    pub(crate) fn is_foreign(&self) -> bool {
-        self.foreign
-    }
-
-    /// The place where the entry is written, or `made at run time`.
-    pub(crate) fn source_location(&self) -> &str {
-        &self.place
     }
 
     /// Whether a tick of one entry may be sent as one of the other: they have the same schedule and enqueue the same task.

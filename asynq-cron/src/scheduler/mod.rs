@@ -85,15 +85,12 @@ pub(crate) fn checked(entries: Vec<Periodic>, registry: &Registry) -> Result<Vec
 fn check(entry: &Periodic, registry: &Registry) -> Result<(), PeriodicError> {
     entry.check_row()?;
     entry.check_jitter()?;
-    if entry.is_foreign() || registry.get(entry.job()).is_some() {
+    if entry.foreign || registry.get(entry.job()).is_some() {
         return Ok(());
     }
     Err(PeriodicError::UnknownJob { job: entry.job().to_owned() })
 }
 
 fn twice(entry: &Periodic, other: &Periodic) -> PeriodicError {
-    PeriodicError::Twice {
-        job: entry.name(),
-        places: format!("{}, {}", other.source_location(), entry.source_location()),
-    }
+    PeriodicError::Twice { job: entry.name(), places: format!("{}, {}", other.place, entry.place) }
 }

@@ -16,7 +16,7 @@ use tokio::task::JoinError;
 
 use super::{Known, Origin, WarningTopic, Work, rounds::is_due};
 use crate::{
-    Periodic, PeriodicError,
+    Periodic,
     scheduler::{check, twice},
 };
 
@@ -165,16 +165,12 @@ impl Work {
                     answer.insert(id, Some(Arc::new(entry)));
                 }
                 Err(error) => {
-                    wrong.push(left_out(&entry, &error));
+                    // Many entries of a provider have the same job and the same mistake.
+                    wrong.push(format!("periodic entry {} is left out: {error}", entry.name()));
                     answer.entry(id).or_insert(None);
                 }
             }
         }
         (answer, wrong)
     }
-}
-
-/// Names the entry, because many entries of a provider have the same job and the same mistake.
-fn left_out(entry: &Periodic, error: &PeriodicError) -> String {
-    format!("periodic entry {} is left out: {error}", entry.name())
 }

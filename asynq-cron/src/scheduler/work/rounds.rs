@@ -88,7 +88,8 @@ impl Work {
         let leads = self.leads;
         let is_looked_for = |known: &Known| if leads { known.newer.is_some() } else { known.origin == Origin::Program };
         if is_due(&mut self.timers.list, now, every) && self.known.values().any(is_looked_for) {
-            self.list();
+            let broker = Arc::clone(&self.broker);
+            self.calls.spawn(async move { Event::Listed(broker.scheduler_entries().await) });
         }
     }
 
@@ -237,11 +238,5 @@ impl Work {
             log!(warn, "the broker has lost ticks that it had stored; `missed` says what becomes of them");
         }
         self.plan_anew();
-    }
-
-    /// Asks for the entries that living schedulers list.
-    fn list(&mut self) {
-        let broker = Arc::clone(&self.broker);
-        self.calls.spawn(async move { Event::Listed(broker.scheduler_entries().await) });
     }
 }
