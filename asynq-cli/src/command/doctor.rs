@@ -24,19 +24,16 @@ impl Doctor {
     pub(super) async fn run(self, session: &mut Session) -> Result<(), CliError> {
         let client = session.client_for_doctor().await?;
         let bar = progress::counting(session, 0, "queues");
-        let gathered = gather(&client, self.limit, |done, of| {
+        let gathered = gather(&client, self.limit, session.allows_eviction(), |done, of| {
             bar.set_length(of as u64);
             bar.set_position(done as u64);
         })
         .await;
         bar.finish_and_clear();
-        let (mut evidence, unread) = gathered?;
-        evidence.allows_eviction = session.allows_eviction();
-        let complete = unread.is_empty() && evidence.unanswered.is_empty() && is_complete(&evidence);
-        let mut findings = unread;
-        findings.extend(diagnose(&evidence));
-        findings.sort_by_key(|finding| finding.severity);
-        let report = Report { broker: client.broker().location(), complete, findings: &findings };
+        let evidence = gathered?;
+        let findings = diagnose(&evidence);
+        let broker = client.broker().location();
+        let report = Report { broker, complete: is_complete(&evidence), findings: &findings };
         let written = session.answer(&report, |style| text(&report, &evidence, style));
         let outcome = if findings.is_empty() { Ok(()) } else { Err(CliError::Reported(CliError::FAILED)) };
         CliError::unless_reader_left(written, outcome)
@@ -51,9 +48,12 @@ struct Report<'a> {
     findings: &'a [Finding],
 }
 
-/// Returns whether nothing was left out for its size.
+/// Returns whether everything was read, and nothing was left out for its size.
 fn is_complete(evidence: &Evidence) -> bool {
-    evidence.queues.iter().all(|queue| queue.examination.complete) && !evidence.nodes.iter().any(is_unchecked)
+    evidence.unread.is_empty()
+        && evidence.unanswered.is_empty()
+        && evidence.queues.iter().all(|queue| queue.examination.complete)
+        && !evidence.nodes.iter().any(is_unchecked)
 }
 
 /// Returns whether the file was not checked for damage.
@@ -134,10 +134,7 @@ fn wrapped(label: &str, value: &str, style: Style) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use asynq_runtime::broker::Fact;
-    use chrono::Utc;
 
     use super::*;
     use crate::doctor::Severity;
@@ -153,20 +150,7 @@ mod tests {
             repair: repair.to_owned(),
         }];
         let report = Report { broker: "redis://h:6379".to_owned(), complete: true, findings: &findings };
-        text(&report, &evidence(), Style { colours: false, width: Some(width) })
-    }
-
-    fn evidence() -> Evidence {
-        Evidence {
-            now: Utc::now(),
-            nodes: Vec::new(),
-            allows_eviction: false,
-            servers: Vec::new(),
-            servers_unread: false,
-            queues: Vec::new(),
-            unanswered: BTreeMap::new(),
-            entries: Vec::new(),
-        }
+        text(&report, &Evidence::default(), Style { colours: false, width: Some(width) })
     }
 
     /// Returns what is shown of a file that was not checked for this reason.
@@ -179,7 +163,7 @@ mod tests {
         if shell_can_check {
             add("shell_can_check", "yes".to_owned());
         }
-        let evidence = Evidence { nodes: vec![node], ..evidence() };
+        let evidence = Evidence { nodes: vec![node], ..Evidence::default() };
         assert!(!is_complete(&evidence));
         let report = Report { broker: "sqlite:///a b.db".to_owned(), complete: false, findings: &[] };
         text(&report, &evidence, Style { colours: false, width: None })

@@ -30,14 +30,11 @@ fn unanswered(evidence: &Evidence) -> Vec<Finding> {
     for node in evidence.nodes.iter().filter(|node| is_away(node, &evidence.nodes)) {
         let place = node.endpoint.as_deref().unwrap_or("one of them");
         let queues = by_node.remove(place).map_or_else(String::new, |there| format!(", with {}", there.listed()));
-        findings.push(Finding {
-            severity: Severity::Error,
-            check: "unreadable",
-            subject: node.address.clone(),
-            found: format!("a node of the cluster does not answer: {place}{queues}"),
-            means: "queues in its slots can neither be filled nor served, and workers with reports there are not listed",
-            repair: "bring the node back, or let a replica of it take over, then ask again".to_owned(),
-        });
+        let found = format!("a node of the cluster does not answer: {place}{queues}");
+        let means =
+            "queues in its slots can neither be filled nor served, and workers with reports there are not listed";
+        let repair = "bring the node back, or let a replica of it take over, then ask again".to_owned();
+        findings.push(Finding { repair, ..unreadable(&node.address, found, means) });
     }
     for (node, there) in by_node {
         let found = format!("this node does not answer for {}: {}", there.listed(), there.error);

@@ -5,9 +5,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use asynq_grammar::shell;
 use asynq_runtime::{
     Client, TaskState,
-    broker::{
-        Broker, BrokerError, Examination, GroupStats, Node, Oddity, OddityKind, QueueStats, ServerState, TaskBrief,
-    },
+    broker::{Broker, BrokerError, Examination, GroupStats, Node, OddityKind, QueueStats, ServerState, TaskBrief},
     inspector::{InspectError, QueueReading},
     task::{QueueName, TaskId},
 };
@@ -26,7 +24,7 @@ use crate::{
 };
 
 /// A system as it was found.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Evidence {
     /// The broker's time.
     pub(crate) now: DateTime<Utc>,
@@ -44,6 +42,8 @@ pub(crate) struct Evidence {
     pub(crate) unanswered: BTreeMap<String, Unanswered>,
     /// Every periodic entry that a living scheduler lists.
     pub(crate) entries: Vec<Entry>,
+    /// The findings about parts that cannot be read although the broker answers.
+    pub(crate) unread: Vec<Finding>,
 }
 
 impl Evidence {
@@ -106,17 +106,18 @@ pub(crate) struct UnknownCounts {
 pub(crate) async fn gather(
     client: &Client,
     limit: usize,
+    allows_eviction: bool,
     mut on_progress: impl FnMut(usize, usize),
-) -> Result<(Evidence, Vec<Finding>), InspectError> {
+) -> Result<Evidence, InspectError> {
     let inspector = client.inspector();
     let nodes = inspector.nodes().await?;
-    let (mut queues, mut findings) = (Vec::new(), Vec::new());
+    let (mut queues, mut unread) = (Vec::new(), Vec::new());
     let means = "which servers serve the queues is not known";
-    let servers = or_report(client, inspector.servers().await, "servers", means, &mut findings).await?;
-    let servers_unread = !findings.is_empty();
+    let servers = or_report(client, inspector.servers().await, "servers", means, &mut unread).await?;
+    let servers_unread = !unread.is_empty();
     let servers = after_late_beats(&inspector, servers).await;
     let means = "nothing is known of any queue";
-    let all = or_report(client, inspector.each_queue().await, "queues", means, &mut findings).await?;
+    let all = or_report(client, inspector.each_queue().await, "queues", means, &mut unread).await?;
     let listed: Vec<QueueName> = all.iter().map(|queue| queue.name.clone()).collect();
     let walked = client.broker().keys_of_all(&listed, limit).await;
     let (number, mut unanswered, mut all) = (walked.len(), Vec::new(), all.into_iter());
@@ -144,11 +145,11 @@ pub(crate) async fn gather(
         let failed = failed.into_iter().flatten().next();
         if let Some(error) = failed {
             is_there(client, error).await?;
-            let is_reported = examined.as_ref().is_ok_and(|found| found.oddities.iter().any(is_foreign));
+            let is_reported = examined.as_ref().is_ok_and(|found| found.count(OddityKind::ForeignKey) > 0);
             match error.is_unavailable() {
                 _ if is_reported => {}
                 true => unanswered.push((name.clone(), error.to_string())),
-                false => findings.push(unreadable(name.as_str(), error.to_string(), QUEUE)),
+                false => unread.push(unreadable(name.as_str(), error.to_string(), QUEUE)),
             }
         }
         if let Ok(mut examination) = examined {
@@ -160,7 +161,7 @@ pub(crate) async fn gather(
             // Where ids without a task, wrong counts or foreign keys may explain it, nothing is said.
             let other = [OddityKind::WrongCount, OddityKind::ForeignKey];
             let is_sure = examination.complete && other.iter().all(|&kind| examination.count(kind) == 0);
-            findings.extend((is_sure && damaged > 0).then(|| damaged_messages(&stats.name, damaged)));
+            unread.extend((is_sure && damaged > 0).then(|| damaged_messages(&stats.name, damaged)));
             let oldest_group = oldest_group.unwrap_or_default();
             let states = states(&**client.broker(), &stats.name, &examination).await;
             let is_listed = n < listed.len();
@@ -168,7 +169,7 @@ pub(crate) async fn gather(
         }
     }
     let (unanswered, alone) = by_node(&inspector, unanswered).await;
-    findings.extend(alone.into_iter().map(|(name, error)| unreadable(name.as_str(), error, QUEUE)));
+    unread.extend(alone.into_iter().map(|(name, error)| unreadable(name.as_str(), error, QUEUE)));
     // The numbers of a queue that was deleted meanwhile are those from before. One that came meanwhile is listed by now: its name is
     // written before its first task. Without the list no queue is known to be missing from it.
     let names = client.broker().queues().await.ok().map(HashSet::<QueueName>::from_iter);
@@ -179,13 +180,13 @@ pub(crate) async fn gather(
     });
     let listed = entries(client).await.map_err(InspectError::from);
     let means = "nothing is known of any periodic entry";
-    let entries = or_report(client, listed, "periodic entries", means, &mut findings).await?;
+    let entries = or_report(client, listed, "periodic entries", means, &mut unread).await?;
     for Entry { listed, error, .. } in &entries {
         let means = "whether the entry is paused, and when it was fired last, is not known";
-        findings.extend(error.clone().map(|error| unreadable(&listed.task_type, error, means)));
+        unread.extend(error.clone().map(|error| unreadable(&listed.task_type, error, means)));
     }
-    let (now, allows_eviction) = (client.broker().now(), false);
-    Ok((Evidence { now, nodes, allows_eviction, servers, servers_unread, queues, unanswered, entries }, findings))
+    let now = client.broker().now();
+    Ok(Evidence { now, nodes, allows_eviction, servers, servers_unread, queues, unanswered, entries, unread })
 }
 
 /// Fails if the broker does not answer at all after `error`. A Redis that cannot save refuses even `PING`, and answers this.
@@ -205,10 +206,6 @@ async fn or_report<T: Default>(
     is_there(client, &error).await?;
     findings.push(unreadable(subject, error.to_string(), means));
     Ok(T::default())
-}
-
-fn is_foreign(oddity: &Oddity) -> bool {
-    oddity.kind == OddityKind::ForeignKey
 }
 
 /// The text of the finding for a queue whose numbers cannot be read.

@@ -19,7 +19,8 @@ pub(crate) use self::{
 
 /// Returns all findings, the worst first.
 pub(crate) fn diagnose(evidence: &Evidence) -> Vec<Finding> {
-    let mut findings = broker::check(evidence);
+    let mut findings = evidence.unread.clone();
+    findings.extend(broker::check(evidence));
     findings.extend(cluster::check(evidence));
     findings.extend(queues::check(evidence));
     findings.extend(schedule::check(evidence));

@@ -54,7 +54,6 @@ fn sound() -> Evidence {
         nodes: vec![node],
         allows_eviction: false,
         servers: vec![ServerState::new(info, Vec::new())],
-        servers_unread: false,
         queues: vec![QueueEvidence {
             stats,
             is_listed: true,
@@ -63,8 +62,8 @@ fn sound() -> Evidence {
             unknown: Default::default(),
             oldest_group: None,
         }],
-        unanswered: Default::default(),
         entries: vec![entry("@hourly", TimeDelta::minutes(3))],
+        ..Evidence::default()
     }
 }
 
