@@ -102,14 +102,10 @@ impl Cell {
         Self(self.0.fg(Color::Red))
     }
 
-    /// Makes the cell faint.
-    pub(crate) fn faint(self) -> Self {
-        Self(self.0.add_attribute(Attribute::Dim))
-    }
-
     /// Returns a cell with a count; a zero is faint.
     pub(crate) fn count(n: u64) -> Self {
-        if n == 0 { Self::from(n).faint() } else { Self::from(n) }
+        let Self(cell) = Self::from(n);
+        Self(if n == 0 { cell.add_attribute(Attribute::Dim) } else { cell })
     }
 }
 

@@ -1,6 +1,6 @@
 //! `task run`, `archive`, `delete`, `move`: one task, or some by their ids.
 
-use asynq_runtime::{Inspector, TaskState, task::TaskInfo};
+use asynq_runtime::{Inspector, TaskState, inspector::InspectError, task::TaskInfo};
 use clap::Args;
 use serde_json::json;
 
@@ -30,10 +30,8 @@ pub(crate) struct Move {
 
 impl TheTasks {
     pub(super) async fn run(self, session: &mut Session) -> Result<(), CliError> {
-        each(session, &self, "run", None, "is pending", async |inspector, queue, id| {
-            Ok(inspector.run(queue, id).await?)
-        })
-        .await
+        each(session, &self, "run", None, "is pending", async |inspector, queue, id| inspector.run(queue, id).await)
+            .await
     }
 
     pub(super) async fn delete(self, session: &mut Session) -> Result<(), CliError> {
@@ -41,7 +39,7 @@ impl TheTasks {
             return refused(session, &self, error);
         }
         each(session, &self, "deleted", None, "is deleted", async |inspector, queue, id| {
-            Ok(inspector.delete(queue, id).await?)
+            inspector.delete(queue, id).await
         })
         .await
     }
@@ -54,7 +52,7 @@ impl Archive {
         let is_new = |task: &TaskInfo| task.state != TaskState::Archived || task.archived_at.is_none();
         confirm_room(session, &self.tasks, &self.tasks.queue, &question, is_new, self.beyond_archive).await?;
         each(session, &self.tasks, "archived", None, "is archived", async |inspector, queue, id| {
-            Ok(inspector.archive(queue, id).await?)
+            inspector.archive(queue, id).await
         })
         .await
     }
@@ -69,7 +67,7 @@ impl Move {
         }
         let text = format!("is in queue {}", self.to);
         each(session, &self.tasks, "moved", Some(&self.to), &text, async |inspector, queue, id| {
-            Ok(inspector.move_to(queue, id, &self.to).await?)
+            inspector.move_to(queue, id, &self.to).await
         })
         .await
     }
@@ -116,7 +114,7 @@ async fn each(
     done: &str,
     to: Option<&str>,
     text: &str,
-    act: impl AsyncFn(&Inspector, &str, &str) -> Result<(), CliError>,
+    act: impl AsyncFn(&Inspector, &str, &str) -> Result<(), InspectError>,
 ) -> Result<(), CliError> {
     let inspector = session.inspector().await?;
     Several::changing("id")
