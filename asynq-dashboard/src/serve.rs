@@ -31,8 +31,6 @@ use crate::{error::DashboardError, router, state::AppState};
 
 /// Most connections at a time; further ones wait in the system's queue.
 const MOST_CONNECTIONS: usize = 256;
-/// How long an answer may wait for its reader without any progress.
-const UNREAD: Duration = Duration::from_secs(15);
 /// How long the head of a request may take, from the opening of the connection or the end of the request before.
 const HEAD: Duration = Duration::from_secs(10);
 /// Most bytes of a head that are buffered.
@@ -75,7 +73,7 @@ impl Bound {
         self.app.samples.start_unless(self.app.config.observed_only);
         let graceful = GracefulShutdown::new();
         let permits = Arc::new(Semaphore::new(MOST_CONNECTIONS));
-        let shares = ConnectionLimit::new(MOST_CONNECTIONS);
+        let shares = ConnectionLimit::default();
         // Dropped with this future, so that no connection outlives it.
         let mut connections = JoinSet::new();
         let mut stopping = pin!(stopping);
@@ -142,7 +140,7 @@ fn http(stream: TcpStream, peer: SocketAddr, router: Router) -> impl GracefulCon
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD)
         .max_buf_size(LARGEST_HEAD)
-        .serve_connection(TokioIo::new(Patient::new(stream, UNREAD)), service)
+        .serve_connection(TokioIo::new(Patient::new(stream)), service)
 }
 
 /// Returns the addresses that `text` names; a port alone is one of this machine.

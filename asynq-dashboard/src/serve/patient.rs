@@ -11,47 +11,49 @@ use std::{
 
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::TcpStream,
     time::{Sleep, sleep},
 };
 
-/// A stream whose writes make some progress within `patience`, or fail with [`io::ErrorKind::TimedOut`].
+/// How long an answer may wait for its reader without any progress.
+const UNREAD: Duration = Duration::from_secs(15);
+
+/// A stream whose writes make some progress within [`UNREAD`], or fail with [`io::ErrorKind::TimedOut`].
 #[derive(Debug)]
-pub(super) struct Patient<S> {
-    stream: S,
-    patience: Duration,
+pub(super) struct Patient {
+    stream: TcpStream,
     /// The timer that runs while a write waits.
     waiting: Option<Pin<Box<Sleep>>>,
 }
 
-impl<S: Unpin> Patient<S> {
+impl Patient {
     /// Wraps a stream.
-    pub(super) fn new(stream: S, patience: Duration) -> Self {
-        Self { stream, patience, waiting: None }
+    pub(super) fn new(stream: TcpStream) -> Self {
+        Self { stream, waiting: None }
     }
 
     /// Returns the result of `write`, or an error when it has waited for too long.
     fn watched<T>(
         &mut self,
         cx: &mut Context<'_>,
-        write: impl FnOnce(Pin<&mut S>, &mut Context<'_>) -> Poll<io::Result<T>>,
+        write: impl FnOnce(Pin<&mut TcpStream>, &mut Context<'_>) -> Poll<io::Result<T>>,
     ) -> Poll<io::Result<T>> {
         if let Poll::Ready(done) = write(Pin::new(&mut self.stream), cx) {
             self.waiting = None;
             return Poll::Ready(done);
         }
-        let patience = self.patience;
-        ready!(self.waiting.get_or_insert_with(|| Box::pin(sleep(patience))).as_mut().poll(cx));
+        ready!(self.waiting.get_or_insert_with(|| Box::pin(sleep(UNREAD))).as_mut().poll(cx));
         Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the peer does not read its answer")))
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
+impl AsyncRead for Patient {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_read(cx, buf)
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
+impl AsyncWrite for Patient {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         self.watched(cx, |stream, cx| stream.poll_write(cx, buf))
     }
