@@ -92,11 +92,7 @@ impl Environment {
     }
 }
 
-impl fmt::Debug for Environment {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Environment").field("input", &self.input).field("client", &self.client).finish_non_exhaustive()
-    }
-}
+asynq_runtime::partial_debug!(Environment { input, client, .. });
 
 impl fmt::Debug for Input {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

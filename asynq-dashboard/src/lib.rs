@@ -20,7 +20,7 @@
 //!   `x-asynq-dashboard: 1`; there are no CORS headers. [`Dashboard::read_only`] refuses all changes.
 //! - A page runs only its own scripts (`Content-Security-Policy`), and cannot be framed.
 
-#[macro_use(debug_as_text, log)]
+#[macro_use(debug_as_text, log, partial_debug)]
 extern crate asynq_runtime;
 
 mod action;

@@ -1,6 +1,6 @@
 //! The dashboard as a service beside a worker's jobs, with the flags `--dashboard` and `--metrics`.
 
-use std::{fmt, future::Future, io};
+use std::{future::Future, io};
 
 use asynq_runtime::{
     BoxError,
@@ -204,14 +204,7 @@ impl Service for DashboardService {
     }
 }
 
-impl fmt::Debug for DashboardService {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DashboardService")
-            .field("address", &self.address)
-            .field("metrics", &self.metrics)
-            .finish_non_exhaustive()
-    }
-}
+partial_debug!(DashboardService { address, metrics, .. });
 
 inventory::submit! {
     ServiceEntry::new("dashboard", make).flags(flags)

@@ -1,6 +1,6 @@
 //! The state that all handlers share.
 
-use std::{fmt, ops::Deref, sync::Arc};
+use std::{ops::Deref, sync::Arc};
 
 use asynq_cron::Schedule;
 use asynq_runtime::{Client, Inspector, Registry};
@@ -125,8 +125,4 @@ impl Deref for AppState {
     }
 }
 
-impl fmt::Debug for AppState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AppState").field("client", &self.client).field("config", &self.config).finish_non_exhaustive()
-    }
-}
+partial_debug!(AppState { client, config, .. });

@@ -92,7 +92,9 @@ compile_error!(
 );
 
 /// Implements `Debug` with the named fields; the others are secret, without a `Debug` of their own, or too much for a log line.
-/// A field with `as` is shown by the answer of that function.
+/// A field with `as` is shown by the answer of that function. It is only for the crates of this repository.
+#[doc(hidden)]
+#[macro_export]
 macro_rules! partial_debug {
     ($type:ident { $($field:ident $(as $shown:path)?,)* .. }) => {
         impl std::fmt::Debug for $type {
