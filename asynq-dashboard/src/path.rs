@@ -1,7 +1,5 @@
 //! Names in URLs, both ways: any queue, id or entry, whatever characters it has, as one segment of a path.
 
-use std::{fmt, ops::Deref};
-
 use axum::{
     extract::{FromRequestParts, Path, Query},
     http::request::Parts,
@@ -50,28 +48,8 @@ pub(crate) fn with_query(path: &str, pairs: &[(&str, &str)]) -> String {
 }
 
 /// A queue, id, group or entry that a path names, decoded.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Name(String);
-
-impl Deref for Name {
-    type Target = str;
-
-    fn deref(&self) -> &str {
-        &self.0
-    }
-}
-
-impl AsRef<str> for Name {
-    fn as_ref(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Display for Name {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
+#[derive(Debug)]
+pub(crate) struct Name(pub(crate) String);
 
 impl<'de> Deserialize<'de> for Name {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
@@ -83,7 +61,7 @@ impl<'de> Deserialize<'de> for Name {
     }
 }
 
-/// The names of a path: `Segments(queue): Segments<Name>`, `Segments((queue, id)): Segments<(Name, Name)>`.
+/// The names of a path: `Segments(Name(queue)): Segments<Name>`, `Segments((Name(queue), Name(id))): Segments<(Name, Name)>`.
 #[derive(Debug)]
 pub(crate) struct Segments<T>(pub(crate) T);
 
@@ -132,7 +110,7 @@ mod tests {
             assert_eq!(segment(name), expected);
             let decoded = percent_encoding::percent_decode_str(expected).decode_utf8().expect("UTF-8");
             let read: Name = serde_json::from_value(decoded.into()).expect("a text");
-            assert_eq!(&*read, name);
+            assert_eq!(read.0, name);
         }
     }
 

@@ -86,7 +86,7 @@ const MOST_REPORTED: usize = 20;
 
 pub(super) async fn bulk(
     State(app): State<AppState>,
-    Segments(queue): Segments<Name>,
+    Segments(Name(queue)): Segments<Name>,
     Input(wanted): Input<BulkRequest>,
 ) -> Result<Json<Report>, Failure> {
     let state = search::known_state(&wanted.state)?;

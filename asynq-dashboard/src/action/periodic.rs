@@ -18,7 +18,7 @@ type EntryPath = Segments<(Name, Name)>;
 
 pub(super) async fn run(
     State(app): State<AppState>,
-    Segments((queue, id)): EntryPath,
+    Segments((Name(queue), Name(id))): EntryPath,
     Input(Nothing {}): Input<Nothing>,
 ) -> Result<Json<Value>, Failure> {
     let entry = periodic::one(&app, &queue, &id).await?;
@@ -42,7 +42,7 @@ fn linked_entry(linked: impl IntoIterator<Item = Periodic>, queue: &QueueName, i
 /// Pauses an entry, or resumes it.
 pub(super) async fn set_paused<const PAUSED: bool>(
     State(app): State<AppState>,
-    Segments((queue, id)): EntryPath,
+    Segments((Name(queue), Name(id))): EntryPath,
     Input(Nothing {}): Input<Nothing>,
 ) -> Result<Json<Value>, Failure> {
     let entry = periodic::one(&app, &queue, &id).await?;

@@ -22,7 +22,7 @@ const LONGEST: Duration = Duration::from_secs(15);
 /// Pauses a queue, or resumes it.
 pub(super) async fn set_paused<const PAUSED: bool>(
     State(app): State<AppState>,
-    Segments(queue): Segments<Name>,
+    Segments(Name(queue)): Segments<Name>,
     Input(Nothing {}): Input<Nothing>,
 ) -> Result<Json<Value>, Failure> {
     app.inspector.queue(&queue).await?;
@@ -49,7 +49,7 @@ pub(super) struct Which {
 /// Deletes a queue; one with very many tasks by several requests, each of which ends in time.
 pub(super) async fn delete(
     State(app): State<AppState>,
-    Segments(queue): Segments<Name>,
+    Segments(Name(queue)): Segments<Name>,
     Input(which): Input<Which>,
 ) -> Result<Json<Value>, Failure> {
     let inspector = &app.inspector;

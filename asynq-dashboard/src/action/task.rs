@@ -36,17 +36,19 @@ pub(super) struct When {
 
 /// Returns the handler of an action that makes a task `becomes`, if the condition of the request holds.
 pub(super) fn change(action: BulkAction, becomes: &'static str) -> MethodRouter<AppState> {
-    post(move |State(app): State<AppState>, Segments((queue, id)): Task, Input(when): Input<When>| async move {
-        let only = when.state.as_deref().map(search::known_state).transpose()?;
-        app.inspector.change_task(&queue, &id, only, action).await?;
-        app.samples.forget();
-        Ok::<_, Failure>(done(format!("Task {id} is {becomes}.")))
-    })
+    post(
+        move |State(app): State<AppState>, Segments((Name(queue), Name(id))): Task, Input(when): Input<When>| async move {
+            let only = when.state.as_deref().map(search::known_state).transpose()?;
+            app.inspector.change_task(&queue, &id, only, action).await?;
+            app.samples.forget();
+            Ok::<_, Failure>(done(format!("Task {id} is {becomes}.")))
+        },
+    )
 }
 
 pub(super) async fn cancel(
     State(app): State<AppState>,
-    Segments((queue, id)): Task,
+    Segments((Name(queue), Name(id))): Task,
     Input(Nothing {}): Input<Nothing>,
 ) -> Result<Json<Value>, Failure> {
     // A request for a task that does not exist would reach no server and look like a success.
@@ -87,7 +89,7 @@ fn some<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::
 
 pub(super) async fn edit(
     State(app): State<AppState>,
-    Segments((queue, id)): Task,
+    Segments((Name(queue), Name(id))): Task,
     Input(new): Input<New>,
 ) -> Result<Json<Value>, Failure> {
     let task = app.inspector.task(&queue, &id).await?;

@@ -39,7 +39,7 @@ pub(super) async fn all(State(app): State<AppState>) -> Answer {
     Ok(Json(answer))
 }
 
-pub(super) async fn one(State(app): State<AppState>, Segments(queue): Segments<Name>) -> Answer {
+pub(super) async fn one(State(app): State<AppState>, Segments(Name(queue)): Segments<Name>) -> Answer {
     let stats = app.inspector.queue(&queue).await?;
     let mut value = json::queue(&stats);
     value["memory_bytes"] = app.inspector.memory_usage(&queue).await?.into();
@@ -60,13 +60,13 @@ pub(super) struct Which {
 
 pub(super) async fn tasks(
     State(app): State<AppState>,
-    Segments(queue): Segments<Name>,
+    Segments(Name(queue)): Segments<Name>,
     UrlQuery(which): UrlQuery<Which>,
 ) -> Answer {
     if !which.q.is_empty() {
         let query = search::Query {
             q: which.q,
-            queue: queue.to_string(),
+            queue,
             state: which.state,
             group: which.group,
             after: which.after,
@@ -92,7 +92,10 @@ pub(super) async fn tasks(
     })))
 }
 
-pub(super) async fn task(State(app): State<AppState>, Segments((queue, id)): Segments<(Name, Name)>) -> Answer {
+pub(super) async fn task(
+    State(app): State<AppState>,
+    Segments((Name(queue), Name(id))): Segments<(Name, Name)>,
+) -> Answer {
     let task = app.inspector.task(&queue, &id).await?;
     let failures = app.inspector.failures(&queue, &id).await?;
     let mut value = json::task(&app, &task).await;
@@ -110,7 +113,7 @@ pub(super) struct After {
 
 pub(super) async fn groups(
     State(app): State<AppState>,
-    Segments(queue): Segments<Name>,
+    Segments(Name(queue)): Segments<Name>,
     UrlQuery(which): UrlQuery<After>,
 ) -> Answer {
     let limit = which.limit.unwrap_or(ListGroups::LIMIT);
@@ -132,7 +135,7 @@ pub(super) struct Days {
 
 pub(super) async fn history(
     State(app): State<AppState>,
-    Segments(queue): Segments<Name>,
+    Segments(Name(queue)): Segments<Name>,
     UrlQuery(which): UrlQuery<Days>,
 ) -> Answer {
     let days = app.inspector.history(&queue, which.days.unwrap_or(DAYS).min(MOST_DAYS)).await?;

@@ -55,7 +55,7 @@ pub(super) async fn periodic(State(app): State<AppState>, UrlQuery(pages): UrlQu
 
 pub(super) async fn entry(
     State(app): State<AppState>,
-    Segments((queue, id)): Segments<(Name, Name)>,
+    Segments((Name(queue), Name(id))): Segments<(Name, Name)>,
     UrlQuery(pages): UrlQuery<PageQuery>,
 ) -> Answer {
     let entry = periodic::one(&app, &queue, &id).await?;

@@ -57,7 +57,7 @@ struct View {
 /// Answers `/periodic/{queue}/{entry}`.
 pub(crate) async fn get(
     State(app): State<AppState>,
-    Segments((queue, id)): Segments<(Name, Name)>,
+    Segments((Name(queue), Name(id))): Segments<(Name, Name)>,
     UrlQuery(params): UrlQuery<Params>,
 ) -> Result<Page, Failure> {
     let params = Params { page: params.page.clamp(1, 10_000), ..params };

@@ -31,7 +31,7 @@ pub(crate) struct Params {
 /// Answers `/queues/{queue}/groups`.
 pub(crate) async fn get(
     State(app): State<AppState>,
-    Segments(queue): Segments<Name>,
+    Segments(Name(queue)): Segments<Name>,
     UrlQuery(params): UrlQuery<Params>,
 ) -> Result<Page, Failure> {
     let groups = app.inspector.groups(&queue).limit(PER_PAGE);

@@ -96,7 +96,7 @@ impl List {
 /// Answers `/queues/{queue}`.
 pub(crate) async fn get(
     State(app): State<AppState>,
-    Segments(queue): Segments<Name>,
+    Segments(Name(queue)): Segments<Name>,
     UrlQuery(params): UrlQuery<Params>,
 ) -> Result<Page, Failure> {
     let inspector = &app.inspector;
@@ -117,7 +117,7 @@ pub(crate) async fn get(
     } else {
         let query = Query {
             q: params.q.clone(),
-            queue: queue.to_string(),
+            queue: queue.clone(),
             state: state.to_string(),
             group: params.group.clone(),
             after: params.after.clone(),
@@ -134,7 +134,7 @@ pub(crate) async fn get(
     let room = if can_archive { Some(inspector.archive_room(&queue).await?) } else { None };
     let reader = Reader::of_tasks(&app, list.tasks()).await;
     let body = render(&View { app: &app, stats, memory, state, params, list, reader, room, charts });
-    let page = Page::new(queue.to_string(), Tab::Queues, body).with_charts();
+    let page = Page::new(queue, Tab::Queues, body).with_charts();
     Ok(if is_search { page.still() } else { page })
 }
 

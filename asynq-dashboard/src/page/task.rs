@@ -58,7 +58,7 @@ pub(super) struct View {
 /// Answers `/queues/{queue}/tasks/{id}`.
 pub(crate) async fn get(
     State(app): State<AppState>,
-    Segments((queue, id)): Segments<(Name, Name)>,
+    Segments((Name(queue), Name(id))): Segments<(Name, Name)>,
     UrlQuery(params): UrlQuery<Params>,
 ) -> Result<Page, Failure> {
     let inspector = &app.inspector;
