@@ -8,7 +8,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use asynq_test_support::{Persistence, RedisServer, eventually_blocking};
+use asynq_test_support::{Persistence, RedisServer, eventually_blocking, process};
 
 fn entries(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).unwrap();
@@ -25,8 +25,7 @@ fn bench(arguments: &[&str], temporary: &Path) -> Command {
 fn ended_early(mut bench: Command, signal: &str, is_under_way: impl Fn() -> bool) -> String {
     let mut bench = bench.spawn().unwrap();
     eventually_blocking("the run is under way", || is_under_way().then_some(()));
-    let sent = Command::new("kill").args([format!("-{signal}"), bench.id().to_string()]).status().unwrap();
-    assert!(sent.success());
+    process::signal(signal, bench.id());
     eventually_blocking("the run has ended", || bench.try_wait().unwrap());
     let output = bench.wait_with_output().unwrap();
     let text = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -409,8 +409,7 @@ fn a_browser_leaves_no_files_also_after_a_signal_to_its_whole_group() {
         let browser = Browser::start_new(false).await;
         let profile = browser.driver.profile.clone();
         assert!(profile.exists());
-        let watcher = browser.driver.watcher.id().to_string();
-        assert!(Command::new("kill").args(["-INT", &watcher]).status().unwrap().success());
+        asynq_test_support::process::signal("INT", browser.driver.watcher.id());
         drop(browser);
         assert!(!profile.exists(), "{} is left over", profile.display());
     });

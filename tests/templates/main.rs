@@ -2,14 +2,16 @@
 
 use std::{
     fs,
-    io::{BufRead as _, BufReader, Read as _, Write as _},
+    io::Write as _,
     net::{TcpListener, TcpStream},
-    process::{Child, Command, Output, Stdio},
-    time::Duration,
+    process::{Command, Output},
 };
 
 use asynq_jobs::{Client, RawTask, TaskState};
-use asynq_test_support::{eventually, eventually_blocking};
+use asynq_test_support::{
+    eventually, eventually_blocking,
+    process::{Program, address_in, ask, program},
+};
 use tempfile::TempDir;
 
 /// The names of the book: `asynq_jobs::cron` in place of `asynq_cron`, and both preludes.
@@ -36,26 +38,13 @@ fn url(folder: &TempDir) -> String {
 }
 
 fn command(binary: &str, folder: &TempDir) -> Command {
-    let mut command = Command::new(binary);
-    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("ASYNQ_") || name == "RUST_LOG") {
-        command.env_remove(name);
-    }
-    command.env("ASYNQ_URL", url(folder)).current_dir(folder.path()).stdin(Stdio::null());
+    let mut command = program(binary);
+    command.env("ASYNQ_URL", url(folder)).current_dir(folder.path());
     command
 }
 
 fn run(binary: &str, folder: &TempDir, args: &[&str]) -> Output {
     command(binary, folder).args(args).output().expect("the program starts")
-}
-
-/// A program that ends with the test.
-struct Ended(Child);
-
-impl Drop for Ended {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -126,56 +115,21 @@ fn a_lock_is_written_checked_and_stops_a_deploy_that_would_strand_tasks() {
 
 /// A running web application.
 struct Web {
-    program: Ended,
+    program: Program,
     host: String,
 }
 
 impl Web {
     fn start(folder: &TempDir) -> Self {
-        let web = command(WEB, folder).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
-        let mut program = Ended(web.expect("the program starts"));
-        let mut line = String::new();
-        BufReader::new(program.0.stdout.take().expect("the program answers"))
-            .read_line(&mut line)
-            .expect("the program answers");
-        let host = line.trim().strip_prefix("http://").expect("it prints its address").to_owned();
+        let program = Program::start(command(WEB, folder));
+        let host = address_in(&program.line("http://")).to_owned();
         Self { program, host }
-    }
-
-    fn connect(&self) -> TcpStream {
-        let stream = TcpStream::connect(&self.host).expect("the program answers");
-        stream.set_read_timeout(Some(Duration::from_secs(60))).expect("the program answers");
-        stream
     }
 
     /// Returns the status of the answer and its last line.
     fn ask(&self, request: &str) -> (String, String) {
-        let (mut stream, host) = (self.connect(), &self.host);
-        write!(stream, "{request} HTTP/1.1\r\nhost: {host}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
-            .expect("the program answers");
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).expect("the program answers");
+        let answer = ask(&self.host, request, "content-length: 0\r\n").expect("the program answers");
         (answer["HTTP/1.1 ".len()..][..3].to_owned(), answer.lines().last().unwrap_or_default().to_owned())
-    }
-
-    fn send_term(&self) {
-        let sent = Command::new("kill").args(["-TERM", &self.program.0.id().to_string()]).status();
-        assert!(sent.expect("the signal is sent").success());
-    }
-
-    /// Waits for the end; returns the exit code and what was written to stderr.
-    fn ended(mut self) -> (Option<i32>, String) {
-        let status =
-            eventually_blocking("the program ends", || self.program.0.try_wait().expect("the program answers"));
-        let mut errors = String::new();
-        self.program
-            .0
-            .stderr
-            .take()
-            .expect("the program answers")
-            .read_to_string(&mut errors)
-            .expect("the program answers");
-        (status.code(), errors)
     }
 }
 
@@ -199,19 +153,19 @@ async fn the_web_application_squares_a_number_and_knows_its_own_tasks_alone() {
 async fn a_client_that_never_finishes_its_request_holds_up_neither_the_worker_nor_the_program() {
     let folder = TempDir::new().unwrap();
     let web = Web::start(&folder);
-    let mut half = web.connect();
+    let mut half = TcpStream::connect(&web.host).unwrap();
     half.write_all(b"GET /results/never HTTP/1.1\r\n").unwrap();
     // The program has begun to serve when it has answered another request.
     let (_, result) = web.ask("POST /squares/7");
     assert_eq!(web.ask(&format!("GET {result}")).0, "200");
-    web.send_term();
+    web.program.process.signal("TERM");
     let client = Client::connect(&url(&folder)).await.unwrap();
     eventually("the worker leaves", async || client.inspector().servers().await.unwrap().is_empty().then_some(()))
         .await;
-    let (code, log) = web.ended();
+    let (status, log) = web.program.end();
     assert!(
-        code == Some(0) && log.contains("leaving: takes no more tasks") && log.contains("has left"),
-        "{code:?}: {log}"
+        status.success() && log.contains("leaving: takes no more tasks") && log.contains("has left"),
+        "{status}: {log}"
     );
     drop(half);
 }
@@ -221,8 +175,8 @@ fn the_web_application_ends_with_an_error_when_its_broker_is_gone() {
     let folder = TempDir::new().unwrap();
     let web = Web::start(&folder);
     fs::remove_file(folder.path().join("jobs.db")).unwrap();
-    let (code, errors) = web.ended();
-    assert!(code == Some(1) && errors.contains("was deleted or moved away"), "{code:?}: {errors}");
+    let (status, errors) = web.program.end();
+    assert!(status.code() == Some(1) && errors.contains("was deleted or moved away"), "{status}: {errors}");
 }
 
 #[test]
@@ -230,11 +184,11 @@ fn a_request_to_end_is_not_lost_while_the_web_application_connects() {
     let (folder, silent) = (TempDir::new().unwrap(), TcpListener::bind("127.0.0.1:0").unwrap());
     let url = format!("redis://{}/0?timeout=1s&connect_timeout=1s", silent.local_addr().unwrap());
     let mut command = command(WEB, &folder);
-    let program = command.env("ASYNQ_URL", url).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-    let web = Web { program: Ended(program), host: String::new() };
+    command.env("ASYNQ_URL", url);
+    let program = Program::start(command);
     silent.set_nonblocking(true).unwrap();
     let _unanswered = eventually_blocking("the program connects", || silent.accept().ok());
-    web.send_term();
-    let (code, errors) = web.ended();
-    assert_eq!(code, Some(1), "it ends when it cannot connect, and not by the signal: {errors}");
+    program.process.signal("TERM");
+    let (status, errors) = program.end();
+    assert_eq!(status.code(), Some(1), "it ends when it cannot connect, and not by the signal: {errors}");
 }

@@ -2,6 +2,7 @@
 
 use std::{
     ffi::OsStr,
+    fmt::Display,
     io::{self, BufRead as _, BufReader, Read, Write as _},
     net::TcpStream,
     ops::{Deref, DerefMut},
@@ -26,6 +27,12 @@ pub fn program(file: impl AsRef<OsStr>) -> Command {
     command
 }
 
+/// Sends a signal by name, such as `TERM`, to a process.
+pub fn signal(name: &str, pid: impl Display) {
+    let sent = Command::new("kill").args([format!("-{name}"), pid.to_string()]).status();
+    assert!(sent.expect("kill runs").success(), "kill -{name} {pid}");
+}
+
 /// A process, killed when dropped.
 #[derive(Debug)]
 pub struct Process(Child);
@@ -38,8 +45,7 @@ impl Process {
 
     /// Sends a signal by name, such as `TERM`.
     pub fn signal(&self, name: &str) {
-        let sent = Command::new("kill").args([format!("-{name}"), self.id().to_string()]).status();
-        assert!(sent.expect("kill runs").success(), "{name} was not sent");
+        signal(name, self.id());
     }
 }
 
@@ -117,16 +123,30 @@ impl Program {
     }
 
     /// Waits until the program has printed a line that contains `part`, and returns the first one.
+    #[track_caller]
     pub fn line(&self, part: &str) -> String {
+        self.line_after(0, part, |line| line.contains(part)).1
+    }
+
+    /// Waits for a line that `is_it`, after this many lines; returns the number of lines up to its end, and it.
+    #[track_caller]
+    pub fn line_after(&self, lines: usize, expected: &str, is_it: impl Fn(&str) -> bool) -> (usize, String) {
         let (output, changed) = &*self.output;
-        let found = |output: &Output| output.lines.iter().find(|line| line.contains(part)).cloned();
+        let found = |output: &Output| (lines..output.lines.len()).find(|&n| is_it(&output.lines[n]));
         let (output, _) = changed
             .wait_timeout_while(output.lock().unwrap(), PATIENCE, |output| found(output).is_none() && output.open > 0)
             .unwrap();
-        found(&output).unwrap_or_else(|| panic!("no line with {part:?} in:\n{}", output.text()))
+        let Some(n) = found(&output) else { panic!("no line with {expected:?} in:\n{}", output.text()) };
+        (n + 1, output.lines[n].clone())
+    }
+
+    /// The output so far.
+    pub fn output(&self) -> String {
+        self.output.0.lock().unwrap().text()
     }
 
     /// Waits until the program has printed each of `parts`.
+    #[track_caller]
     pub fn wait_for(&self, parts: &[&str]) {
         for part in parts {
             self.line(part);
@@ -165,9 +185,14 @@ pub fn address_in(line: &str) -> &str {
 
 /// The whole answer to a request such as `GET /metrics`, which has these further lines in its head.
 pub fn ask(address: &str, request: &str, headers: &str) -> io::Result<String> {
+    ask_host(address, address, request, headers)
+}
+
+/// The answer to a request as [`ask`] sends it, by this name of the host.
+pub fn ask_host(host: &str, address: &str, request: &str, headers: &str) -> io::Result<String> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(PATIENCE))?;
-    write!(stream, "{request} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n{headers}\r\n")?;
+    write!(stream, "{request} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n{headers}\r\n")?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer).map(|_| answer)
 }

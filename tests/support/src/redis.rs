@@ -4,7 +4,7 @@ mod calls;
 mod guard;
 mod port;
 
-use std::{fs, path::PathBuf, process::Command};
+use std::{fs, path::PathBuf};
 
 use ::redis::Connection;
 
@@ -13,6 +13,7 @@ pub use self::{
     guard::{Guarded, on_free_ports},
     port::free_port,
 };
+use crate::process::signal;
 
 /// The data that a server keeps when it is killed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -122,9 +123,4 @@ impl Drop for Stopped {
     fn drop(&mut self) {
         signal("CONT", self.0.trim());
     }
-}
-
-fn signal(name: &str, pid: &str) {
-    let sent = Command::new("kill").args([&format!("-{name}"), pid]).status();
-    assert!(sent.is_ok_and(|status| status.success()), "kill -{name} {pid}");
 }

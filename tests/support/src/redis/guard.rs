@@ -213,7 +213,7 @@ mod tests {
             Some((Guarded::start(&[], |_| vec!["--port".to_owned(), port.to_string()])?, port))
         });
         for name in ["INT", "TERM", "HUP"] {
-            signal(name, &guarded.watcher.id().to_string());
+            signal(name, guarded.watcher.id());
         }
         // As at the end of the test program, which drops nothing.
         drop(guarded.control.take());
