@@ -1,20 +1,20 @@
 //! The real program: exit codes, pipes, the environment, signals.
 
 use std::{
-    fmt::Display,
     io::{Read as _, Write as _},
     process::{Child, Command, Output, Stdio},
 };
 
 use asynq_runtime::{Client, broker::Broker};
+use asynq_test_support::process::{program, signal};
 use asynq_tests::{SqliteStore, Store as _, default_queue, eventually, skip, soon, task};
 
 pub(crate) fn asynq(args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_asynq"));
-    for name in ["ASYNQ_URL", "URI", "CLUSTER_ADDRS", "RUST_LOG", "NO_COLOR"] {
+    let mut command = program(env!("CARGO_BIN_EXE_asynq"));
+    for name in ["URI", "CLUSTER_ADDRS", "NO_COLOR"] {
         command.env_remove(name);
     }
-    command.args(args).stdin(Stdio::null());
+    command.args(args);
     command
 }
 
@@ -189,8 +189,8 @@ async fn ctrl_c_leaves_a_consistent_state_and_reports_the_progress() {
     let url = store.url();
     let args = ["--url", &url, "task", "delete-all", "-q", "default", "-s", "pending", "--yes", "--json"];
     let child = held_in_the_middle(&*broker, TASKS, asynq(&args)).await;
-    signal(child.id(), "-INT");
-    signal(child.id(), "-CONT");
+    signal("INT", child.id());
+    signal("CONT", child.id());
     let output = child.wait_with_output().unwrap();
     ends(&output, 130);
     let answer: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -204,11 +204,6 @@ async fn ctrl_c_leaves_a_consistent_state_and_reports_the_progress() {
     assert_eq!(broker.queue_stats(&default_queue()).await.unwrap().pending, 0);
 }
 
-pub(crate) fn signal(pid: impl Display, name: &str) {
-    let sent = Command::new("kill").args([name, &pid.to_string()]).status().unwrap();
-    assert!(sent.success(), "kill {name}");
-}
-
 /// Runs a program that takes this many tasks out of `pending` of the default queue, and stops it in the middle, so that it cannot
 /// finish before a signal arrives. If the test is held up and the program finishes, the attempt begins anew.
 async fn held_in_the_middle(broker: &dyn Broker, tasks: usize, mut program: Command) -> Child {
@@ -218,11 +213,11 @@ async fn held_in_the_middle(broker: &dyn Broker, tasks: usize, mut program: Comm
         fill(broker, tasks).await;
         let mut child = program.spawn().unwrap();
         soon(async { while left().await == tasks {} }).await;
-        signal(child.id(), "-STOP");
+        signal("STOP", child.id());
         if left().await > 1_000 {
             return Some(child);
         }
-        signal(child.id(), "-CONT");
+        signal("CONT", child.id());
         child.wait().unwrap();
         None
     })
@@ -243,8 +238,8 @@ async fn a_terminal_that_is_closed_leaves_no_queue_paused() {
             program.env_remove(name);
         }
         let child = held_in_the_middle(&*broker, 10_000, program).await;
-        signal(child.id(), "-HUP");
-        signal(child.id(), "-CONT");
+        signal("HUP", child.id());
+        signal("CONT", child.id());
         ends(&child.wait_with_output().unwrap(), code);
         let stats = broker.queue_stats(&default_queue()).await.unwrap();
         assert_eq!((stats.size > 0, stats.paused), (code == 130, false), "{flag}");
@@ -322,7 +317,7 @@ impl OnTerminal {
 
     /// Sends it a signal, and returns its exit code with all of its output.
     fn signal(mut self, name: &str) -> (Option<i32>, String) {
-        signal(&self.pid, name);
+        signal(name, &self.pid);
         self.terminal.stdout.as_mut().unwrap().read_to_end(&mut self.seen).unwrap();
         (self.terminal.wait().unwrap().code(), text(&self.seen))
     }
@@ -335,7 +330,7 @@ async fn a_signal_ends_the_full_screen_view_and_restores_the_terminal() {
     }
     let store = SqliteStore::start().await;
     store.connect(None).await;
-    for name in ["-TERM", "-INT", "-HUP"] {
+    for name in ["TERM", "INT", "HUP"] {
         let args = format!("--url \"{}\" dash", store.url());
         let (code, output) = OnTerminal::start(&args, "nothing").signal(name);
         assert!(code == Some(0) && output.contains("\u{1b}[?1049l"), "{name}: {code:?} {output:?}");
@@ -351,7 +346,7 @@ async fn a_signal_ends_the_full_screen_view_and_restores_the_terminal() {
     let args = format!("--url \"{}\" dash 2>\"{}\"", store.url(), file.display());
     let watching = OnTerminal::start(&args, "nothing");
     let lines = std::fs::read_to_string(&file).unwrap();
-    let _ = watching.signal("-TERM");
+    let _ = watching.signal("TERM");
     // The line is of the source of keys, which the view opens.
     assert!(lines.contains("token=Token(0)"), "{lines}");
 }
@@ -367,7 +362,7 @@ async fn the_full_screen_view_is_drawn_again_without_an_answer_of_the_terminal()
     watching.seen.clear();
     watching.terminal.stdin.as_mut().unwrap().write_all(b"\x0c").unwrap();
     watching.read_until("nothing");
-    let (code, output) = watching.signal("-TERM");
+    let (code, output) = watching.signal("TERM");
     assert!(code == Some(0) && !output.contains("\u{1b}[6n"), "{code:?} {output:?}");
 }
 
@@ -376,7 +371,7 @@ async fn a_signal_at_the_question_for_a_password_restores_the_terminal() {
     if let Some(reason) = no_terminal() {
         skip!("{reason}");
     }
-    for name in ["-TERM", "-INT"] {
+    for name in ["TERM", "INT"] {
         let asked = OnTerminal::start("hash-password", "Password: ");
         let settings = ["-a", "-F", &format!("/proc/{}/fd/0", asked.pid)];
         eventually("the terminal does not show keys", async || {

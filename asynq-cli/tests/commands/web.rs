@@ -3,23 +3,21 @@
 use std::{
     ffi::OsStr,
     future::ready,
-    io::{BufRead as _, BufReader, Read as _, Write as _},
-    net::TcpStream,
     os::unix::ffi::OsStrExt as _,
-    process::{Child, Stdio},
     sync::atomic::{AtomicU32, Ordering::Relaxed},
 };
 
+use asynq_test_support::process::{Program, address_in, ask_host};
 use asynq_tests::{SqliteStore, Store as _};
 
 use crate::{
     fixture::{self, Setting, TypeWithoutEcho},
-    process::{asynq, ends, signal, text},
+    process::{asynq, ends, text},
 };
 
 /// A dashboard that listens.
 struct Web {
-    child: Child,
+    program: Program,
     address: String,
 }
 
@@ -29,16 +27,11 @@ impl Web {
         store.connect(None).await;
         let url = store.url();
         let args = [&["--url", &url, "web", "--listen", "127.0.0.1:0", "--json"][..], more].concat();
-        let mut child =
-            asynq(&args).envs(variables.iter().copied()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let mut answer = String::new();
-        let mut out = BufReader::new(child.stdout.take().unwrap());
-        while !answer.ends_with("}\n") {
-            assert!(out.read_line(&mut answer).unwrap() > 0, "it ended before it listened: {answer}");
-        }
-        let report: serde_json::Value = serde_json::from_str(&answer).unwrap();
-        let address = report["url"].as_str().unwrap().trim_start_matches("http://").trim_end_matches('/').to_owned();
-        Self { child, address }
+        let mut command = asynq(&args);
+        command.envs(variables.iter().copied());
+        let program = Program::start(command);
+        let address = address_in(&program.line("\"url\": ")).to_owned();
+        Self { program, address }
     }
 
     /// Returns the status of an answer.
@@ -50,16 +43,16 @@ impl Web {
 
     /// Returns the answer to a request by this host name.
     fn answer(&self, host: &str, method: &str, path: &str, headers: &str) -> String {
-        let mut stream = TcpStream::connect(&self.address).unwrap();
-        write!(stream, "{method} {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n{headers}\r\n").unwrap();
-        let mut answer = Vec::new();
-        stream.read_to_end(&mut answer).unwrap();
-        text(&answer)
+        ask_host(host, &self.address, &format!("{method} {path}"), headers).unwrap()
     }
 
+    /// Its only output is the report of its start.
     fn interrupt(self) {
-        signal(self.child.id(), "-INT");
-        ends(&self.child.wait_with_output().unwrap(), 0);
+        self.program.process.signal("INT");
+        let (status, output) = self.program.end();
+        assert!(status.success(), "{status}: {output}");
+        let report: serde_json::Value = serde_json::from_str(&output).unwrap();
+        assert_eq!(report["url"], format!("http://{}/", self.address));
     }
 }
 
@@ -77,9 +70,8 @@ async fn the_dashboard_of_a_file_that_was_deleted_ends_with_the_reason() {
     let store = SqliteStore::start().await;
     let web = Web::start(&store, &[], &[]).await;
     std::fs::remove_file(store.path()).unwrap();
-    let output = web.child.wait_with_output().unwrap();
-    assert!(!output.status.success());
-    assert!(text(&output.stderr).contains("was deleted or moved away while it was in use"), "{}", text(&output.stderr));
+    let (status, output) = web.program.end();
+    assert!(!status.success() && output.contains("was deleted or moved away while it was in use"), "{output}");
 }
 
 #[tokio::test]
