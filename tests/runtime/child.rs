@@ -6,14 +6,12 @@
 
 use std::{
     ffi::{OsStr, OsString},
-    io::{BufRead as _, BufReader, Read as _},
-    process::{Child, Command, ExitStatus, Stdio},
-    sync::mpsc::{Receiver, RecvTimeoutError, channel},
+    io::Read as _,
+    process::{Command, ExitStatus, Stdio},
     thread,
-    time::Instant,
 };
 
-use asynq_test_support::{PATIENCE, eventually_blocking};
+use asynq_test_support::{eventually_blocking, process::Program as Child};
 
 use crate::{quiet_shutdown, server, sqlite};
 
@@ -59,8 +57,8 @@ async fn play(part: &str, with: OsString) {
 /// A child process, which ends with the test.
 pub(crate) struct Program {
     child: Child,
-    lines: Receiver<String>,
-    output_lines: Vec<String>,
+    /// How many of its lines were read.
+    read: usize,
 }
 
 impl Program {
@@ -73,29 +71,22 @@ impl Program {
     pub(crate) fn start_by(by: &[&str], part: &str, with: impl AsRef<OsStr>) -> Self {
         let program = std::env::current_exe().unwrap();
         let words = by.iter().map(OsStr::new).chain([program.as_os_str()]).collect::<Vec<_>>();
-        let mut child = Command::new(words[0])
+        let mut command = Command::new(words[0]);
+        command
             .args(&words[1..])
             .args(["child::process", "--exact", "--include-ignored", "--nocapture", "--test-threads=1"])
             .env(PART, part)
             .env(WITH, with)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let (sender, lines) = channel();
-        let output = BufReader::new(child.stdout.take().unwrap());
-        // The thread ends with the child.
-        thread::spawn(move || output.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
-        Self { child, lines, output_lines: Vec::new() }
+            .stdin(Stdio::piped());
+        Self { child: Child::start_with_log(command, Stdio::inherit()), read: 0 }
     }
 
     /// Waits until the child prints a line that ends with `expected`.
     ///
-    /// Panics after [`PATIENCE`], or when the child ends without it, with all that the child printed.
+    /// Panics after [`PATIENCE`](asynq_test_support::PATIENCE), or when the child ends without it, with all that the child printed.
     #[track_caller]
     pub(crate) fn prints(&mut self, expected: &str) {
-        let end = Instant::now() + PATIENCE;
-        while !self.line(end, expected).ends_with(expected) {}
+        self.line(expected, |line| line.ends_with(expected));
     }
 
     /// Returns the next line that the child prints.
@@ -103,57 +94,41 @@ impl Program {
     /// Panics as [`prints`](Self::prints) does.
     #[track_caller]
     pub(crate) fn next_line(&mut self) -> String {
-        self.line(Instant::now() + PATIENCE, "another line")
+        self.line("something", |_| true)
     }
 
     #[track_caller]
-    fn line(&mut self, end: Instant, expected: &str) -> String {
-        match self.lines.recv_timeout(end.saturating_duration_since(Instant::now())) {
-            Ok(line) => {
-                self.output_lines.push(line.clone());
-                line
-            }
-            Err(RecvTimeoutError::Timeout) => {
-                panic!("waited {PATIENCE:?} in vain for {expected:?}; the child printed {:?}", self.output_lines)
-            }
-            Err(RecvTimeoutError::Disconnected) => {
-                panic!("the child ended without {expected:?}; it printed {:?}", self.output_lines)
-            }
-        }
+    fn line(&mut self, expected: &str, is_it: impl Fn(&str) -> bool) -> String {
+        let (read, line) = self.child.line_after(self.read, expected, is_it);
+        self.read = read;
+        line
     }
 
-    /// Sends the signal of this name, such as `-TERM`.
+    /// Sends the signal of this name, such as `TERM`.
     pub(crate) fn signal(&self, name: &str) {
-        assert!(Command::new("kill").args([name, &self.child.id().to_string()]).status().unwrap().success());
+        self.child.process.signal(name);
     }
 
     /// Sends the signals of these names, one right after the other.
     pub(crate) fn signals(&self, names: &[&str]) {
-        let kills: Vec<_> = names.iter().map(|name| format!("kill {name} {}", self.child.id())).collect();
+        let kills: Vec<_> = names.iter().map(|name| format!("kill -{name} {}", self.child.process.id())).collect();
         assert!(Command::new("sh").args(["-c", &kills.join(" && ")]).status().unwrap().success());
     }
 
     /// Returns whether the child has not ended yet.
     pub(crate) fn is_running(&mut self) -> bool {
-        self.child.try_wait().unwrap().is_none()
+        self.child.process.try_wait().unwrap().is_none()
     }
 
     /// Waits until the child has ended.
     pub(crate) fn ended(&mut self) -> ExitStatus {
-        eventually_blocking("the child ends", || self.child.try_wait().unwrap())
+        eventually_blocking("the child ends", || self.child.process.try_wait().unwrap())
     }
 
     /// Kills the child, which must not have ended before.
     pub(crate) fn kill(mut self) {
-        assert!(self.is_running(), "no child may end by itself; it printed {:?}", self.output_lines);
-        self.child.kill().unwrap();
+        assert!(self.is_running(), "no child may end by itself; it printed:\n{}", self.child.output());
+        self.child.process.kill().unwrap();
         assert!(!self.ended().success());
-    }
-}
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }

@@ -73,7 +73,7 @@ mod timing {
     fn a_signal_is_followed_though_a_job_blocks_the_runtime() {
         let mut worker = Program::start("blocked_worker", "50ms");
         worker.prints("active [\"b\"]");
-        worker.signal("-TERM");
+        worker.signal("TERM");
         worker.prints("requeued [\"b\"]");
         assert!(worker.is_running(), "the job blocks the program's own thread");
     }
@@ -82,7 +82,7 @@ mod timing {
     fn signals_that_come_together_are_one_request_to_leave() {
         let mut worker = start(SHUTDOWN);
         // Two signals of one kind would be one to a process that has not received the first yet.
-        worker.signals(&["-TERM", "-INT"]);
+        worker.signals(&["TERM", "INT"]);
         assert!(worker.ended().success());
     }
 
@@ -100,7 +100,7 @@ mod timing {
 
     #[test]
     fn term_and_int_drain_and_requeue() {
-        for signal in ["-TERM", "-INT"] {
+        for signal in ["TERM", "INT"] {
             let mut worker = start(SHUTDOWN);
             leaves(&mut worker, signal);
             assert!(worker.ended().success());
@@ -110,10 +110,10 @@ mod timing {
     #[test]
     fn tstp_stops_fetching_and_the_worker_lives_on() {
         let mut worker = start(SHUTDOWN);
-        worker.signal("-TSTP");
+        worker.signal("TSTP");
         worker.prints("status stopped");
         assert!(worker.is_running());
-        leaves(&mut worker, "-TERM");
+        leaves(&mut worker, "TERM");
     }
 }
 
@@ -127,7 +127,7 @@ fn a_second_term_leaves_at_once_though_a_job_blocks_the_runtime() {
 /// Sends TERM until the worker has ended: a signal that comes soon after the first one belongs to the same request.
 fn leaves_at_once(worker: &mut Program) {
     eventually_blocking("a second request is received", || {
-        worker.signal("-TERM");
+        worker.signal("TERM");
         (!worker.is_running()).then_some(())
     });
     assert_eq!(worker.ended().code(), Some(130));
@@ -142,7 +142,7 @@ fn start(shutdown_timeout: &str) -> Program {
 #[test]
 fn a_second_term_leaves_at_once() {
     let mut worker = start("1h");
-    worker.signal("-TERM");
+    worker.signal("TERM");
     worker.prints("status closed");
     leaves_at_once(&mut worker);
 }

@@ -137,7 +137,7 @@ pub(crate) async fn embedded(shutdown_timeout: &str) {
 fn a_blocking_job_that_never_returns_holds_neither_the_server_nor_the_runtime_of_its_program() {
     let mut worker = Program::start("embedded", "50ms");
     worker.prints("started");
-    worker.signal("-TERM");
+    worker.signal("TERM");
     worker.prints("the runtime has ended");
     assert!(worker.ended().success());
 }
