@@ -217,7 +217,6 @@ impl Examination {
         self.oddities.iter().find(|oddity| oddity.kind == kind).map_or(0, |oddity| oddity.count)
     }
 
-    #[cfg(any(feature = "redis", feature = "sqlite"))]
     pub(crate) fn add(&mut self, kind: OddityKind, example: impl Into<String>) {
         let at = self.oddities.binary_search_by_key(&kind, |oddity| oddity.kind).unwrap_or_else(|at| {
             self.oddities.insert(at, Oddity { kind, count: 0, examples: Vec::new() });
@@ -243,7 +242,6 @@ pub struct Oddity {
 }
 
 /// Most examples that are kept per kind: as many as one command can name.
-#[cfg(any(feature = "redis", feature = "sqlite"))]
 const EXAMPLES: usize = 1_000;
 
 /// A kind of inconsistency in a queue.

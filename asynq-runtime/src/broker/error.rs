@@ -86,7 +86,6 @@ impl BrokerError {
     }
 
     /// Returns this error of a call that changed nothing, as the broker said, or because the call was given up before it began.
-    #[cfg(any(feature = "redis", feature = "sqlite"))]
     pub(crate) fn without_effect(self) -> Self {
         Self { is_without_effect: true, ..self }
     }

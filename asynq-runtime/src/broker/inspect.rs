@@ -5,9 +5,7 @@ use std::{ops::Deref, time::Duration};
 use bytes::Bytes;
 use chrono::{DateTime, NaiveDate, Utc};
 
-#[cfg(any(feature = "redis", feature = "sqlite"))]
-use super::BrokerErrorKind;
-use super::{BrokerError, TaskEnd};
+use super::{BrokerError, BrokerErrorKind, TaskEnd};
 use crate::task::{GroupName, QueueName, TaskId, TaskInfo, TaskState};
 
 /// How often a broker without notifications is asked for its queues.
@@ -173,7 +171,6 @@ pub struct LockPage {
     pub next: Option<String>,
 }
 
-#[cfg(any(feature = "redis", feature = "sqlite"))]
 impl LockPage {
     /// Returns the error for a position that no page had.
     pub(crate) fn nowhere() -> BrokerError {
@@ -294,7 +291,6 @@ pub struct Failure {
     pub error: String,
 }
 
-#[cfg(any(feature = "redis", feature = "sqlite"))]
 impl Failure {
     /// Makes a failed attempt.
     pub(crate) fn new(number: u32, at: DateTime<Utc>, error: impl Into<String>) -> Self {

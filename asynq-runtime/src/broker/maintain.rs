@@ -7,7 +7,6 @@ use crate::task::{QueueName, TaskId};
 
 /// How many leases an extended unique lock lasts. A run outlives an outage of its broker that is longer than a lease, and an equal task
 /// must not run beside it then.
-#[cfg(any(feature = "redis", feature = "sqlite"))]
 pub(crate) const LOCK_LEASES: u32 = 20;
 
 /// Housekeeping in slices: no call touches more than about 100 tasks per queue, so none can block a broker for long.

@@ -19,13 +19,15 @@
 //! crate; its schemes in `connect_on` (`connect.rs` of the crate), also in the arm for those that are not built in; and a fixture in
 //! `tests/src`, with which every case of `tests/conformance` runs on it.
 
+// A build without a broker, in which nothing uses what the brokers share, only has to compile.
+#![cfg_attr(not(any(feature = "redis", feature = "sqlite")), allow(dead_code, unused_imports))]
+
 mod consume;
 mod diagnose;
 mod error;
 mod groups;
 mod inspect;
 mod maintain;
-#[cfg(any(feature = "redis", feature = "sqlite"))]
 mod percent;
 mod presence;
 mod produce;
@@ -35,9 +37,7 @@ mod semaphore;
 mod settle;
 mod shapes;
 mod task_end;
-#[cfg(any(feature = "redis", feature = "sqlite"))]
 mod timeouts;
-#[cfg(any(feature = "redis", feature = "sqlite"))]
 mod token;
 
 #[cfg(feature = "redis")]
@@ -51,9 +51,13 @@ use chrono::{DateTime, Utc};
 
 #[cfg(feature = "redis")]
 pub(crate) use self::produce::PART;
-#[cfg(any(feature = "redis", feature = "sqlite"))]
-pub(crate) use self::produce::part;
-pub(crate) use self::{error::config, produce::due_ms, semaphore::SAME_CLOCK, settle::shortened, task_end::Retries};
+pub(crate) use self::{
+    error::config,
+    produce::{due_ms, part},
+    semaphore::SAME_CLOCK,
+    settle::shortened,
+    task_end::Retries,
+};
 // Types that programs use: errors, and the results of the inspector.
 pub use self::{
     diagnose::{Examination, Fact, Node, Oddity, OddityKind, QueueSlot, SlowCall, WriteRefusal},

@@ -121,7 +121,6 @@ impl ServerState {
     }
 
     /// Orders servers as [`Presence::servers`] returns them.
-    #[cfg(any(feature = "redis", feature = "sqlite"))]
     pub(crate) fn sort(servers: &mut [Self]) {
         servers.sort_by(|a, b| {
             (&a.info.host, a.info.pid, &a.info.server_id).cmp(&(&b.info.host, b.info.pid, &b.info.server_id))

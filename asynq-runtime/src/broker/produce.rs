@@ -1,14 +1,10 @@
 //! Contract: put tasks into a queue (docs/design/wire.md#enqueue).
 
-#[cfg(any(feature = "redis", feature = "sqlite"))]
-use std::iter::Peekable;
-use std::time::Duration;
+use std::{iter::Peekable, time::Duration};
 
 use chrono::{DateTime, Utc};
 
-use super::BrokerError;
-#[cfg(any(feature = "redis", feature = "sqlite"))]
-use super::CALL_BYTES;
+use super::{BrokerError, CALL_BYTES};
 use crate::task::{Extra, GroupName, QueueName, TaskId, TaskMessage, TaskState, equal_task};
 
 /// Stores new tasks.
@@ -50,11 +46,9 @@ pub trait Produce {
 }
 
 /// Most tasks that a broker stores in one step; a longer call is cut, so that it shares the broker with others.
-#[cfg(any(feature = "redis", feature = "sqlite"))]
 pub(crate) const PART: usize = 256;
 
 /// Takes as many of the next tasks as one step stores: at most [`PART`] tasks and [`CALL_BYTES`], but for a single task that is larger.
-#[cfg(any(feature = "redis", feature = "sqlite"))]
 pub(crate) fn part<T>(tasks: &mut Peekable<impl Iterator<Item = T>>, bytes_of: impl Fn(&T) -> usize) -> Vec<T> {
     let (mut part, mut bytes) = (Vec::new(), 0);
     while let Some(task) =
@@ -156,7 +150,7 @@ pub enum Refused {
 
 debug_as_text!(Refused);
 
-#[cfg(all(test, any(feature = "redis", feature = "sqlite")))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -4,9 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 
-#[cfg(any(feature = "redis", feature = "sqlite"))]
-use super::BrokerErrorKind;
-use super::{BrokerError, RunKey};
+use super::{BrokerError, BrokerErrorKind, RunKey};
 use crate::task::{Extra, Progress, TaskMessage, cut};
 
 /// Ends runs, each exactly once and only for the server that holds it.
@@ -63,7 +61,6 @@ pub trait Settle {
 }
 
 /// The error for a read by a run that does not hold its task.
-#[cfg(any(feature = "redis", feature = "sqlite"))]
 pub(super) fn run_has_ended() -> BrokerError {
     BrokerError::new(BrokerErrorKind::RunEnded, "this run has ended: the task was taken over or deleted")
 }

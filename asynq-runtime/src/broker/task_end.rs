@@ -1,11 +1,9 @@
 //! The result of a wait for the end of a task.
 
 mod retries;
-#[cfg(any(feature = "redis", feature = "sqlite"))]
 mod waiter;
 
 pub(crate) use self::retries::Retries;
-#[cfg(any(feature = "redis", feature = "sqlite"))]
 pub(super) use self::waiter::{EndSource, wait_for_end};
 use crate::task::{TaskInfo, TaskState};
 
@@ -24,7 +22,6 @@ pub enum TaskEnd {
     NotYet(TaskState),
 }
 
-#[cfg(any(feature = "redis", feature = "sqlite"))]
 pub(super) fn has_ended(state: TaskState) -> bool {
     matches!(state, TaskState::Completed | TaskState::Archived)
 }

@@ -35,7 +35,6 @@ impl Retries {
     }
 
     /// Begins the last request of a wait whose time is over.
-    #[cfg(any(feature = "redis", feature = "sqlite"))]
     pub(crate) fn last() -> Self {
         Self { cut_at: Some(far(Instant::now(), Self::TIME_TO_ANSWER)), ..Self::within(Duration::ZERO) }
     }
@@ -64,7 +63,6 @@ impl Retries {
     }
 
     /// Notes that the broker has answered.
-    #[cfg(any(feature = "redis", feature = "sqlite"))]
     pub(crate) fn answered(&mut self) {
         self.failures = None;
     }
