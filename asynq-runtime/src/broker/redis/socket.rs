@@ -71,28 +71,13 @@ impl Socket {
             Address::Tcp { host, port } => {
                 let stream = connect(host, *port).await.map_err(unreachable)?;
                 match tls {
-                    Some(tls) => Self::encrypted(stream, host, tls).await?,
+                    Some(tls) => Box::new(tls.encrypted(stream, host, unreachable).await?),
                     None => Box::new(stream),
                 }
             }
             Address::Unix(path) => Box::new(UnixStream::connect(path).await.map_err(unreachable)?),
         };
         Ok(Self { stream, progress: Progress::new(), is_blocked: false })
-    }
-
-    #[cfg(feature = "tls")]
-    async fn encrypted(stream: TcpStream, host: &str, tls: &Tls) -> Result<Box<dyn Stream>, BrokerError> {
-        let name = rustls::pki_types::ServerName::try_from(tls.name(host).to_owned()).map_err(|error| {
-            let message = format!("{host:?} is not a valid name for TLS; use a host name or an IP address");
-            BrokerError::with_source(crate::broker::BrokerErrorKind::Config, message, error)
-        })?;
-        let connector = tokio_rustls::TlsConnector::from(tls.config()?);
-        Ok(Box::new(connector.connect(name, stream).await.map_err(unreachable)?))
-    }
-
-    #[cfg(not(feature = "tls"))]
-    async fn encrypted(_: TcpStream, _: &str, tls: &Tls) -> Result<Box<dyn Stream>, BrokerError> {
-        Err(tls.missing())
     }
 
     /// Returns the record of the last byte that went through the socket.
