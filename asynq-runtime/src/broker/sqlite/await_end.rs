@@ -16,7 +16,7 @@ use std::{
 use parking_lot::Mutex;
 use tokio::{
     runtime::{self, Handle},
-    sync::Notify,
+    sync::{Notify, watch},
     time::{sleep, timeout},
 };
 use tokio_util::task::AbortOnDropHandle;
@@ -31,7 +31,7 @@ use crate::{
     until::until,
 };
 
-use super::{SqliteBroker, inspect::is_idle, row::extra, sql, store::Store, tx::View, wake::notifier::Listener};
+use super::{SqliteBroker, inspect::is_idle, row::extra, sql, store::Store, tx::View};
 
 /// Most tasks that one read looks at. Other reads run in between.
 const SLICE: usize = 500;
@@ -119,7 +119,7 @@ impl SqliteBroker {
     ) -> Result<bool, BrokerError> {
         let queues = Arc::<[QueueName]>::from(queues);
         let (mut retries, mut seen) = (Retries::within(limit), None);
-        let mut notifier = self.store.common.notifier.ends.listen();
+        let mut notifier = self.store.common.notifier.ends.subscribe();
         loop {
             let queues = Arc::clone(&queues);
             let look = async {
@@ -136,7 +136,7 @@ impl SqliteBroker {
                 }
             }
             seen = Some(false);
-            if timeout(retries.left(), notifier.notified()).await.is_err() {
+            if timeout(retries.left(), notifier.changed()).await.is_err() {
                 return Ok(false);
             }
             sleep(TOGETHER.min(retries.left())).await;
@@ -177,7 +177,7 @@ impl SqliteBroker {
         waiters.by_number.insert(number, Arc::clone(&waiter));
         // A runtime may have the id of one that has ended, some of whose waits were not dropped yet.
         if waiters.looks.as_ref().is_none_or(AbortOnDropHandle::is_finished) {
-            let ends = self.store.common.notifier.ends.listen();
+            let ends = self.store.common.notifier.ends.subscribe();
             let store = Arc::clone(&self.store);
             let looks = look_for_all(Arc::clone(&self.ends.waiting), runtime, store, ends, since_boot());
             waiters.looks = Some(AbortOnDropHandle::new(handle.spawn(looks)));
@@ -220,14 +220,14 @@ async fn look_for_all(
     waiting: Arc<Mutex<Waiting>>,
     runtime: runtime::Id,
     store: Arc<Store>,
-    mut ends: Listener,
+    mut ends: watch::Receiver<()>,
     begun: Duration,
 ) {
     let (mut before, mut last) = (begun, begun);
     loop {
         // A program that stood still is told of a commit late, and its timer may fire even earlier. So a commit counts from the lap before
         // the last.
-        while timeout(LAP, ends.notified()).await.is_err() {
+        while timeout(LAP, ends.changed()).await.is_err() {
             (before, last) = (last, since_boot());
         }
         let (notified_at, begun) = (before, since_boot());

@@ -102,10 +102,10 @@ impl Consume for SqliteBroker {
         limit: Duration,
     ) -> Result<Vec<QueueName>, BrokerError> {
         let deadline = far(limit);
-        let mut notifier = self.store.common.notifier.work.listen();
+        let mut notifier = self.store.common.notifier.work.subscribe();
         loop {
             let ready = self.ready(queues, quarantined).await?;
-            if !ready.is_empty() || timeout_at(deadline, notifier.notified()).await.is_err() {
+            if !ready.is_empty() || timeout_at(deadline, notifier.changed()).await.is_err() {
                 return Ok(ready);
             }
         }

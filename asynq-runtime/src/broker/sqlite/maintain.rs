@@ -55,7 +55,7 @@ impl Maintain for SqliteBroker {
 
     async fn wait_for_due(&self, queues: &[QueueName], limit: Duration) -> Result<Vec<QueueName>, BrokerError> {
         let deadline = far(limit);
-        let mut notifier = self.store.common.notifier.due.listen();
+        let mut notifier = self.store.common.notifier.due.subscribe();
         loop {
             let look = queues.to_vec();
             let dues = self.store.read(move |view| ready_queues::dues(view, &look)).await?;

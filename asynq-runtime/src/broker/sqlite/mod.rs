@@ -59,7 +59,7 @@ use std::{
 
 use chrono::{DateTime, Utc};
 use tokio::{
-    sync::oneshot,
+    sync::{oneshot, watch::Receiver},
     time::{Instant, timeout, timeout_at},
 };
 use tokio_util::sync::CancellationToken;
@@ -85,7 +85,6 @@ use self::{
     store::{LOOK_AT_MANUAL_CLOCK, Store, far},
     tx::Tx,
     url::Location,
-    wake::notifier::Listener,
     writer::{OtherThreads, Writer},
 };
 use super::{Broker, BrokerError, BrokerErrorKind, StoredShapes, config};
@@ -228,7 +227,7 @@ impl SqliteBroker {
     }
 
     /// Waits for a notification until `time`, in Unix milliseconds, if there is one, or until `deadline`. Returns whether it came.
-    async fn notified_before(&self, notifier: &mut Listener, time: Option<i64>, deadline: Instant) -> bool {
+    async fn notified_before(&self, notifier: &mut Receiver<()>, time: Option<i64>, deadline: Instant) -> bool {
         // The clock may be a test's, so the length of the wait follows from the clock alone.
         loop {
             let left = time.map(|time| time.saturating_sub(self.store.common.now()));
@@ -239,7 +238,7 @@ impl SqliteBroker {
             if self.manual_clock && left.is_some() {
                 pause = pause.min(Instant::now() + LOOK_AT_MANUAL_CLOCK);
             }
-            if timeout_at(pause.min(deadline), notifier.notified()).await.is_ok() {
+            if timeout_at(pause.min(deadline), notifier.changed()).await.is_ok() {
                 return true;
             }
         }

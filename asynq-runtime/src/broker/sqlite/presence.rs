@@ -4,7 +4,7 @@ use std::{collections::VecDeque, iter, mem, sync::Arc, time::Duration};
 
 use prost::Message as _;
 use rusqlite::params;
-use tokio::time::timeout;
+use tokio::{sync::watch, time::timeout};
 
 use crate::{
     broker::{BrokerError, Cancellations, Member, Presence, ServerName, ServerState},
@@ -20,7 +20,6 @@ use super::{
     sql,
     store::Store,
     tx::{Tx, View},
-    wake::notifier::Listener,
 };
 
 /// For how long a cancel request is kept; listeners read it within a tenth of a second.
@@ -114,7 +113,7 @@ impl Presence for SqliteBroker {
     }
 
     async fn cancellations(&self) -> Result<Box<dyn Cancellations>, BrokerError> {
-        let notifier = self.store.common.notifier.signal.listen();
+        let notifier = self.store.common.notifier.signal.subscribe();
         let seen = self.store.read(|view| view.find(&sql::presence::LAST_SIGNAL, [], |row| row.get(0))).await?;
         Ok(Box::new(Signals {
             store: Arc::clone(&self.store),
@@ -129,7 +128,7 @@ impl Presence for SqliteBroker {
 #[derive(Debug)]
 struct Signals {
     store: Arc<Store>,
-    notifier: Listener,
+    notifier: watch::Receiver<()>,
     seen: i64,
     read: VecDeque<TaskId>,
 }
@@ -163,7 +162,7 @@ impl Cancellations for Signals {
                 found => found?,
             };
             if found.is_empty() {
-                self.notifier.notified().await;
+                _ = self.notifier.changed().await;
             }
             for (n, id) in found {
                 self.seen = n;
@@ -253,7 +252,7 @@ mod tests {
         migrate::settle_in(&mut connection, false, "here", |_| Ok(())).unwrap();
         let (sender, inbox) = mpsc::channel();
         let common = Arc::new(SharedState::in_memory(Names::Plain, Arc::new(SystemClock)));
-        let notifier = common.notifier.signal.listen();
+        let notifier = common.notifier.signal.subscribe();
         let store = Arc::new(Store::new(common, PATIENCE, sender, None, CancellationToken::new()));
         let mut signals = Signals { store, notifier, seen: 0, read: VecDeque::new() };
         let writer = thread::spawn(move || {

@@ -113,7 +113,7 @@ impl Schedules for SqliteBroker {
 
     async fn wait_for_lead(&self, program: &str, limit: Duration) -> Result<(), BrokerError> {
         let deadline = far(limit);
-        let mut notifier = self.store.common.notifier.signal.listen();
+        let mut notifier = self.store.common.notifier.signal.subscribe();
         loop {
             let program = program.to_owned();
             let leader = self.store.read(move |view| Leader::find(view, &program)).await?;

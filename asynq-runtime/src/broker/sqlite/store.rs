@@ -151,7 +151,7 @@ impl Store {
         stop: impl Future<Output = ()>,
     ) -> Result<Option<T>, BrokerError> {
         // The listener notices that the broker has ended, and shows the watch that a call waits.
-        let mut notifier = self.common.notifier.signal.listen();
+        let mut notifier = self.common.notifier.signal.subscribe();
         let until = far(limit);
         let mut stop = pin!(stop);
         let mut sent = tokio::select! {
@@ -165,7 +165,7 @@ impl Store {
                 answer = &mut sent.answer => return self.understood(answer).map(Some),
                 () = &mut stop => break,
                 () = tokio::time::sleep_until(until) => break,
-                () = notifier.notified() => if let Err(error) = self.common.check() {
+                _ = notifier.changed() => if let Err(error) = self.common.check() {
                     if sent.cancel_flag.give_up() {
                         return Err(error);
                     }
@@ -280,9 +280,9 @@ mod tests {
     async fn open(file: &Path, query: &str) -> SqliteBroker {
         let url = format!("sqlite://{}{query}", file.display());
         let broker = SqliteBroker::open(&url, SqliteOptions::default()).await.unwrap();
-        let mut notifier = broker.store.common.notifier.work.listen();
+        let mut notifier = broker.store.common.notifier.work.subscribe();
         // The first look into the file finds something new.
-        soon(notifier.notified()).await;
+        soon(notifier.changed()).await.unwrap();
         broker
     }
 

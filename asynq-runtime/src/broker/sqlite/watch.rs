@@ -114,7 +114,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = without_log(&folder);
         let common = SharedState::of_file(file.clone());
-        let mut notifier = common.notifier.ends.listen();
+        let mut notifier = common.notifier.ends.subscribe();
         let (writer, _inbox) = mpsc::channel();
         let (watched, path) = (Arc::clone(&common), file.clone());
         let no_net = Duration::from_secs(3_600);
@@ -123,9 +123,9 @@ mod tests {
         eventually("the watch begins", async || liveness.listener.get().is_some().then_some(())).await;
         liveness.wait_for_ends();
         // The first look into the file finds something new. The next one follows a notification.
-        soon(notifier.notified()).await;
+        soon(notifier.changed()).await.unwrap();
         Liveness::new(file).waiters().notify(&NotifySender::ready());
-        soon(notifier.notified()).await;
+        soon(notifier.changed()).await.unwrap();
         common.close();
     }
 
@@ -136,14 +136,14 @@ mod tests {
         let common = SharedState::of_file(file.clone());
         let liveness = common.liveness.as_ref().unwrap();
         liveness.show().unwrap();
-        let mut notifier = common.notifier.work.listen();
+        let mut notifier = common.notifier.work.subscribe();
         let (writer, _inbox) = mpsc::channel();
         start(&common, file, Arc::default(), writer).unwrap();
         // The first look into the file finds something new. The next look finds the same, as long as no program writes.
-        soon(notifier.notified()).await;
+        soon(notifier.changed()).await.unwrap();
         for _ in 0..3 {
             NotifySender::ready().notify(&liveness.notifier_of(liveness.name()).unwrap());
-            soon(notifier.notified()).await;
+            soon(notifier.changed()).await.unwrap();
         }
         common.close();
     }

@@ -4,22 +4,15 @@ use tokio::sync::watch;
 
 use super::super::tx::Effects;
 
-/// One channel per kind of notification.
+/// One channel per kind of notification. A subscriber is told of the first change since it subscribed or was told before. The senders
+/// live as long as the broker's threads; after that a wait ends at once, and the next read of its caller fails as closed.
 #[derive(Debug, Default)]
 pub(in crate::broker::sqlite) struct Notifier {
-    pub(in crate::broker::sqlite) work: Channel,
-    pub(in crate::broker::sqlite) due: Channel,
-    pub(in crate::broker::sqlite) signal: Channel,
-    pub(in crate::broker::sqlite) ends: Channel,
+    pub(in crate::broker::sqlite) work: watch::Sender<()>,
+    pub(in crate::broker::sqlite) due: watch::Sender<()>,
+    pub(in crate::broker::sqlite) signal: watch::Sender<()>,
+    pub(in crate::broker::sqlite) ends: watch::Sender<()>,
 }
-
-/// Notifies of one kind of change.
-#[derive(Debug, Default)]
-pub(in crate::broker::sqlite) struct Channel(watch::Sender<()>);
-
-/// Waits for one kind of notification, from the moment when the listener was made.
-#[derive(Debug)]
-pub(in crate::broker::sqlite) struct Listener(watch::Receiver<()>);
 
 impl Notifier {
     /// Wakes the waits that a commit concerns.
@@ -31,7 +24,7 @@ impl Notifier {
             (effects.ended, &self.ends),
         ] {
             if concerned {
-                channel.0.send_replace(());
+                channel.send_replace(());
             }
         }
     }
@@ -43,20 +36,6 @@ impl Notifier {
 
     /// Whether there is a wait.
     pub(in crate::broker::sqlite) fn has_subscribers(&self) -> bool {
-        [&self.work, &self.due, &self.signal, &self.ends].iter().any(|channel| channel.0.receiver_count() > 0)
-    }
-}
-
-impl Channel {
-    pub(in crate::broker::sqlite) fn listen(&self) -> Listener {
-        Listener(self.0.subscribe())
-    }
-}
-
-impl Listener {
-    /// Returns at the first notification since the last call.
-    pub(in crate::broker::sqlite) async fn notified(&mut self) {
-        // The sender lives as long as the broker's threads. Once they have ended, the next read of the caller fails as closed.
-        let _ = self.0.changed().await;
+        [&self.work, &self.due, &self.signal, &self.ends].iter().any(|channel| channel.receiver_count() > 0)
     }
 }
