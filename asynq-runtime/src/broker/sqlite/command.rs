@@ -1,12 +1,9 @@
 //! One call to a thread: a closure, the channel for its answer, and a flag that decides whether the thread began the call or
 //! the caller gave it up first.
 
-use std::{
-    fmt,
-    sync::{
-        Arc,
-        atomic::{AtomicU8, Ordering},
-    },
+use std::sync::{
+    Arc,
+    atomic::{AtomicU8, Ordering},
 };
 
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
@@ -34,23 +31,31 @@ pub(super) enum Priority {
 }
 
 /// A call as the writer sees it.
-pub(super) trait Command: Send {
-    fn priority(&self) -> Priority;
+pub(super) struct Command {
+    pub(super) priority: Priority,
+    /// How many tasks the call is about.
+    pub(super) items: usize,
+    /// Whether a power cut may undo the call.
+    pub(super) may_be_lost: bool,
+    /// Says when the call has something to do; `None` for a call that does not wait for that.
+    pub(super) ready: Option<IsReady>,
+    pub(super) call: Box<dyn Call>,
+}
 
-    /// Returns how many tasks the call is about.
-    fn items(&self) -> usize;
+partial_debug!(Command { priority, items, .. });
 
-    /// Returns whether a power cut may undo the call.
-    fn may_be_lost(&self) -> bool;
+impl Command {
+    /// Returns when the call will have something to do.
+    pub(super) fn ready(&self, view: &View<'_>) -> Ready {
+        // The transaction meets the error again and reports it.
+        self.ready.as_ref().and_then(|ready| ready(view).ok()).unwrap_or(Ready::Now)
+    }
+}
 
+/// The steps of a call, whatever its result.
+pub(super) trait Call: Send {
     /// Begins the call, unless its caller has given up; returns whether the call is begun.
     fn begin(&self) -> bool;
-
-    /// Returns whether the call may wait until it has something to do.
-    fn waits(&self) -> bool;
-
-    /// Returns when the call will have something to do.
-    fn ready(&self, view: &View<'_>) -> Ready;
 
     /// Returns whether the caller of the call is gone.
     fn is_given_up(&self) -> bool;
@@ -66,12 +71,6 @@ pub(super) trait Command: Send {
 
     /// Sends the answer: the result of the last run or look, or `error`.
     fn finish(self: Box<Self>, error: Option<BrokerError>);
-}
-
-impl fmt::Debug for dyn Command {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WriteCommand").field("priority", &self.priority()).field("items", &self.items()).finish()
-    }
 }
 
 /// Says whether a call was begun or given up, whichever came first.
@@ -137,14 +136,14 @@ pub(super) enum Ready {
     AfterNotification,
 }
 
-type IsReady = Box<dyn Fn(&View<'_>) -> rusqlite::Result<Ready> + Send>;
+pub(super) type IsReady = Box<dyn Fn(&View<'_>) -> rusqlite::Result<Ready> + Send>;
 type Look<T> = Box<dyn Fn(&View<'_>) -> rusqlite::Result<Option<T>> + Send>;
 type Run<T> = Box<dyn FnMut(&mut Tx<'_>) -> rusqlite::Result<T> + Send>;
 type AfterCommit<T> = Box<dyn FnOnce(&T) + Send>;
 
 /// The work that a call gives to the writer.
 pub(super) struct WriteCommand<T> {
-    priority: Priority,
+    pub(super) priority: Priority,
     items: usize,
     may_be_lost: bool,
     ready: Option<IsReady>,
@@ -153,7 +152,7 @@ pub(super) struct WriteCommand<T> {
     after_commit: Option<AfterCommit<T>>,
 }
 
-impl<T> WriteCommand<T> {
+impl<T: Send + 'static> WriteCommand<T> {
     /// Runs `run` in a write transaction.
     pub(super) fn new(
         priority: Priority,
@@ -161,11 +160,6 @@ impl<T> WriteCommand<T> {
         run: impl FnMut(&mut Tx<'_>) -> rusqlite::Result<T> + Send + 'static,
     ) -> Self {
         Self { priority, items, may_be_lost: false, ready: None, look: None, run: Box::new(run), after_commit: None }
-    }
-
-    /// Returns the step of a commit that the command belongs to.
-    pub(super) fn priority(&self) -> Priority {
-        self.priority
     }
 
     /// Lets the writer answer the command before it is durable: claims of tasks and of sets, leases and forwards are redone after
@@ -193,45 +187,30 @@ impl<T> WriteCommand<T> {
     pub(super) fn after_commit(self, then: impl FnOnce(&T) + Send + 'static) -> Self {
         Self { after_commit: Some(Box::new(then)), ..self }
     }
+
+    /// Returns the command as the writer takes it.
+    pub(super) fn called_by(mut self, caller: Caller<T>) -> Command {
+        let (priority, items, may_be_lost, ready) = (self.priority, self.items, self.may_be_lost, self.ready.take());
+        Command {
+            priority,
+            items,
+            may_be_lost,
+            ready,
+            call: Box::new(CallFor { command: self, caller, outcome: None }),
+        }
+    }
 }
 
 /// A command with its caller.
-pub(super) struct Call<T> {
+struct CallFor<T> {
     command: WriteCommand<T>,
     caller: Caller<T>,
     outcome: Option<T>,
 }
 
-impl<T> Call<T> {
-    pub(super) fn new(command: WriteCommand<T>, caller: Caller<T>) -> Self {
-        Self { command, caller, outcome: None }
-    }
-}
-
-impl<T: Send> Command for Call<T> {
-    fn priority(&self) -> Priority {
-        self.command.priority
-    }
-
-    fn items(&self) -> usize {
-        self.command.items
-    }
-
-    fn may_be_lost(&self) -> bool {
-        self.command.may_be_lost
-    }
-
+impl<T: Send> Call for CallFor<T> {
     fn begin(&self) -> bool {
         self.caller.begin()
-    }
-
-    fn waits(&self) -> bool {
-        self.command.ready.is_some()
-    }
-
-    fn ready(&self, view: &View<'_>) -> Ready {
-        // The transaction meets the error again and reports it.
-        self.command.ready.as_ref().and_then(|ready| ready(view).ok()).unwrap_or(Ready::Now)
     }
 
     fn is_given_up(&self) -> bool {

@@ -32,7 +32,7 @@ use crate::broker::BrokerError;
 pub(super) struct Disk {
     log: Arc<Log>,
     /// Commands that were committed and are not answered yet.
-    unsynced: Vec<Box<dyn Command>>,
+    unsynced: Vec<Command>,
     /// Whether other callers were answered meanwhile: they may send the writer commands soon.
     has_answered_others: bool,
     /// Started when it is first needed.
@@ -55,7 +55,7 @@ struct Log {
 /// The thread that syncs the log and answers the commands in its inbox; it ends with the sender of the inbox.
 #[derive(Debug)]
 struct SyncThread {
-    inbox: mpsc::Sender<Vec<Box<dyn Command>>>,
+    inbox: mpsc::Sender<Vec<Command>>,
     thread: JoinHandle<()>,
 }
 
@@ -105,8 +105,8 @@ impl Disk {
     }
 
     /// Keeps committed commands until they are on disk, and returns the commands that promise nothing, to be answered at once.
-    pub(super) fn keep(&mut self, committed: Vec<Box<dyn Command>>) -> Vec<Box<dyn Command>> {
-        let (free, unsynced): (Vec<_>, Vec<_>) = committed.into_iter().partition(|work| work.may_be_lost());
+    pub(super) fn keep(&mut self, committed: Vec<Command>) -> Vec<Command> {
+        let (free, unsynced): (Vec<_>, Vec<_>) = committed.into_iter().partition(|work| work.may_be_lost);
         self.has_answered_others |= !free.is_empty();
         self.unsynced.extend(unsynced);
         free
@@ -164,7 +164,7 @@ impl Log {
         self.failed.load(Ordering::Acquire) != self.repaired.load(Ordering::Acquire)
     }
 
-    fn answer_all(&self, given: &mpsc::Receiver<Vec<Box<dyn Command>>>) {
+    fn answer_all(&self, given: &mpsc::Receiver<Vec<Command>>) {
         while let Ok(mut works) = given.recv() {
             let mut commits = 1;
             for more in given.try_iter() {
@@ -177,7 +177,7 @@ impl Log {
     }
 
     /// Syncs the log once and answers all of `works`.
-    fn answer(&self, works: Vec<Box<dyn Command>>) {
+    fn answer(&self, works: Vec<Command>) {
         let error = match (self.sync)() {
             Ok(()) if !self.is_dirty() => None,
             Ok(()) => Some(translate_sync(io::Error::other("an earlier sync of the log failed"), &self.place)),
@@ -191,7 +191,7 @@ impl Log {
             }
         };
         for work in works {
-            work.finish(error.clone());
+            work.call.finish(error.clone());
         }
     }
 }

@@ -13,7 +13,7 @@ use super::{
 /// The calls that wait.
 #[derive(Debug, Default)]
 pub(super) struct Parked {
-    works: Vec<Box<dyn Command>>,
+    works: Vec<Command>,
     /// Whether a write came since the calls were asked.
     is_stale: bool,
     /// When the first of the calls has something to do even without a write, in Unix milliseconds.
@@ -22,7 +22,7 @@ pub(super) struct Parked {
 
 impl Parked {
     /// Lets a call wait; the next look asks the call for the first time.
-    pub(super) fn add(&mut self, work: Box<dyn Command>) {
+    pub(super) fn add(&mut self, work: Command) {
         self.forget_given_up();
         self.works.push(work);
         self.is_stale = true;
@@ -30,7 +30,7 @@ impl Parked {
 
     /// Drops cancelled calls, which still hold a permit.
     fn forget_given_up(&mut self) {
-        self.works.retain(|work| !work.is_given_up());
+        self.works.retain(|work| !work.call.is_given_up());
     }
 
     /// Notes that a write came.
@@ -53,7 +53,7 @@ impl Parked {
     }
 
     /// Takes out the calls that have something to do, if any can have something to do.
-    pub(super) fn ready(&mut self, view: &View<'_>) -> Vec<Box<dyn Command>> {
+    pub(super) fn ready(&mut self, view: &View<'_>) -> Vec<Command> {
         if !self.is_stale && self.due.is_none_or(|due| due > view.now) {
             return Vec::new();
         }
@@ -72,15 +72,14 @@ impl Parked {
     }
 
     /// Takes out the claims that have something to take now, within the transaction that brings the tasks.
-    pub(super) fn claims(&mut self, view: &View<'_>) -> Vec<Box<dyn Command>> {
+    pub(super) fn claims(&mut self, view: &View<'_>) -> Vec<Command> {
         self.forget_given_up();
-        let is_ready =
-            |work: &mut Box<dyn Command>| work.priority() == Priority::Claim && work.ready(view) == Ready::Now;
+        let is_ready = |work: &mut Command| work.priority == Priority::Claim && work.ready(view) == Ready::Now;
         self.works.extract_if(.., is_ready).collect()
     }
 
     /// Takes all calls out.
-    pub(super) fn drain(&mut self) -> impl Iterator<Item = Box<dyn Command>> {
+    pub(super) fn drain(&mut self) -> impl Iterator<Item = Command> {
         self.works.drain(..)
     }
 }

@@ -256,7 +256,7 @@ mod tests {
         let store = Arc::new(Store::new(common, PATIENCE, sender, None, CancellationToken::new()));
         let mut signals = Signals { store, notifier, seen: 0, read: VecDeque::new() };
         let writer = thread::spawn(move || {
-            let next = || -> Box<dyn Command> {
+            let next = || -> Command {
                 match inbox.recv_timeout(PATIENCE) {
                     Ok(Message::Command(read)) => read,
                     _ => panic!("the requests are read"),
@@ -266,8 +266,8 @@ mod tests {
             drop(next());
             connection.execute_batch("INSERT INTO signal(kind, id, at) VALUES ('cancel', 'a', 0)").unwrap();
             let mut read = next();
-            assert!(read.begin() && read.look(&View::new(&connection, Names::Plain, 0)));
-            read.finish(None);
+            assert!(read.call.begin() && read.call.look(&View::new(&connection, Names::Plain, 0)));
+            read.call.finish(None);
         });
         assert_eq!(soon(signals.next()).await.unwrap(), "a");
         writer.join().unwrap();

@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use crate::broker::{self, BrokerError, BrokerErrorKind, timeouts};
 
 use super::{
-    command::{Call, Caller, CancelFlag, Command, Priority, ReadCall, WriteCommand},
+    command::{Caller, CancelFlag, Command, Priority, ReadCall, WriteCommand},
     reader::Readers,
     shared_state::SharedState,
     tx::View,
@@ -40,7 +40,7 @@ pub(super) struct Sent<T> {
 /// A message to the writer.
 pub(super) enum Message {
     /// Run this command.
-    Command(Box<dyn Command>),
+    Command(Command),
     /// Another connection wrote something.
     Notification,
     /// End.
@@ -118,10 +118,9 @@ impl Store {
         command: WriteCommand<T>,
         cancel_flag: Arc<CancelFlag>,
     ) -> Result<Sent<T>, BrokerError> {
-        let room = if command.priority() == Priority::Insert { &self.insert_room } else { &self.writer_room };
+        let room = if command.priority == Priority::Insert { &self.insert_room } else { &self.writer_room };
         let (caller, sent) = self.caller(room, cancel_flag).await?;
-        let call = Message::Command(Box::new(Call::new(command, caller)));
-        self.writer.send(call).map_err(|_| self.common.closed_error())?;
+        self.writer.send(Message::Command(command.called_by(caller))).map_err(|_| self.common.closed_error())?;
         Ok(sent)
     }
 

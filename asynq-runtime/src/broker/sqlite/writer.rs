@@ -166,7 +166,7 @@ impl Writer {
             Message::Notification | Message::Stop => None,
         });
         for work in self.waiting.drain().chain(self.parked.drain()).chain(left) {
-            work.finish(Some(self.common.closed_error()));
+            work.call.finish(Some(self.common.closed_error()));
         }
         self.leave();
         // SQLite writes the log into the file and removes it when the last connection is closed. Of two that are closed at the same
@@ -182,7 +182,7 @@ impl Writer {
     /// Handles one message; returns whether it is time to stop.
     fn accept(&mut self, message: Message) -> bool {
         match message {
-            Message::Command(work) if work.waits() => self.parked.add(work),
+            Message::Command(work) if work.ready.is_some() => self.parked.add(work),
             Message::Command(work) => self.waiting.add(work),
             Message::Notification => {
                 if self.common.notified()
@@ -200,8 +200,8 @@ impl Writer {
     }
 
     /// Runs a batch, and returns the commands for which there was no time.
-    fn process(&mut self, mut batch: Vec<Box<dyn Command>>) -> Vec<Box<dyn Command>> {
-        batch.retain(|work| !work.is_given_up());
+    fn process(&mut self, mut batch: Vec<Command>) -> Vec<Command> {
+        batch.retain(|work| !work.call.is_given_up());
         if self.common.is_broken()
             && let Err(error) = self.common.check()
         {
@@ -210,7 +210,7 @@ impl Writer {
         }
         if let Err(error) = self.repair_log() {
             // Tasks and sets can be claimed and leases extended all the same.
-            batch = refuse(batch, |work| !work.may_be_lost(), &error);
+            batch = refuse(batch, |work| !work.may_be_lost, &error);
         }
         let batch = self.look(batch);
         let mut batch = self.keep_room(batch);
@@ -231,8 +231,8 @@ impl Writer {
     }
 
     /// Answers the commands that need no transaction, if no command before them could change the answer; returns the others.
-    fn look(&self, batch: Vec<Box<dyn Command>>) -> Vec<Box<dyn Command>> {
-        if !batch.first().is_some_and(|work| work.can_look()) {
+    fn look(&self, batch: Vec<Command>) -> Vec<Command> {
+        if !batch.first().is_some_and(|work| work.call.can_look()) {
             return batch;
         }
         // All statements of a look must see the same commits: between two commits of other programs a lock could have a holder
@@ -242,8 +242,8 @@ impl Writer {
         let mut rest = Vec::with_capacity(batch.len());
         let mut only_looks = true;
         for mut work in batch {
-            if only_looks && work.look(&view) {
-                work.finish(None);
+            if only_looks && work.call.look(&view) {
+                work.call.finish(None);
             } else {
                 only_looks = false;
                 rest.push(work);
@@ -253,9 +253,9 @@ impl Writer {
     }
 
     /// Refuses new tasks while the disk is nearly full, so that there is room to settle those that are there.
-    fn keep_room(&mut self, batch: Vec<Box<dyn Command>>) -> Vec<Box<dyn Command>> {
+    fn keep_room(&mut self, batch: Vec<Command>) -> Vec<Command> {
         let Some(file) = &self.common.file else { return batch };
-        if batch.iter().all(|work| work.priority() != Priority::Insert) || self.room.is_left(file, &self.connection) {
+        if batch.iter().all(|work| work.priority != Priority::Insert) || self.room.is_left(file, &self.connection) {
             return batch;
         }
         // The log goes into the file while the file can still grow by it.
@@ -263,12 +263,12 @@ impl Writer {
         let advice =
             "the disk is nearly full; nothing was stored, make room (the last of it is kept for waiting tasks)";
         let full = self.common.error(BrokerErrorKind::Full, advice);
-        refuse(batch, |work| work.priority() == Priority::Insert, &full)
+        refuse(batch, |work| work.priority == Priority::Insert, &full)
     }
 
     /// Runs one transaction over as many of `batch` as there is time for. `with_claims` adds the parked claims that take its new tasks.
     /// A call begins behind the lock: a caller that gives up while another program holds the lock knows that nothing was changed.
-    fn attempt(&mut self, batch: &mut Vec<Box<dyn Command>>, with_claims: bool) -> Result<Committed, Failure> {
+    fn attempt(&mut self, batch: &mut Vec<Command>, with_claims: bool) -> Result<Committed, Failure> {
         if let Some(write_lock) = &mut self.write_lock {
             write_lock.take();
         }
@@ -338,13 +338,13 @@ impl Writer {
     }
 
     /// Deals with a transaction that was rolled back as a whole.
-    fn recover(&mut self, batch: Vec<Box<dyn Command>>, failure: Failure) {
+    fn recover(&mut self, batch: Vec<Command>, failure: Failure) {
         if needs_new_connection(&failure.error) {
             self.reconnect();
         }
         if may_lack_room(&failure.error) {
             // Settling frees room and must not fail because of an enqueue.
-            let others = refuse(batch, |work| work.priority() == Priority::Insert, &self.explain(failure));
+            let others = refuse(batch, |work| work.priority == Priority::Insert, &self.explain(failure));
             let _ = connection::reuse_wal(&mut self.connection);
             self.each_alone(others);
         } else if failure.culprit.is_none() || concerns_everyone(&failure.error) || batch.len() == 1 {
@@ -356,7 +356,7 @@ impl Writer {
 
     /// Runs one transaction per command, so that one that fails takes no other with it. A parked claim that fails would take the
     /// insert with it in whose transaction it runs, so the parked calls are asked afterwards.
-    fn each_alone(&mut self, batch: Vec<Box<dyn Command>>) {
+    fn each_alone(&mut self, batch: Vec<Command>) {
         let mut rest = batch.into_iter();
         while let Some(work) = rest.next() {
             let mut batch = vec![work];
@@ -394,7 +394,7 @@ impl Writer {
 
     /// Answers the commands that promise nothing, keeps the rest until it is on disk, and wakes the waits that the
     /// commit concerns, here and in other programs.
-    fn end(&mut self, batch: Vec<Box<dyn Command>>, committed: &Committed) {
+    fn end(&mut self, batch: Vec<Command>, committed: &Committed) {
         let batch = match &mut self.disk {
             Some(disk) => disk.keep(batch),
             None => batch,
@@ -460,17 +460,17 @@ struct Failure {
 /// Runs the calls of `batch` behind those that are `done`, as long as `has_time` says so, up to the first that fails. A call that was given
 /// up is left out.
 fn run(
-    batch: &mut Vec<Box<dyn Command>>,
+    batch: &mut Vec<Command>,
     done: &mut usize,
     tx: &mut Tx<'_>,
     has_time: impl Fn(usize) -> bool,
 ) -> Result<(), Failure> {
     while *done < batch.len() && has_time(*done) {
-        if !batch[*done].begin() {
+        if !batch[*done].call.begin() {
             batch.remove(*done);
             continue;
         }
-        batch[*done].run(tx).map_err(|error| Failure { error, culprit: Some(*done), is_begun: true })?;
+        batch[*done].call.run(tx).map_err(|error| Failure { error, culprit: Some(*done), is_begun: true })?;
         *done += 1;
     }
     Ok(())
@@ -478,18 +478,18 @@ fn run(
 
 /// Ends the calls that `refused` names with `error`, and returns the others.
 fn refuse(
-    batch: Vec<Box<dyn Command>>,
-    refused: impl Fn(&dyn Command) -> bool,
+    batch: Vec<Command>,
+    refused: impl Fn(&Command) -> bool,
     error: &BrokerError,
-) -> Vec<Box<dyn Command>> {
-    let (refused, others) = batch.into_iter().partition(|work| refused(work.as_ref()));
+) -> Vec<Command> {
+    let (refused, others) = batch.into_iter().partition(refused);
     finish(refused, Some(error));
     others
 }
 
-fn finish(batch: Vec<Box<dyn Command>>, error: Option<&BrokerError>) {
+fn finish(batch: Vec<Command>, error: Option<&BrokerError>) {
     for work in batch {
-        work.finish(error.cloned());
+        work.call.finish(error.cloned());
     }
 }
 

@@ -6,7 +6,7 @@ use tokio::sync::oneshot;
 
 use super::{
     super::{
-        command::{Call, Caller, Priority, WriteCommand},
+        command::{Caller, Priority, WriteCommand},
         sql::Names,
         tx::{Tx, View},
     },
@@ -17,12 +17,12 @@ use crate::broker::BrokerErrorKind;
 type Answer = oneshot::Receiver<Result<(), BrokerError>>;
 
 /// Returns a call that a commit has done, with its answer.
-fn committed(command: WriteCommand<()>) -> (Box<dyn Command>, Answer) {
+fn committed(command: WriteCommand<()>) -> (Command, Answer) {
     let connection = rusqlite::Connection::open_in_memory().unwrap();
     let (caller, answer) = Caller::of_a_test();
-    let mut call: Box<dyn Command> = Box::new(Call::new(command, caller));
-    call.run(&mut Tx::new(View::new(&connection, Names::Plain, 0))).unwrap();
-    (call, answer)
+    let mut command = command.called_by(caller);
+    command.call.run(&mut Tx::new(View::new(&connection, Names::Plain, 0))).unwrap();
+    (command, answer)
 }
 
 /// Has the disk keep an outcome.

@@ -338,19 +338,19 @@ mod tests {
         let mut sent = || {
             assert!(recovery.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
             match inbox.try_recv() {
-                Ok(Message::Command(command)) if command.begin() => command,
+                Ok(Message::Command(command)) if command.call.begin() => command,
                 _ => panic!("no command was sent"),
             }
         };
         let view = View::new(&connection, Names::Plain, 0);
         let mut look = sent();
-        assert!(look.look(&view));
-        look.finish(None);
+        assert!(look.call.look(&view));
+        look.call.finish(None);
         let mut command = sent();
         drop(recovery);
-        command.run(&mut Tx::new(view)).unwrap();
+        command.call.run(&mut Tx::new(view)).unwrap();
         assert_eq!(files(), 2, "the commit may fail");
-        command.finish(None);
+        command.call.finish(None);
         assert_eq!(files(), 1);
     }
 }

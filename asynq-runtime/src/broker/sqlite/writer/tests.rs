@@ -18,7 +18,7 @@ use crate::{
 
 use super::super::{
     SqliteOptions,
-    command::{Call, Caller, Ready, WriteCommand},
+    command::{Caller, Ready, WriteCommand},
     migrate, set_up, sql,
     url::Location,
 };
@@ -45,13 +45,13 @@ fn uncut(writer: Writer) -> Writer {
 
 pub(super) type Answer<T> = oneshot::Receiver<Result<T, BrokerError>>;
 
-pub(super) fn call<T: Send + 'static>(command: WriteCommand<T>) -> (Box<dyn Command>, Answer<T>) {
+pub(super) fn call<T: Send + 'static>(command: WriteCommand<T>) -> (Command, Answer<T>) {
     let (caller, answer) = Caller::of_a_test();
-    (Box::new(Call::new(command, caller)), answer)
+    (command.called_by(caller), answer)
 }
 
 /// Returns a call that adds a row of `bytes` bytes to a queue that `name` names.
-fn insert(priority: Priority, name: &'static str, bytes: usize) -> (Box<dyn Command>, Answer<()>) {
+fn insert(priority: Priority, name: &'static str, bytes: usize) -> (Command, Answer<()>) {
     call(WriteCommand::new(priority, 1, move |tx| {
         let q = tx.queue_or_new(&QueueName::from_wire(name))?;
         tx.view.execute(&sql::body::STORE, rusqlite::params![q, vec![7_u8; bytes]])?;
@@ -200,7 +200,7 @@ fn the_statements_of_a_look_see_the_same_commits() {
 }
 
 /// Returns a call that sends another of its kind before it ends.
-fn flood(inbox: mpsc::Sender<Message>, done: Arc<Mutex<Vec<&'static str>>>, left: u32) -> Box<dyn Command> {
+fn flood(inbox: mpsc::Sender<Message>, done: Arc<Mutex<Vec<&'static str>>>, left: u32) -> Command {
     let command = WriteCommand::new(Priority::Settle, 1, move |_| {
         done.lock().push("flood");
         let next = match left.checked_sub(1) {
@@ -258,7 +258,7 @@ fn a_call_that_was_given_up_is_never_begun() {
     let (caller, answer) = Caller::of_a_test();
     assert!(caller.cancel_flag.give_up());
     let command = WriteCommand::<()>::new(Priority::Insert, 1, |_| panic!("the call was cancelled"));
-    writer.process(vec![Box::new(Call::new(command, caller))]);
+    writer.process(vec![command.called_by(caller)]);
     drop(answer);
 }
 
@@ -301,7 +301,7 @@ pub(super) fn writer_of(folder: &tempfile::TempDir, syncs: &Arc<AtomicU32>, refu
     uncut(Writer::new(common, connection, Some(write_lock), Some(disk), OtherThreads::default(), inbox, ended))
 }
 
-fn claim() -> (Box<dyn Command>, Answer<()>) {
+fn claim() -> (Command, Answer<()>) {
     call(WriteCommand::new(Priority::Claim, 1, |_| Ok(())).may_be_lost())
 }
 
@@ -463,7 +463,7 @@ fn files_open(name: &str, folder: &std::path::Path) -> usize {
 }
 
 /// Returns a writer, and a call that makes its log longer than one that is reported. The reader keeps the log from beginning anew.
-fn with_a_long_log(folder: &tempfile::TempDir) -> (Writer, Box<dyn Command>, rusqlite::Connection) {
+fn with_a_long_log(folder: &tempfile::TempDir) -> (Writer, Command, rusqlite::Connection) {
     let writer = writer_of(folder, &Arc::default(), &Arc::default());
     let reader = connection::open_reader(&folder.path().join("jobs.db")).unwrap();
     reader.execute_batch("BEGIN; SELECT count(*) FROM queue").unwrap();

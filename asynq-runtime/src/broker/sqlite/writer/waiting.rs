@@ -13,19 +13,19 @@ const MOST_ITEMS: usize = 256;
 /// commits. Calls for which the last transaction had no time are next, or a flood of inserts would starve them.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
-    leases: Vec<Box<dyn Command>>,
-    left_over: Vec<Box<dyn Command>>,
-    queue: VecDeque<Box<dyn Command>>,
+    leases: Vec<Command>,
+    left_over: Vec<Command>,
+    queue: VecDeque<Command>,
 }
 
 impl Waiting {
-    pub(super) fn add(&mut self, work: Box<dyn Command>) {
-        if work.priority() == Priority::Lease { self.leases.push(work) } else { self.queue.push_back(work) }
+    pub(super) fn add(&mut self, work: Command) {
+        if work.priority == Priority::Lease { self.leases.push(work) } else { self.queue.push_back(work) }
     }
 
     /// Takes back the calls for which a transaction had no time, the last ones that [`next`](Self::next) returned; in the next
     /// transaction only leases and beats come before them.
-    pub(super) fn leave(&mut self, left_over: Vec<Box<dyn Command>>) {
+    pub(super) fn leave(&mut self, left_over: Vec<Command>) {
         self.left_over = left_over;
     }
 
@@ -35,23 +35,23 @@ impl Waiting {
 
     /// Removes and returns the calls of the next transaction, those that are `ready` included. New calls are taken until there
     /// are [`MOST_ITEMS`] tasks, and sorted by their priority.
-    pub(super) fn next(&mut self, mut ready: Vec<Box<dyn Command>>) -> Vec<Box<dyn Command>> {
+    pub(super) fn next(&mut self, mut ready: Vec<Command>) -> Vec<Command> {
         let mut batch = mem::take(&mut self.leases);
         batch.append(&mut self.left_over);
-        let (new, mut items) = (batch.len(), batch.iter().map(|work| work.items()).sum::<usize>());
+        let (new, mut items) = (batch.len(), batch.iter().map(|work| work.items).sum::<usize>());
         while items < MOST_ITEMS
             && let Some(work) = self.queue.pop_front()
         {
-            items += work.items();
+            items += work.items;
             batch.push(work);
         }
         batch.append(&mut ready);
-        batch[new..].sort_by_key(|work| work.priority());
+        batch[new..].sort_by_key(|work| work.priority);
         batch
     }
 
     /// Removes and returns everything.
-    pub(super) fn drain(&mut self) -> impl Iterator<Item = Box<dyn Command>> {
+    pub(super) fn drain(&mut self) -> impl Iterator<Item = Command> {
         mem::take(&mut self.leases).into_iter().chain(mem::take(&mut self.left_over)).chain(mem::take(&mut self.queue))
     }
 }
@@ -61,12 +61,12 @@ mod tests {
     use super::{super::tests::call, *};
     use crate::broker::sqlite::command::WriteCommand;
 
-    fn work(priority: Priority, items: usize) -> Box<dyn Command> {
+    fn work(priority: Priority, items: usize) -> Command {
         call(WriteCommand::new(priority, items, |_| Ok(()))).0
     }
 
-    fn summary(batch: &[Box<dyn Command>]) -> Vec<(Priority, usize)> {
-        batch.iter().map(|work| (work.priority(), work.items())).collect()
+    fn summary(batch: &[Command]) -> Vec<(Priority, usize)> {
+        batch.iter().map(|work| (work.priority, work.items)).collect()
     }
 
     #[test]
