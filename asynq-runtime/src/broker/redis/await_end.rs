@@ -9,8 +9,8 @@ use tokio::time::{sleep, timeout};
 
 use super::{
     super::{
-        BrokerError, Inspect as _, TaskEnd,
-        task_end::{EndSource, Retries, has_ended, wait_for_end},
+        BrokerError, Inspect as _,
+        task_end::{EndSource, Retries, has_ended},
     },
     RedisBroker,
     key_waiters::{Change, Listening},
@@ -29,7 +29,7 @@ const TOGETHER: Duration = Duration::from_millis(5);
 const NET: Duration = Duration::from_secs(15);
 
 /// A wait for the end of a task.
-struct OneWait<'a> {
+pub(super) struct OneWait<'a> {
     broker: &'a RedisBroker,
     queue: &'a QueueName,
     id: &'a TaskId,
@@ -72,17 +72,11 @@ impl EndSource for OneWait<'_> {
 }
 
 impl RedisBroker {
-    /// See [`Inspect::wait_for_end`](crate::broker::Inspect::wait_for_end).
-    pub(super) async fn wait_for_task_end(
-        &self,
-        queue: &QueueName,
-        id: &TaskId,
-        limit: Duration,
-    ) -> Result<TaskEnd, BrokerError> {
+    /// Listens for the changes of a task from now on.
+    pub(super) fn begin_wait<'a>(&'a self, queue: &'a QueueName, id: &'a TaskId) -> OneWait<'a> {
         let key = Keys::new(queue).task(id.as_str());
         let listening = self.wake().waiters.listen(vec![key.clone()]);
-        let wait = OneWait { broker: self, queue, id, key, listening, is_tracked: false, is_announced: false };
-        wait_for_end(wait, queue, id, limit).await
+        OneWait { broker: self, queue, id, key, listening, is_tracked: false, is_announced: false }
     }
 
     /// See [`Inspect::wait_until_idle`](crate::broker::Inspect::wait_until_idle).

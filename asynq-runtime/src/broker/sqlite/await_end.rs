@@ -23,8 +23,8 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
     broker::{
-        BrokerError, Inspect as _, TaskEnd,
-        task_end::{EndSource, Retries, has_ended, wait_for_end},
+        BrokerError, Inspect as _,
+        task_end::{EndSource, Retries, has_ended},
     },
     clock::since_boot,
     task::{Extra, QueueName, TaskId, TaskInfo, TaskState},
@@ -77,7 +77,7 @@ struct Waiter {
 }
 
 /// One wait for the end of a task: a waiter's entry in the list, which dropping it removes.
-struct OneWait<'a> {
+pub(super) struct OneWait<'a> {
     broker: &'a SqliteBroker,
     runtime: runtime::Id,
     number: u64,
@@ -101,16 +101,6 @@ impl EndSource for OneWait<'_> {
 }
 
 impl SqliteBroker {
-    /// See [`Inspect::wait_for_end`](crate::broker::Inspect::wait_for_end).
-    pub(super) async fn wait_for_task_end(
-        &self,
-        queue: &QueueName,
-        id: &TaskId,
-        limit: Duration,
-    ) -> Result<TaskEnd, BrokerError> {
-        wait_for_end(self.begin_wait(queue, id), queue, id, limit).await
-    }
-
     /// See [`Inspect::wait_until_idle`](crate::broker::Inspect::wait_until_idle).
     pub(super) async fn wait_for_idle_queues(
         &self,
@@ -166,7 +156,7 @@ impl SqliteBroker {
     }
 
     /// Adds a waiter, which is notified of each commit from now on that may have ended its task.
-    fn begin_wait(&self, queue: &QueueName, id: &TaskId) -> OneWait<'_> {
+    pub(super) fn begin_wait(&self, queue: &QueueName, id: &TaskId) -> OneWait<'_> {
         let (notified_at, notification) = (Mutex::default(), Notify::new());
         let waiter = Arc::new(Waiter { queue: queue.clone(), id: id.clone(), notified_at, notification });
         let handle = Handle::current();
@@ -289,7 +279,7 @@ mod tests {
         let (queue, id) = (QueueName::new("default").unwrap(), TaskId::new("t1").unwrap());
         let (queues, limit) = ([queue.clone()], Duration::from_millis(1));
         let waits = async {
-            tokio::join!(broker.wait_for_task_end(&queue, &id, limit), broker.wait_for_idle_queues(&queues, limit))
+            tokio::join!(broker.wait_for_end(&queue, &id, limit), broker.wait_for_idle_queues(&queues, limit))
         };
         let (end, is_idle) = soon(waits).await;
         assert!(end.unwrap_err().is_unavailable() && is_idle.unwrap_err().is_unavailable());

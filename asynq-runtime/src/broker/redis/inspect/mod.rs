@@ -16,7 +16,7 @@ use self::{
 use super::{
     super::{
         Broker as _, BrokerError, BrokerErrorKind, DayStats, Failure, Inspect, LockInfo, LockPage, Page, QueueStats,
-        TaskBrief, TaskEnd, inspect::LOOK_FOR_QUEUES,
+        TaskBrief, TaskEnd, inspect::LOOK_FOR_QUEUES, task_end::wait_for_end,
     },
     RedisBroker,
     keys::{Keys, QUEUES},
@@ -124,7 +124,7 @@ impl Inspect for RedisBroker {
     }
 
     async fn wait_for_end(&self, queue: &QueueName, id: &TaskId, limit: Duration) -> Result<TaskEnd, BrokerError> {
-        self.wait_for_task_end(queue, id, limit).await
+        wait_for_end(self.begin_wait(queue, id), queue, id, limit).await
     }
 
     async fn wait_until_idle(&self, queues: &[QueueName], limit: Duration) -> Result<bool, BrokerError> {

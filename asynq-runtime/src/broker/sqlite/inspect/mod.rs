@@ -7,7 +7,9 @@ use std::time::Duration;
 
 pub(super) use self::queues::{count_of, is_idle};
 use crate::{
-    broker::{BrokerError, DayStats, Failure, Inspect, LockPage, Page, QueueStats, TaskBrief, TaskEnd},
+    broker::{
+        BrokerError, DayStats, Failure, Inspect, LockPage, Page, QueueStats, TaskBrief, TaskEnd, task_end::wait_for_end,
+    },
     task::{GroupName, QueueName, TaskId, TaskInfo, TaskState},
 };
 
@@ -61,7 +63,7 @@ impl Inspect for SqliteBroker {
     }
 
     async fn wait_for_end(&self, queue: &QueueName, id: &TaskId, limit: Duration) -> Result<TaskEnd, BrokerError> {
-        self.wait_for_task_end(queue, id, limit).await
+        wait_for_end(self.begin_wait(queue, id), queue, id, limit).await
     }
 
     async fn wait_until_idle(&self, queues: &[QueueName], limit: Duration) -> Result<bool, BrokerError> {
