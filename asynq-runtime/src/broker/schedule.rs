@@ -7,7 +7,7 @@ use std::{fmt, time::Duration};
 
 use chrono::{DateTime, Utc};
 
-use super::{BrokerError, NewTask, Page, Placed, Refused};
+use super::{BrokerError, NewTask, Page, Placed, Refused, config};
 use crate::task::{QueueName, SchedulerEnqueueEvent, SchedulerEntry, TaskId};
 
 /// Keeps the state that schedulers share: entries, ticks, the lead and the lists.
@@ -263,6 +263,17 @@ pub struct Tick {
     pub overlap: Overlap,
     /// The task to enqueue. Its id is [`EntryId::task_id`] of the tick; with a jitter its time is later than the tick's.
     pub task: NewTask,
+}
+
+impl Tick {
+    /// Refuses a tick whose task is for another queue than its entry.
+    pub(crate) fn check(&self) -> Result<(), BrokerError> {
+        let (EntryPlan { queue, entry, .. }, found) = (&self.plan, &self.task.queue);
+        if found == queue {
+            return Ok(());
+        }
+        Err(config(format!("the task of entry {entry} is for queue {found}: it must be {queue}")))
+    }
 }
 
 /// The effect of a tick while the task of the previous one waits or runs.

@@ -14,9 +14,10 @@ use tokio::{sync::Notify, time::sleep};
 
 use super::{
     super::{BrokerError, BrokerErrorKind},
+    RedisBroker,
     back_off::back_off,
     keys::QUEUES,
-    router::Router,
+    router::{Answer, Router},
     script::Call,
 };
 use crate::task::QueueName;
@@ -127,6 +128,15 @@ impl QueueNames {
                     self.remember(names, generation);
                 }
             }
+        }
+    }
+}
+
+impl RedisBroker {
+    /// Has the name of a queue written later that could not be written beside a call that worked.
+    pub(super) fn note_known(&self, queue: &QueueName, named: Answer) {
+        if let Err(error) = named {
+            self.producer.names().write_later([queue].into_iter(), self.router.generation(), &error);
         }
     }
 }

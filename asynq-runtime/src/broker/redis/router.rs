@@ -80,7 +80,12 @@ impl Router {
 
     /// Sends one call.
     pub(super) async fn send_one(&self, call: Call) -> Answer {
-        self.send(vec![call]).await?.pop().unwrap_or_else(|| Err(reply::unexpected("no answer")))
+        self.send_together([call]).await.and_then(|[answer]| answer)
+    }
+
+    /// Sends a few calls as [`send`](Self::send) does.
+    pub(super) async fn send_together<const N: usize>(&self, calls: [Call; N]) -> Result<[Answer; N], BrokerError> {
+        self.send(calls.into()).await?.try_into().map_err(|_| reply::unexpected("no answer"))
     }
 
     /// Sends calls of which only the success matters, and returns the first error.

@@ -55,10 +55,10 @@ impl Shapes for RedisBroker {
     async fn shape(&self, job: &str, fingerprint: Option<u32>) -> Result<Option<Bytes>, BrokerError> {
         let key = keys::shape(job, fingerprint);
         let read = Call::plain("GETRANGE").arg(&key).arg(0).arg(LARGEST_SHAPE);
-        let mut answers = self.router.send(vec![read, renew(&key)]).await?.into_iter();
-        let stored = answers.next().unwrap_or(Ok(Value::Nil))?;
+        let [stored, renewed] = self.router.send_together([read, renew(&key)]).await?;
+        let stored = stored?;
         // A login that may only read gets the shape all the same.
-        if let Some(Err(error)) = answers.next() {
+        if let Err(error) = renewed {
             log!(debug, job, "the expiry of a stored shape cannot be renewed: {error}");
         }
         Ok(body(stored))

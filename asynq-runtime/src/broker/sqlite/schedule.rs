@@ -37,7 +37,8 @@ const HISTORIES: i64 = 2;
 #[async_trait::async_trait]
 impl Schedules for SqliteBroker {
     async fn tick(&self, tick: &Tick) -> Result<Ticked, BrokerError> {
-        let firing = Arc::new(Firing::new(tick)?);
+        tick.check()?;
+        let firing = Arc::new(Firing::new(tick));
         let dead = firing.dead_worker(&self.store).await?;
         let look = Arc::clone(&firing);
         let command = WriteCommand::new(Priority::Insert, 1, move |tx| firing.run(tx, dead));

@@ -26,7 +26,6 @@ use crate::{
             keys::Keys,
             queue_names::QueueNames,
             reply,
-            router::Answer,
             script::{Call, DROP, HOLD, INSERT_MOVED, LOOK, MOVE, RELEASE},
         },
     },
@@ -249,9 +248,9 @@ impl RedisBroker {
             self.release_at(id, moving, End::Target)?,
         ];
         let to = moving.queue(End::Target);
-        let mut answers = self.router.send(vec![QueueNames::call([&to]), MOVE.of_steps(&steps)]).await?.into_iter();
-        let named = answers.next();
-        match answers.next().ok_or_else(|| reply::unexpected("no answer"))? {
+        let calls = [QueueNames::call([&to]), MOVE.of_steps(&steps)];
+        let [named, moved] = self.router.send_together(calls).await?;
+        match moved {
             Err(error) if reply::crosses_slots(&error) => {
                 self.is_sharded.store(true, Ordering::Relaxed);
                 Ok(false)
@@ -262,13 +261,6 @@ impl RedisBroker {
                 self.note_known(&to, named);
                 Ok(answer.as_deref() == Some("done"))
             }
-        }
-    }
-
-    /// Writes the name of a queue later if it could not be written now.
-    fn note_known(&self, queue: &QueueName, answer: Option<Answer>) {
-        if let Some(Err(error)) = answer {
-            self.producer.names().write_later(std::iter::once(queue), self.router.generation(), &error);
         }
     }
 
@@ -288,11 +280,10 @@ impl RedisBroker {
     async fn place(&self, id: &TaskId, moving: &Move, found: &Found) -> Result<(), Refused> {
         let mut call = self.insert(id, moving, &found.record, &moving.lock(&found.lock(), End::Target));
         found.carried.iter().for_each(|part| call.push(&part[..]));
-        let known = QueueNames::call([&QueueName::from_wire(&moving.to)]);
-        let mut answers = self.router.send(vec![known, call]).await?.into_iter();
-        answers.next().ok_or_else(|| reply::unexpected("no answer"))??;
-        let answer = answers.next().ok_or_else(|| reply::unexpected("no answer"))??;
-        let mut answer = reply::array(answer)?.into_iter().map(reply::text);
+        let name = QueueNames::call([&QueueName::from_wire(&moving.to)]);
+        let [named, placed] = self.router.send_together([name, call]).await?;
+        named?;
+        let mut answer = reply::array(placed?)?.into_iter().map(reply::text);
         let (word, holder) = (answer.next().flatten().unwrap_or_default(), answer.next().flatten());
         match word.as_str() {
             "done" | "over" => Ok(()),
@@ -348,11 +339,10 @@ impl RedisBroker {
     async fn release(&self, id: &TaskId, moving: &Move, end: End) -> Result<bool, BrokerError> {
         let queue = moving.queue(end);
         // Makes a queue known again that was deleted meanwhile.
-        let calls = vec![QueueNames::call([&queue]), self.release_at(id, moving, end)?];
-        let mut answers = self.router.send(calls).await?.into_iter();
-        self.note_known(&queue, answers.next());
-        let answer = answers.next().ok_or_else(|| reply::unexpected("no answer"))??;
-        Ok(reply::text(answer).as_deref() == Some("done"))
+        let calls = [QueueNames::call([&queue]), self.release_at(id, moving, end)?];
+        let [named, released] = self.router.send_together(calls).await?;
+        self.note_known(&queue, named);
+        Ok(reply::text(released?).as_deref() == Some("done"))
     }
 
     fn release_at(&self, id: &TaskId, moving: &Move, end: End) -> Result<Call, BrokerError> {

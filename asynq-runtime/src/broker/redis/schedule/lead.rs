@@ -24,13 +24,12 @@ impl RedisBroker {
         let ttl = milliseconds(ttl).max(1);
         let (program, want) = (&candidate.program, leader_want(&candidate.program));
         let lead = LEAD.on(&[leader(program)]).arg(value(candidate)).arg(ttl);
-        let mut answers = self.router.send(vec![lead, Call::plain("GET").arg(&want)]).await?.into_iter();
-        let mut next = || answers.next().ok_or_else(|| reply::unexpected("no answer"))?;
-        let mut parts = reply::array(next()?)?.into_iter();
+        let [lead, wanted] = self.router.send_together([lead, Call::plain("GET").arg(&want)]).await?;
+        let mut parts = reply::array(lead?)?.into_iter();
         let holder = parts.next().and_then(reply::text).ok_or_else(|| reply::unexpected("no leader"))?;
         let left = parts.next().and_then(|left| reply::number(&left)).unwrap_or_default();
         // Without an answer no newer version asks: a leader that cannot read the request leads on, and leaves it to the others.
-        let wanted = next().ok().and_then(reply::text);
+        let wanted = wanted.ok().and_then(reply::text);
         let by = wanted.as_deref().and_then(|revision| revision.parse::<u64>().ok());
 
         if holder.is_empty() {

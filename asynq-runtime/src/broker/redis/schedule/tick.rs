@@ -9,11 +9,9 @@ use crate::{
     broker::{
         BrokerError, BrokerErrorKind, Overlap, Placed, Refused, Tick, Ticked,
         redis::{
-            RedisBroker,
             item::Item,
             keys::Keys,
             maintain::GO_GRACE,
-            queue_names::QueueNames,
             reply,
             script::{Call, TICK},
             span::whole_seconds,
@@ -22,26 +20,7 @@ use crate::{
     task::TaskState,
 };
 
-impl RedisBroker {
-    pub(super) async fn fire(&self, tick: &Tick) -> Result<Ticked, BrokerError> {
-        let plan = &tick.plan;
-        if tick.task.queue != plan.queue {
-            let text =
-                format!("the task of entry {} is for queue {}: it must be {}", plan.entry, tick.task.queue, plan.queue);
-            return Err(BrokerError::new(BrokerErrorKind::Config, text));
-        }
-        let name = QueueNames::call([&plan.queue]);
-        let mut answers = self.router.send(vec![name, call(tick, &self.clock.argument())]).await?;
-        let answer = answers.pop();
-        // The tick counts although the name of its queue was not written; the name follows.
-        if let (Some(Err(error)), Some(Ok(_))) = (answers.pop(), &answer) {
-            self.producer.names().write_later([&plan.queue].into_iter(), self.router.generation(), &error);
-        }
-        read_ticked(answer.ok_or_else(|| reply::unexpected("no answer"))??, tick)
-    }
-}
-
-fn call(tick: &Tick, now: &str) -> Call {
+pub(super) fn call(tick: &Tick, now: &str) -> Call {
     let plan = &tick.plan;
     let item = Item::new(tick.task.clone());
     let keys = Keys::new(&plan.queue);
@@ -80,7 +59,7 @@ fn word(overlap: Overlap) -> &'static str {
     }
 }
 
-fn read_ticked(answer: Value, tick: &Tick) -> Result<Ticked, BrokerError> {
+pub(super) fn read_ticked(answer: Value, tick: &Tick) -> Result<Ticked, BrokerError> {
     let mut parts = reply::array(answer)?.into_iter();
     let mut next = || parts.next().and_then(reply::text).unwrap_or_default();
     let (code, detail) = (next(), next());

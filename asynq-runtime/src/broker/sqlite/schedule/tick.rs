@@ -5,9 +5,7 @@ use std::time::Duration;
 use rusqlite::params;
 
 use crate::{
-    broker::{
-        BrokerError, BrokerErrorKind, EntryPlan, NewTask, Overlap, Placed, Refused, Tick, Ticked, task_end::has_ended,
-    },
+    broker::{BrokerError, EntryPlan, NewTask, Overlap, Placed, Refused, Tick, Ticked, task_end::has_ended},
     task::{TaskId, TaskState},
 };
 
@@ -80,18 +78,10 @@ fn judge(
 }
 
 impl Firing {
-    /// # Errors
-    ///
-    /// The task is for another queue than the entry.
-    pub(super) fn new(tick: &Tick) -> Result<Self, BrokerError> {
-        let (plan, queue) = (&tick.plan, &tick.task.queue);
-        if *queue != plan.queue {
-            let text = format!("the task of entry {} is for queue {queue}: it must be {}", plan.entry, plan.queue);
-            return Err(BrokerError::new(BrokerErrorKind::Config, text));
-        }
+    pub(super) fn new(tick: &Tick) -> Self {
         // The marker tells that an earlier send has fired; a task that has the id without it is not this one.
         let item = Item::new(NewTask { id_is_ours: false, replaces: None, ..tick.task.clone() });
-        Ok(Self { tick: tick.clone(), item })
+        Self { tick: tick.clone(), item }
     }
 
     /// Returns the time of the tick in Unix milliseconds.
