@@ -158,16 +158,16 @@ impl CallerDrivenConnection {
         }
     }
 
-    /// Waits until more changes were announced than `known`; `false` if `end` came before, or the connection has ended.
-    pub(super) async fn receive(&mut self, known: u64, end: Instant) -> bool {
-        let Self { driver, deadline, has_ended, seen, .. } = self;
+    /// Waits until an announcement after which `has_changed`; `false` if `end` came before, or the connection has ended.
+    pub(super) async fn receive(&mut self, has_changed: impl Fn() -> bool, end: Instant) -> bool {
+        let Self { driver, deadline, has_ended, .. } = self;
         deadline.as_mut().reset(end);
         poll_fn(|context| {
             *has_ended = *has_ended || driver.as_mut().poll(context).is_ready();
             if *has_ended {
                 return Poll::Ready(false);
             }
-            if seen.lock().changes() != known {
+            if has_changed() {
                 return Poll::Ready(true);
             }
             deadline.as_mut().poll(context).map(|()| false)

@@ -298,14 +298,14 @@ impl Taken<'_> {
         is_there
     }
 
-    /// Waits until more changes of the keys read on this connection were announced than `known`. `false` after `limit`,
-    /// or if this connection or the broker's own has ended, so that changes are not announced any more.
-    pub(super) async fn receive(&mut self, known: u64, limit: Duration) -> bool {
+    /// Waits until an announcement on this connection after which `has_changed`. `false` after `limit`, or if this connection or the
+    /// broker's own has ended, so that changes are not announced any more.
+    pub(super) async fn receive(&mut self, has_changed: impl Fn() -> bool, limit: Duration) -> bool {
         let generation = self.generation();
         let Some(own) = &mut self.own else { return false };
         let end = far(tokio::time::Instant::now(), limit);
         let received = tokio::select! {
-            received = own.driven.receive(known, end) => received,
+            received = own.driven.receive(has_changed, end) => received,
             () = self.dedicated.connection.leaves(generation) => false,
         };
         if !received {

@@ -26,7 +26,7 @@ use super::{
     role::{ConnectionEvent, Role},
     router::{Answer, Router},
     script::Call,
-    seen::{self, Change, Question, SharedSeen, Topic},
+    seen::{Change, Question, SharedSeen, Topic},
 };
 
 /// Poll interval where tracking is refused.
@@ -113,18 +113,6 @@ enum Source<'b> {
     Poll,
 }
 
-impl Source<'_> {
-    /// Returns a number that grows with each announcement that matters. On a connection of the caller's own, all of
-    /// them matter. On the shared one, only those of the topic do, so that each lease does not wake a wait for due
-    /// tasks.
-    fn announced(&self, topic: Topic, seen: &mut seen::Seen) -> u64 {
-        match self {
-            Self::Own(_) => seen.changes(),
-            Self::Shared(_) | Self::Poll => seen.changes_of(topic),
-        }
-    }
-}
-
 /// The outcome of questions.
 #[derive(Default)]
 pub(super) struct AnswerReport<'q> {
@@ -178,7 +166,7 @@ impl<'b> TrackedReads<'b> {
 
     /// Returns a number that grows with each announcement that matters to these reads.
     fn announced(&self) -> u64 {
-        self.source.announced(self.topic, &mut self.seen.lock())
+        self.seen.lock().changes_of(self.topic)
     }
 
     /// Returns the answer, if it is known. The inner `None` is an answer without a number, such as the head of an empty
@@ -206,7 +194,7 @@ impl<'b> TrackedReads<'b> {
             let (unknown, read) = {
                 let mut seen = self.seen.lock();
                 // The number and the questions are read under one lock, so that no announcement comes in between.
-                self.changes = self.source.announced(self.topic, &mut seen);
+                self.changes = seen.changes_of(self.topic);
                 let unknown = seen.unknown(self.topic, questions.clone(), Instant::now());
                 let read = seen.begin_read(self.topic, &unknown);
                 (unknown, read)
@@ -312,14 +300,15 @@ impl<'b> TrackedReads<'b> {
     pub(super) async fn changed_or(&mut self, is_announced: bool, limit: Duration) -> Result<bool, BrokerError> {
         let Self { broker, topic, seen, changes, source } = self;
         let begun = Instant::now();
+        // Only changes of the topic count, so that each lease does not wake a wait for due tasks.
+        let has_changed = || seen.lock().changes_of(*topic) != *changes;
         let changed = async {
             let received = match source {
                 // A wait ends also where announcements never do.
                 _ if limit.is_zero() => false,
                 _ if is_announced => true,
-                Source::Own(own) => own.receive(*changes, limit).await,
+                Source::Own(own) => own.receive(has_changed, limit).await,
                 Source::Shared(notifier) => {
-                    let has_changed = || seen.lock().changes_of(*topic) != *changes;
                     let notified = async { while !has_changed() && notifier.changed().await.is_ok() {} };
                     timeout(limit, notified).await.is_ok()
                 }
