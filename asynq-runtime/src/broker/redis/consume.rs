@@ -146,9 +146,7 @@ impl RedisBroker {
 
     fn dequeue_call(&self, request: &ScriptRequest<'_>, token: RunToken, room: usize) -> Call {
         let keys = Keys::new(request.queue);
-        DEQUEUE
-            .on(&[keys.pending(), keys.paused(), keys.active(), keys.lease(), keys.orphans()])
-            .arg(self.clock.argument())
+        self.timed(&DEQUEUE, &[keys.pending(), keys.paused(), keys.active(), keys.lease(), keys.orphans()])
             .arg(keys.task_prefix())
             .arg(self.room.tasks(request.n, room))
             .arg(token.to_string())

@@ -95,7 +95,7 @@ impl Groups for RedisBroker {
         from: Option<&GroupStep>,
     ) -> Result<RipeGroups, BrokerError> {
         let keys = Keys::new(queue);
-        let call = RIPE.on(&[keys.groups()]).arg(self.clock.argument()).arg(keys.prefix());
+        let call = self.timed(&RIPE, &[keys.groups()]).arg(keys.prefix());
         let call = with_rules(call.arg(from.map_or(BEGIN, GroupStep::as_str)), rules);
         let mut answer = reply::array(self.router.send_one(call).await?)?.into_iter();
         let next = answer.next().and_then(next_step).map(GroupStep::from_text);
@@ -112,9 +112,8 @@ impl Groups for RedisBroker {
         let keys = Keys::new(queue);
         // By the version, release_sets.lua tells our sets from asynq's.
         let id = uuid::Uuid::now_v7().hyphenated().to_string();
-        let call = CLAIM
-            .on(&[keys.group(group), keys.groups(), keys.sets(), keys.set(group, &id), keys.orphans()])
-            .arg(self.clock.argument())
+        let call = self
+            .timed(&CLAIM, &[keys.group(group), keys.groups(), keys.sets(), keys.set(group, &id), keys.orphans()])
             .arg(keys.task_prefix())
             .arg(group.as_str());
         let call = with_rules(call, rules)
@@ -195,9 +194,8 @@ impl RedisBroker {
 
     /// Releases a set, or up to so many that have lapsed where it is ''. Returns how many were released, and whether there are more.
     async fn release_sets(&self, keys: &Keys, set: &str, sets: usize) -> Result<(usize, bool), BrokerError> {
-        let call = RELEASE_SETS
-            .on(&[keys.sets(), keys.groups(), keys.absent()])
-            .arg(self.clock.argument())
+        let call = self
+            .timed(&RELEASE_SETS, &[keys.sets(), keys.groups(), keys.absent()])
             .arg(keys.prefix())
             .arg(set)
             .arg(sets)

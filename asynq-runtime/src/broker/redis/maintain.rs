@@ -117,9 +117,8 @@ impl Maintain for RedisBroker {
     async fn sweep(&self, queue: &QueueName) -> Result<Swept, BrokerError> {
         let keys = Keys::new(queue);
         let (active, pending) = self.sweeps.lock().get(queue).copied().unwrap_or_default();
-        let call = SWEEP
-            .on(&[keys.active(), keys.lease(), keys.pending(), keys.orphans(), keys.sets(), keys.absent()])
-            .arg(self.clock.argument())
+        let call = self
+            .timed(&SWEEP, &[keys.active(), keys.lease(), keys.pending(), keys.orphans(), keys.sets(), keys.absent()])
             .arg(keys.task_prefix())
             .arg(SLICE)
             .arg(active)
@@ -171,11 +170,7 @@ impl Maintain for RedisBroker {
     async fn delete_expired(&self, queue: &QueueName, limit: usize) -> Result<usize, BrokerError> {
         let keys = Keys::new(queue);
         let call = |slice: usize| {
-            DELETE_EXPIRED
-                .on(&[keys.completed(), keys.absent()])
-                .arg(self.clock.argument())
-                .arg(keys.task_prefix())
-                .arg(slice)
+            self.timed(&DELETE_EXPIRED, &[keys.completed(), keys.absent()]).arg(keys.task_prefix()).arg(slice)
         };
         self.in_slices(limit, call).await
     }
@@ -189,9 +184,7 @@ impl Maintain for RedisBroker {
     ) -> Result<usize, BrokerError> {
         let keys = Keys::new(queue);
         let call = |slice: usize| {
-            TRIM_ARCHIVE
-                .on(&[keys.archived(), keys.absent()])
-                .arg(self.clock.argument())
+            self.timed(&TRIM_ARCHIVE, &[keys.archived(), keys.absent()])
                 .arg(keys.task_prefix())
                 .arg(slice)
                 .arg(whole_seconds(max_age))
@@ -255,10 +248,8 @@ impl RedisBroker {
         // another node: then a lease cannot be extended whose task is on the other side.
         // On one server, one queue shows it for all.
         let overdue = if self.is_spread() { overdue } else { overdue.get(..1).unwrap_or_default() };
-        let probe = |keys: &Keys| {
-            let probe = EXTEND.on(&[keys.active(), keys.lease(), keys.absent()]);
-            probe.arg(self.clock.argument()).arg(self.lease.as_secs())
-        };
+        let probe =
+            |keys: &Keys| self.timed(&EXTEND, &[keys.active(), keys.lease(), keys.absent()]).arg(self.lease.as_secs());
         let answers = self.ask_each(overdue, probe).await.inspect_err(|_| self.hold.lock().forget())?;
         let (mut moving, mut away, mut failure) = (Vec::new(), HashSet::new(), None);
         for (queue, answer) in overdue.iter().zip(answers) {
@@ -319,18 +310,12 @@ impl RedisBroker {
     }
 
     fn forward_call(&self, keys: &Keys, retries: RetryOrder) -> Call {
-        FORWARD
-            .on(&[keys.pending(), keys.scheduled(), keys.retry(), keys.due(), keys.groups(), keys.absent()])
-            .arg(self.clock.argument())
-            .arg(keys.prefix())
-            .arg(SLICE)
-            .arg(u8::from(retries == RetryOrder::First))
+        let names = [keys.pending(), keys.scheduled(), keys.retry(), keys.due(), keys.groups(), keys.absent()];
+        self.timed(&FORWARD, &names).arg(keys.prefix()).arg(SLICE).arg(u8::from(retries == RetryOrder::First))
     }
 
     fn recover_call(&self, keys: &Keys) -> Call {
-        RECOVER
-            .on(&[keys.active(), keys.lease(), keys.pending(), keys.absent()])
-            .arg(self.clock.argument())
+        self.timed(&RECOVER, &[keys.active(), keys.lease(), keys.pending(), keys.absent()])
             .arg(keys.task_prefix())
             .arg(SLICE)
             .arg(GO_GRACE.as_secs())
@@ -340,7 +325,7 @@ impl RedisBroker {
         let keys = Keys::new(queue);
         let mut names = vec![keys.active(), keys.lease()];
         names.extend(places.iter().map(|&place| keys.task(runs[place].id.as_str())));
-        let mut call = EXTEND.on(&names).arg(self.clock.argument()).arg(self.lease.as_secs());
+        let mut call = self.timed(&EXTEND, &names).arg(self.lease.as_secs());
         for &place in places {
             call.push(runs[place].id.as_str());
             call.push(runs[place].token.to_string());

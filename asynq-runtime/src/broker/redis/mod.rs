@@ -77,6 +77,7 @@ use std::{
 
 use chrono::{DateTime, Utc};
 use parking_lot::Mutex;
+use redis::ToRedisArgs;
 
 pub use self::durability::Durability;
 #[cfg(any(feature = "cluster", feature = "sentinel"))]
@@ -333,7 +334,12 @@ impl RedisBroker {
     fn on_places(&self, script: &'static Script, keys: &Keys, more: impl IntoIterator<Item = String>) -> Call {
         let mut names = keys.places();
         names.extend(more);
-        script.on(&names).arg(self.clock.argument()).arg(keys.prefix())
+        self.timed(script, &names).arg(keys.prefix())
+    }
+
+    /// Begins a call of a script that tells the time: its first argument is the time of a clock that was given, for tests.
+    fn timed(&self, script: &'static Script, keys: &[impl ToRedisArgs]) -> Call {
+        script.on(keys).arg(self.clock.argument())
     }
 
     /// Returns the tracking connection. The first wait opens it, so that a producer has none.

@@ -64,7 +64,7 @@ impl Presence for RedisBroker {
     }
 
     async fn servers(&self) -> Result<Vec<ServerState>, BrokerError> {
-        let live = self.looking().send_one(LIVE.on(&[SERVERS]).arg(self.clock.argument())).await?;
+        let live = self.looking().send_one(self.timed(&LIVE, &[SERVERS])).await?;
         let listed = reply::array(live)?.into_iter().filter_map(reply::text).collect::<Vec<_>>();
         let (listed, _) = listed.as_chunks::<2>();
         let mut calls = Vec::with_capacity(3 * listed.len());
@@ -150,13 +150,13 @@ impl RedisBroker {
         let are_apart = is_first || self.is_spread();
         if are_apart {
             let lists = [(SERVERS, &info_key), (WORKERS, &workers_key)];
-            let announce = |list| ANNOUNCE.on(&[list]).arg(self.clock.argument()).arg(ALIVE_FOR);
+            let announce = |list| self.timed(&ANNOUNCE, &[list]).arg(ALIVE_FOR);
             calls.extend(lists.map(|(list, key)| announce(list).arg(key)));
         } else {
             keys.extend([SERVERS, WORKERS]);
         }
         let stable = if is_known { &[][..] } else { &info.stable };
-        let beat = BEAT.on(&keys).arg(self.clock.argument()).arg(ALIVE_FOR).arg(stable).arg(info.stable.len());
+        let beat = self.timed(&BEAT, &keys).arg(ALIVE_FOR).arg(stable).arg(info.stable.len());
         let sha1 = Sha1::from(&info.stable).digest().to_string();
         let mut beat = beat.arg(sha1).arg(&info.changing);
         for worker in workers {

@@ -43,9 +43,8 @@ impl Schedules for RedisBroker {
     }
 
     async fn plan_entry(&self, plan: &EntryPlan) -> Result<Planned, BrokerError> {
-        let call = PLAN
-            .on(&[Keys::new(&plan.queue).cron(&plan.entry)])
-            .arg(self.clock.argument())
+        let call = self
+            .timed(&PLAN, &[Keys::new(&plan.queue).cron(&plan.entry)])
             .arg(&plan.spec)
             .arg(&plan.zone)
             .arg(plan.revision)
@@ -55,12 +54,12 @@ impl Schedules for RedisBroker {
     }
 
     async fn entry(&self, queue: &QueueName, entry: &EntryId) -> Result<Option<EntryState>, BrokerError> {
-        let call = ENTRY.on(&[Keys::new(queue).cron(entry)]).arg(self.clock.argument());
+        let call = self.timed(&ENTRY, &[Keys::new(queue).cron(entry)]);
         read_state(reply::array(self.router.send_one(call).await?)?)
     }
 
     async fn pause_entry(&self, queue: &QueueName, entry: &EntryId, paused: bool) -> Result<bool, BrokerError> {
-        let call = PAUSE_ENTRY.on(&[Keys::new(queue).cron(entry)]).arg(self.clock.argument()).arg(i32::from(paused));
+        let call = self.timed(&PAUSE_ENTRY, &[Keys::new(queue).cron(entry)]).arg(i32::from(paused));
         Ok(reply::number(&self.router.send_one(call).await?) == Some(1))
     }
 
@@ -91,7 +90,7 @@ impl Schedules for RedisBroker {
         ttl: Duration,
     ) -> Result<(), BrokerError> {
         let (key, ttl) = (scheduler_entries(scheduler), whole_seconds(ttl).max(1));
-        let announce = ANNOUNCE.on(&[SCHEDULERS]).arg(self.clock.argument()).arg(ttl).arg(&key);
+        let announce = self.timed(&ANNOUNCE, &[SCHEDULERS]).arg(ttl).arg(&key);
         let mut show = SHOW_ENTRIES.on(&[key]).arg(ttl);
         for entry in entries {
             show.push(entry.encode_to_vec());
@@ -116,7 +115,7 @@ impl Schedules for RedisBroker {
 
     async fn scheduler_entries(&self) -> Result<Vec<SchedulerEntry>, BrokerError> {
         // A look writes nothing, so that a replica and a Redis that cannot save answer it: the dead go when a scheduler lists itself.
-        let live = self.router.send_one(LIVE.on(&[SCHEDULERS]).arg(self.clock.argument())).await?;
+        let live = self.router.send_one(self.timed(&LIVE, &[SCHEDULERS])).await?;
         let names = reply::array(live)?.into_iter().step_by(2).filter_map(reply::text);
         let calls = names.map(|name| Call::plain("LRANGE").arg(name).arg(0).arg(-1)).collect();
         let mut entries = Vec::new();

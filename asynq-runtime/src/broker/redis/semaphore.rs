@@ -25,9 +25,8 @@ impl Semaphores for RedisBroker {
         remaining: Duration,
         has_one: bool,
     ) -> Result<Option<DateTime<Utc>>, BrokerError> {
-        let call = ACQUIRE
-            .on(&[keys::semaphore(scope)])
-            .arg(self.clock.argument())
+        let call = self
+            .timed(&ACQUIRE, &[keys::semaphore(scope)])
             .arg(max)
             .arg(until.timestamp())
             .arg(task.as_str())

@@ -25,9 +25,8 @@ impl Shapes for RedisBroker {
         for _ in 0..TRIES {
             // One call per key, because the keys lie on different nodes of a Cluster.
             let keep = |(shape, kept, new): &(&NewShape, Option<Bytes>, Option<Bytes>)| match new {
-                Some(new) => KEEP_SHAPE
-                    .on(&[key(shape)])
-                    .arg(self.clock.argument())
+                Some(new) => self
+                    .timed(&KEEP_SHAPE, &[key(shape)])
                     .arg(kept.as_deref().unwrap_or_default())
                     .arg(&new[..])
                     .arg(SHAPE_TTL.as_secs())

@@ -81,9 +81,7 @@ impl RedisBroker {
 
     fn release_call(&self, request: &DequeueRequest, from: &str) -> Call {
         let keys = Keys::new(&request.queue);
-        RELEASE_UNANSWERED
-            .on(&[keys.active(), keys.lease(), keys.pending(), keys.absent()])
-            .arg(self.clock.argument())
+        self.timed(&RELEASE_UNANSWERED, &[keys.active(), keys.lease(), keys.pending(), keys.absent()])
             .arg(keys.task_prefix())
             .arg(request.token.to_string())
             .arg(from)
@@ -94,9 +92,7 @@ impl RedisBroker {
     pub(super) async fn extend_coming(&self, member: &Member, older: Duration) -> Result<(), BrokerError> {
         let call = |request: &DequeueRequest, from: &str| {
             let keys = Keys::new(&request.queue);
-            EXTEND_UNANSWERED
-                .on(&[keys.active(), keys.lease(), keys.absent()])
-                .arg(self.clock.argument())
+            self.timed(&EXTEND_UNANSWERED, &[keys.active(), keys.lease(), keys.absent()])
                 .arg(keys.task_prefix())
                 .arg(request.token.to_string())
                 .arg(from)

@@ -93,7 +93,7 @@ impl RedisBroker {
     async fn make_known(&self, keys: &Keys, found: &[String]) -> Result<usize, BrokerError> {
         let mut all = vec![keys.groups(), keys.sets(), keys.absent()];
         all.extend_from_slice(found);
-        let call = FIND_LOST.on(&all).arg(self.clock.argument()).arg(keys.prefix());
+        let call = self.timed(&FIND_LOST, &all).arg(keys.prefix());
         reply::count(&self.router.send_one(call).await?).ok_or_else(|| reply::unexpected("no number"))
     }
 }

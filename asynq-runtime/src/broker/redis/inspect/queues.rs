@@ -25,7 +25,7 @@ impl RedisBroker {
         let now = self.clock.now();
         let mut names = keys.containers();
         names.extend([keys.paused(), keys.processed_on(now), keys.failed_on(now), keys.processed(), keys.failed()]);
-        let call = STATS.on(&names).arg(self.clock.argument()).arg(keys.prefix());
+        let call = self.timed(&STATS, &names).arg(keys.prefix());
         let ask = async || read_stats(queue, reply::array(self.looking().send_one(call.clone()).await?)?);
         let (stats, walk) = ask().await?;
         if walk.next.is_none() {

@@ -37,7 +37,7 @@ impl RedisBroker {
         let (mut step, mut pass, mut left) = (Some(BEGIN.to_owned()), page.offset().min(END), page.size);
         let mut tasks = Vec::new();
         while let Some(at) = step.filter(|_| left > 0) {
-            let call = AGGREGATING.on(&[keys.groups()]).arg(self.clock.argument()).arg(keys.prefix());
+            let call = self.timed(&AGGREGATING, &[keys.groups()]).arg(keys.prefix());
             let call = call.optional(most).arg(at).arg(pass).arg(left.min(SLICE));
             let mut answer = reply::array(self.looking().send_one(call).await?)?.into_iter();
             step = answer.next().and_then(next_step);
@@ -61,8 +61,7 @@ impl RedisBroker {
     ) -> Result<Vec<TaskBrief>, BrokerError> {
         let keys = Keys::new(queue);
         let call = |first: usize, last: usize| {
-            LIST.on(&[place.to_owned(), keys.lease(), keys.due()])
-                .arg(self.clock.argument())
+            self.timed(&LIST, &[place.to_owned(), keys.lease(), keys.due()])
                 .arg(keys.task_prefix())
                 .arg(state.as_str())
                 .arg(first)
@@ -100,10 +99,8 @@ impl RedisBroker {
 
     pub(super) async fn find(&self, queue: &QueueName, id: &TaskId) -> Result<Option<TaskInfo>, BrokerError> {
         let keys = Keys::new(queue);
-        let call = TASK
-            .on(&[keys.task(id.as_str()), keys.scheduled(), keys.retry(), keys.lease(), keys.due(), keys.archived()])
-            .arg(self.clock.argument())
-            .arg(id.as_str());
+        let names = [keys.task(id.as_str()), keys.scheduled(), keys.retry(), keys.lease(), keys.due(), keys.archived()];
+        let call = self.timed(&TASK, &names).arg(id.as_str());
         let mut found = read_tasks(queue, reply::array(self.looking().send_one(call).await?)?, None)?;
         Ok(found.tasks.pop().map(|brief| brief.task))
     }

@@ -38,9 +38,8 @@ impl Repair for RedisBroker {
         action: BulkAction,
     ) -> Result<Changed, BrokerError> {
         let keys = Keys::new(queue);
-        let call = on_task(&CHANGE, &keys, id)
-            .arg(self.clock.argument())
-            .arg(keys.prefix())
+        let call = self
+            .on_places(&CHANGE, &keys, [keys.task(id.as_str()), keys.absent()])
             .arg(word(action))
             .arg(id.as_str())
             .arg(only.map_or("", TaskState::as_str));
@@ -136,13 +135,6 @@ impl RedisBroker {
         let message = fields.next().and_then(reply::bytes);
         Ok(message.map(|message| (state, message.into())))
     }
-}
-
-/// Returns a call of `script` on the places of a queue and one task.
-fn on_task(script: &'static super::script::Script, keys: &Keys, id: &TaskId) -> Call {
-    let mut names = keys.places();
-    names.extend([keys.task(id.as_str()), keys.absent()]);
-    script.on(&names)
 }
 
 const fn word(action: BulkAction) -> &'static str {

@@ -15,7 +15,7 @@ use bytes::Bytes;
 use redis::Value;
 
 use super::{
-    TRIES, on_task,
+    TRIES,
     record::{End, Move},
 };
 use crate::{
@@ -196,7 +196,7 @@ impl RedisBroker {
 
     async fn look(&self, queue: &QueueName, id: &TaskId) -> Result<Option<Found>, BrokerError> {
         let keys = Keys::new(queue);
-        let call = on_task(&LOOK, &keys, id).arg(self.clock.argument()).arg(keys.prefix()).arg(id.as_str());
+        let call = self.on_places(&LOOK, &keys, [keys.task(id.as_str()), keys.absent()]).arg(id.as_str());
         Found::read(self.router.send_one(call).await?)
     }
 
@@ -266,9 +266,7 @@ impl RedisBroker {
 
     fn hold(&self, id: &TaskId, moving: &Move, state: TaskState) -> Call {
         let keys = Keys::new(&moving.queue(End::Source));
-        on_task(&HOLD, &keys, id)
-            .arg(self.clock.argument())
-            .arg(keys.prefix())
+        self.on_places(&HOLD, &keys, [keys.task(id.as_str()), keys.absent()])
             .arg(id.as_str())
             .arg(state.as_str())
             .arg(&moving.message[..])
@@ -298,9 +296,8 @@ impl RedisBroker {
         let keys = Keys::new(&moving.queue(End::Target));
         let mut names = vec![keys.task(id.as_str()), keys.scheduled(), keys.moved(id.as_str())];
         names.extend(Some(lock).filter(|lock| !lock.is_empty()).map(str::to_owned));
-        let mut call = INSERT_MOVED
-            .on(&names)
-            .arg(self.clock.argument())
+        let mut call = self
+            .timed(&INSERT_MOVED, &names)
             .arg(id.as_str())
             .arg(record)
             .arg(&moving.name)
@@ -332,7 +329,7 @@ impl RedisBroker {
             TaskMessage::decode(moving.message.clone()).map(|m| moving.lock(&m.unique_key, end)).unwrap_or_default();
         let mut names = vec![keys.task(id.as_str()), keys.scheduled(), keys.moved(id.as_str())];
         names.extend(Some(lock).filter(|lock| !lock.is_empty()));
-        DROP.on(&names).arg(self.clock.argument()).arg(id.as_str()).arg(&moving.name).arg(i32::from(receipt))
+        self.timed(&DROP, &names).arg(id.as_str()).arg(&moving.name).arg(i32::from(receipt))
     }
 
     /// Returns a held task at one end to its state, if it is as this move left it. Returns whether it was.
@@ -348,12 +345,8 @@ impl RedisBroker {
     fn release_at(&self, id: &TaskId, moving: &Move, end: End) -> Result<Call, BrokerError> {
         let keys = Keys::new(&moving.queue(end));
         let state = moving.state().ok_or_else(|| reply::unexpected("a move of an unknown state"))?;
-        let mut names = keys.places();
-        names.extend([keys.task(id.as_str()), keys.moved(id.as_str())]);
-        Ok(RELEASE
-            .on(&names)
-            .arg(self.clock.argument())
-            .arg(keys.prefix())
+        Ok(self
+            .on_places(&RELEASE, &keys, [keys.task(id.as_str()), keys.moved(id.as_str())])
             .arg(id.as_str())
             .arg(&moving.name)
             .arg(&moving.message(end)[..])
