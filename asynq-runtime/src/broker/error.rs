@@ -58,6 +58,17 @@ pub(crate) fn config(message: impl Into<String>) -> BrokerError {
     BrokerError::new(BrokerErrorKind::Config, message)
 }
 
+/// Makes the error of a broker that cannot be used now.
+#[cfg(feature = "redis")]
+pub(crate) fn unavailable(message: impl Into<String>) -> BrokerError {
+    BrokerError::new(BrokerErrorKind::Unavailable, message)
+}
+
+/// Makes the error of stored data that asynq did not write, or that is damaged.
+pub(crate) fn corrupt(message: impl Into<String>) -> BrokerError {
+    BrokerError::new(BrokerErrorKind::Corrupt, message)
+}
+
 impl BrokerError {
     /// Makes an error of `kind`; `message` says what to do.
     pub fn new(kind: BrokerErrorKind, message: impl Into<String>) -> Self {

@@ -5,7 +5,7 @@ use std::{ops::Deref, time::Duration};
 use bytes::Bytes;
 use chrono::{DateTime, NaiveDate, Utc};
 
-use super::{BrokerError, BrokerErrorKind, TaskEnd};
+use super::{BrokerError, TaskEnd, config};
 use crate::task::{GroupName, QueueName, TaskId, TaskInfo, TaskState};
 
 /// How often a broker without notifications is asked for its queues.
@@ -174,7 +174,7 @@ pub struct LockPage {
 impl LockPage {
     /// Returns the error for a position that no page had.
     pub(crate) fn nowhere() -> BrokerError {
-        BrokerError::new(BrokerErrorKind::Config, "this is nowhere to go on listing locks; begin anew")
+        config("this is nowhere to go on listing locks; begin anew")
     }
 }
 

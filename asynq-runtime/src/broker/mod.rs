@@ -50,9 +50,9 @@ use std::{fmt, ops::Add, time::Duration};
 use chrono::{DateTime, Utc};
 
 #[cfg(feature = "redis")]
-pub(crate) use self::produce::PART;
+pub(crate) use self::{error::unavailable, produce::PART};
 pub(crate) use self::{
-    error::config,
+    error::{config, corrupt},
     produce::{due_ms, part},
     semaphore::SAME_CLOCK,
     settle::shortened,

@@ -17,7 +17,7 @@ use tokio::{
 };
 
 use super::{
-    super::{BrokerError, BrokerErrorKind},
+    super::{BrokerError, unavailable},
     identity::Identity,
     open_connection::config,
     pipelined::Pipelined,
@@ -127,7 +127,7 @@ impl CallerDrivenConnection {
         let client = answer(values.next().unwrap_or_default())?;
         let info = reply::text(answer(values.next().unwrap_or_default())?).unwrap_or_default();
         let Some(identity) = Identity::read(&client, &info).filter(|own| own.run_id == wanted.run_id) else {
-            return Err(BrokerError::new(BrokerErrorKind::Unavailable, "another Redis answers at the same place"));
+            return Err(unavailable("another Redis answers at the same place"));
         };
         let mut kill = identity.kill();
         kill.arg("SKIPME").arg("yes");

@@ -6,7 +6,7 @@ use redis::{PushInfo, PushKind};
 use tokio::{sync::mpsc, time::timeout};
 
 use super::{
-    super::{BrokerError, BrokerErrorKind, Cancellations},
+    super::{BrokerError, BrokerErrorKind, Cancellations, unavailable},
     io::Io,
     keys::CANCEL,
     reply,
@@ -52,8 +52,7 @@ impl Cancellations for Listener {
             match timeout(PING_AFTER, self.requests.recv()).await {
                 Ok(Some(Some(id))) => return Ok(id),
                 Ok(Some(None)) => {
-                    return Err(BrokerError::new(
-                        BrokerErrorKind::Unavailable,
+                    return Err(unavailable(
                         "cancel requests were missed, because the connection was lost or they came too fast; listen again",
                     ));
                 }

@@ -12,7 +12,7 @@ use tokio::{
 };
 
 use super::{
-    super::{BrokerError, BrokerErrorKind},
+    super::{BrokerError, BrokerErrorKind, config, unavailable},
     back_off::{self, Life},
     clock::{BrokerClock, since_boot},
     connection_state::{State, Up, report_lost},
@@ -117,7 +117,7 @@ impl ConnectionManager {
                 match &self.role.target.endpoints {
                     Endpoints::One(address) => Ok(vec![address.clone()]),
                     Endpoints::Cluster(seeds) => Ok(seeds.clone()),
-                    Endpoints::Sentinel(_) => Err(BrokerError::new(BrokerErrorKind::Config, "no sentinels")),
+                    Endpoints::Sentinel(_) => Err(config("no sentinels")),
                 }
             }
         }
@@ -139,7 +139,7 @@ impl ConnectionManager {
                 Err(_) => failure = Some(self.located(&address, self.late())),
             }
         }
-        Err(failure.unwrap_or_else(|| BrokerError::new(BrokerErrorKind::Unavailable, "no server is known")))
+        Err(failure.unwrap_or_else(|| unavailable("no server is known")))
     }
 
     /// Returns the error of an attempt that took too long.
@@ -267,7 +267,7 @@ pub(super) fn late() -> BrokerError {
 }
 
 fn panicked(panic: &str) -> BrokerError {
-    let error = BrokerError::new(BrokerErrorKind::Unavailable, "connecting to Redis panicked, will try again");
+    let error = unavailable("connecting to Redis panicked, will try again");
     log!(error, "{error}: {panic}");
     error
 }
@@ -279,7 +279,7 @@ fn check_version(info: &str) -> Result<(), BrokerError> {
     if (parts.next(), parts.next()) >= (Some(6), Some(2)) {
         return Ok(());
     }
-    Err(BrokerError::new(BrokerErrorKind::Config, format!("Redis {version} is too old: asynq needs 6.2 or newer")))
+    Err(config(format!("Redis {version} is too old: asynq needs 6.2 or newer")))
 }
 
 /// Refuses a server that is not a master: sentinels may name one that is not the master yet, or no longer.
@@ -288,10 +288,7 @@ fn check_master(role: Value) -> Result<(), BrokerError> {
     if role.as_deref() == Some("master") {
         return Ok(());
     }
-    Err(BrokerError::new(
-        BrokerErrorKind::Unavailable,
-        "the sentinels name a server that is not a master: a failover is on",
-    ))
+    Err(unavailable("the sentinels name a server that is not a master: a failover is on"))
 }
 
 /// Refuses a node of a cluster, or a sentinel, behind a URL of one server.
@@ -303,7 +300,7 @@ fn check_mode(info: &str) -> Result<(), BrokerError> {
     };
     let message =
         format!("this is not a Redis of its own: use a redis-{kind}:// URL, or with TLS a rediss-{kind}:// URL");
-    Err(BrokerError::new(BrokerErrorKind::Config, message))
+    Err(config(message))
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use tokio::time::timeout;
 
 use super::{
-    super::{BrokerError, BrokerErrorKind},
+    super::{BrokerError, config},
     connection_manager::is_unconnected,
     identity::info_field,
     reply,
@@ -35,7 +35,7 @@ impl EvictionPolicy {
     pub(super) async fn check(router: &Router) -> Result<Self, BrokerError> {
         let policies = policies(router).await;
         if let Some(policy) = evicting(&policies) {
-            return Err(BrokerError::new(BrokerErrorKind::Config, may_evict(policy)));
+            return Err(config(may_evict(policy)));
         }
         // It is used: the warning leaves the check to the operator.
         if let Some(warning) = policies.iter().find_map(|policy| policy.as_ref().err()) {

@@ -4,7 +4,7 @@ use chrono::DateTime;
 use redis::Value;
 
 use super::{
-    super::{BrokerError, BrokerErrorKind, NewTask, Placed, Refused, Replaces, When, due_ms},
+    super::{BrokerError, NewTask, Placed, Refused, Replaces, When, corrupt, due_ms},
     reply,
     script::LONGEST_IN_SCRIPT,
     span::{milliseconds, whole_seconds},
@@ -82,8 +82,7 @@ fn when(when: When) -> String {
 
 /// Returns the error of a task that cannot join its group.
 fn foreign_group() -> BrokerError {
-    BrokerError::new(
-        BrokerErrorKind::Corrupt,
+    corrupt(
         "the key of its group, or of the queue's groups, holds something else than asynq writes there (see TYPE of it)",
     )
 }
@@ -136,6 +135,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::broker::BrokerErrorKind;
 
     #[test]
     fn no_due_time_is_early() {

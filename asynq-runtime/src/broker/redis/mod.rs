@@ -103,7 +103,7 @@ use self::{
     url::Target,
     wake::Wake,
 };
-use super::{Broker, BrokerError, BrokerErrorKind, ServerName, StoredShapes};
+use super::{Broker, BrokerError, ServerName, StoredShapes, config};
 use crate::{clock::Clock, task::QueueName, thread::Thread};
 
 /// Tasks in one Redis, version 6.2 or newer, readable and writable by every asynq program at the same time.
@@ -211,10 +211,7 @@ impl RedisOptions {
         if !self.call_timeout.is_zero() && !self.connect_timeout.is_zero() && Self::is_lease(self.lease) {
             return Ok(());
         }
-        Err(BrokerError::new(
-            BrokerErrorKind::Config,
-            "call_timeout and connect_timeout must be more than zero and lease whole seconds, 2 s to 1 h",
-        ))
+        Err(config("call_timeout and connect_timeout must be more than zero and lease whole seconds, 2 s to 1 h"))
     }
 }
 

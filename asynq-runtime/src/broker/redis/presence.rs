@@ -7,7 +7,7 @@ use prost::Message as _;
 use sha1_smol::Sha1;
 
 use super::{
-    super::{BrokerError, BrokerErrorKind, Cancellations, Member, Presence, ServerName, ServerState},
+    super::{BrokerError, Cancellations, Member, Presence, ServerName, ServerState, config},
     RedisBroker, cancel,
     clock::since_boot,
     keys::{CANCEL, SERVERS, WORKERS, server_info, workers_info},
@@ -194,13 +194,10 @@ impl RedisBroker {
         let Some(go) = self.servers().await?.into_iter().find(|server| server.info.is_gos()) else {
             return Ok(());
         };
-        Err(BrokerError::new(
-            BrokerErrorKind::Config,
-            format!(
-                "a lease of less than 30 s is not possible beside the Go server on {} (process {}): use 30 s",
-                go.info.host, go.info.pid
-            ),
-        ))
+        Err(config(format!(
+            "a lease of less than 30 s is not possible beside the Go server on {} (process {}): use 30 s",
+            go.info.host, go.info.pid
+        )))
     }
 }
 

@@ -16,7 +16,7 @@ use tokio::{
 };
 
 use super::{
-    super::{BrokerError, BrokerErrorKind, NewTask, Produce, Refused, far, part},
+    super::{BrokerError, BrokerErrorKind, NewTask, Produce, Refused, far, part, unavailable},
     RedisBroker,
     caller_driven::Purpose,
     commit::{Commit, IN_FLIGHT, REPEAT_PAUSES, Waiting},
@@ -210,7 +210,7 @@ fn queued() -> BrokerError {
 /// Returns the error of a call that waited for its outcome when the broker was closed: it may have been sent.
 fn closed_unanswered() -> BrokerError {
     let text = "the broker was closed by this program before Redis answered whether it stored the task";
-    BrokerError::new(BrokerErrorKind::Unavailable, text)
+    unavailable(text)
 }
 
 /// Returns the longest time that the sends of one call take: those before it and its own, which are as long as one write. Each is

@@ -10,10 +10,9 @@ use tokio::sync::Notify;
 pub(super) use self::master_watch::MasterWatch;
 
 use super::{
-    super::{BrokerError, BrokerErrorKind},
+    super::{BrokerError, BrokerErrorKind, config, unavailable},
     open_connection::open_connection,
-    reply,
-    reply::answer,
+    reply::{self, answer},
     socket::OpenConnection,
     url::{Address, Sentinels, Target},
 };
@@ -89,7 +88,7 @@ fn most_named(votes: Vec<Vote>, name: &str) -> Result<Address, BrokerError> {
     }
     if votes.iter().any(Result::is_ok) {
         let message = format!("the sentinels know no master named `{name}`: see master= in the Redis URL");
-        return Err(BrokerError::new(BrokerErrorKind::Config, message));
+        return Err(config(message));
     }
     let mut errors: Vec<BrokerError> = votes.into_iter().filter_map(Result::err).collect();
     // An error that does not pass by itself comes first, because people have to know it.
@@ -99,7 +98,7 @@ fn most_named(votes: Vec<Vote>, name: &str) -> Result<Address, BrokerError> {
             let message = format!("no sentinel answered: {error}");
             Err(BrokerError::with_source(error.kind(), message, error))
         }
-        None => Err(BrokerError::new(BrokerErrorKind::Unavailable, "no sentinel answered")),
+        None => Err(unavailable("no sentinel answered")),
     }
 }
 

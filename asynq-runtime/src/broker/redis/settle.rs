@@ -9,7 +9,7 @@ use redis::Value;
 
 pub(super) use self::call::{day_ends, lock};
 use super::{
-    super::{Action, BrokerError, BrokerErrorKind, RunKey, Settle, Settled, Settlement, settle::run_has_ended},
+    super::{Action, BrokerError, RunKey, Settle, Settled, Settlement, corrupt, settle::run_has_ended},
     RedisBroker,
     keys::Keys,
     reply,
@@ -181,18 +181,12 @@ fn meaning(letter: u8, settlement: &Settlement) -> Result<Settled, BrokerError> 
         b'b' => Ok(Settled::Fenced),
         // A first send that succeeded has deleted the task, so no receipt of it is left.
         b'g' if settlement.resend && settlement.action == Action::Done => Ok(Settled::Ok),
-        b'e' => Err(BrokerError::new(
-            BrokerErrorKind::Corrupt,
-            format!("the key of task {} holds something else than a task", settlement.run.id),
-        )),
-        b'w' => Err(BrokerError::new(
-            BrokerErrorKind::Corrupt,
-            format!(
-                "a key of queue {} holds something else than asynq writes there (see TYPE of its keys); the outcome of \
+        b'e' => Err(corrupt(format!("the key of task {} holds something else than a task", settlement.run.id))),
+        b'w' => Err(corrupt(format!(
+            "a key of queue {} holds something else than asynq writes there (see TYPE of its keys); the outcome of \
                  task {} waits until it is moved away",
-                settlement.run.queue, settlement.run.id
-            ),
-        )),
+            settlement.run.queue, settlement.run.id
+        ))),
         _ => settled(letter),
     }
 }

@@ -7,9 +7,7 @@ use super::{
     RedisBroker, keys, reply,
     script::{Call, KEEP_SHAPE},
 };
-use crate::broker::{
-    BrokerError, BrokerErrorKind, JoinShapes, LARGEST_SHAPE, NewShape, SHAPE_TTL, Shapes, StoredShapes,
-};
+use crate::broker::{BrokerError, JoinShapes, LARGEST_SHAPE, NewShape, SHAPE_TTL, Shapes, StoredShapes, unavailable};
 
 /// Most tries to keep a shape that other programs keep at the same time.
 const TRIES: usize = 16;
@@ -48,7 +46,7 @@ impl Shapes for RedisBroker {
                 return outcome;
             }
         }
-        Err(BrokerError::new(BrokerErrorKind::Unavailable, "other programs keep the same shapes at this moment"))
+        Err(unavailable("other programs keep the same shapes at this moment"))
     }
 
     async fn shape(&self, job: &str, fingerprint: Option<u32>) -> Result<Option<Bytes>, BrokerError> {

@@ -5,7 +5,7 @@ use std::{fs, io, os::unix::fs::MetadataExt as _, path::Path};
 use rusqlite::{Connection, Error::SqliteFailure, ErrorCode, ffi};
 
 use super::{beside::is_link, connection};
-use crate::broker::{BrokerError, BrokerErrorKind};
+use crate::broker::{BrokerError, corrupt};
 
 /// Identity of a file, whatever its name: a device and a number on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,7 +93,7 @@ impl FileStatus {
             Self::Emptied => ("emptied", restore(place)),
         };
         let message = format!("{place} was {event} while it was in use; {advice}");
-        Some(BrokerError::new(BrokerErrorKind::Corrupt, message))
+        Some(corrupt(message))
     }
 }
 

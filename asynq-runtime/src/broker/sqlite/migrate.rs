@@ -2,7 +2,7 @@
 
 use rusqlite::{Connection, TransactionBehavior};
 
-use crate::broker::{BrokerError, BrokerErrorKind};
+use crate::broker::{BrokerError, BrokerErrorKind, corrupt};
 
 use super::{
     connection,
@@ -70,12 +70,9 @@ pub(super) fn check(connection: &Connection, place: &str) -> Result<(), BrokerEr
     let standing = Found::read(connection).map_err(|error| translate(error, place))?.decide(true);
     let standing = standing.map_err(|refusal| refusal.into_error(place))?;
     if standing.version < NEWEST {
-        return Err(BrokerError::new(
-            BrokerErrorKind::Corrupt,
-            format!(
-                "{place}: this connection finds no tasks in it, or those of an older version; was the file replaced?"
-            ),
-        ));
+        return Err(corrupt(format!(
+            "{place}: this connection finds no tasks in it, or those of an older version; was the file replaced?"
+        )));
     }
     Ok(())
 }

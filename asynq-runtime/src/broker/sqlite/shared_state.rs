@@ -26,7 +26,7 @@ use super::{
     wake::notifier::Notifier,
 };
 use crate::{
-    broker::{BrokerError, BrokerErrorKind},
+    broker::{BrokerError, BrokerErrorKind, corrupt},
     clock::Clock,
     until::until,
 };
@@ -271,7 +271,7 @@ impl SharedState {
                 "{} was emptied or cut off while it was in use; tasks written since are lost, restart this program",
                 log.display()
             );
-            self.break_down(BrokerError::new(BrokerErrorKind::Corrupt, message));
+            self.break_down(corrupt(message));
         }
         checked
     }

@@ -477,11 +477,7 @@ fn run(
 }
 
 /// Ends the calls that `refused` names with `error`, and returns the others.
-fn refuse(
-    batch: Vec<Command>,
-    refused: impl Fn(&Command) -> bool,
-    error: &BrokerError,
-) -> Vec<Command> {
+fn refuse(batch: Vec<Command>, refused: impl Fn(&Command) -> bool, error: &BrokerError) -> Vec<Command> {
     let (refused, others) = batch.into_iter().partition(refused);
     finish(refused, Some(error));
     others

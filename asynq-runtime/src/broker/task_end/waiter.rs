@@ -6,7 +6,7 @@ use tokio::time::timeout;
 
 use super::{Retries, TaskEnd, has_ended};
 use crate::{
-    broker::{BrokerError, BrokerErrorKind},
+    broker::{BrokerError, corrupt},
     clock::since_boot,
     task::{Extra, QueueName, TaskId, TaskInfo, TaskState},
 };
@@ -63,7 +63,7 @@ pub(in super::super) async fn wait_for_end(
                     Some(Ok(_)) => {
                         let text =
                             format!("task {id} of queue {queue} has ended, but what is stored of it is not a task");
-                        return Err(BrokerError::new(BrokerErrorKind::Corrupt, text));
+                        return Err(corrupt(text));
                     }
                     Some(Err(error)) => retries.after(error).await?,
                     None => return watch.time_over().ok_or_else(Retries::no_answer), // It ended too late to be read.
@@ -148,6 +148,7 @@ mod tests {
     use asynq_test_support::soon;
 
     use super::*;
+    use crate::broker::BrokerErrorKind;
 
     /// A broker that does not answer any more after looks that find these states.
     struct StandsStill(Vec<TaskState>);

@@ -22,7 +22,7 @@ use parking_lot::Mutex;
 use self::redirect::Redirect;
 pub(super) use self::refresh::open as open_topology;
 use super::{
-    super::{BrokerError, BrokerErrorKind, far},
+    super::{BrokerError, far, unavailable},
     connection::{Away, Connection, Reply},
     durability::Durability,
     role::{At, ConnectionEvent, Role},
@@ -270,5 +270,5 @@ fn refused(error: BrokerError) -> Reply {
 }
 
 fn no_owner() -> BrokerError {
-    BrokerError::new(BrokerErrorKind::Unavailable, "no node of the cluster has this queue now")
+    unavailable("no node of the cluster has this queue now")
 }

@@ -15,9 +15,12 @@ use super::{
         topology::{Sign, Topology},
         url::Endpoints,
     },
-    BrokerError, BrokerErrorKind, Call, Durability,
+    BrokerError, Call, Durability,
 };
-use crate::thread::Tasks;
+use crate::{
+    broker::{BrokerErrorKind, unavailable},
+    thread::Tasks,
+};
 
 /// Longest pause between two nodes that are asked because of a [`Sign`] that the map is an old one.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
@@ -113,8 +116,4 @@ async fn read_slots(connection: &Connection) -> Result<SlotMap, BrokerError> {
     })?;
     let from = connection.connected_to().ok_or_else(|| unavailable("the connection was lost"))?;
     SlotMap::read(value, &from)
-}
-
-fn unavailable(message: &str) -> BrokerError {
-    BrokerError::new(BrokerErrorKind::Unavailable, message)
 }

@@ -14,7 +14,7 @@ use super::{
     RECEIPT_TTL,
 };
 use crate::{
-    broker::{BrokerError, BrokerErrorKind, Refused, SetError, SetOutcome, TaskSet},
+    broker::{BrokerError, Refused, SetError, SetOutcome, TaskSet, config, corrupt},
     task::TaskId,
 };
 
@@ -22,7 +22,7 @@ impl RedisBroker {
     pub(super) async fn end_set(&self, set: &TaskSet, outcome: &SetOutcome) -> Result<(), SetError> {
         if let Some(misplaced) = outcome.made.iter().find(|made| made.queue != set.queue) {
             let text = format!("task {} is made of tasks of queue {}, and must go there", misplaced.id, set.queue);
-            return Err(BrokerError::new(BrokerErrorKind::Config, text).into());
+            return Err(config(text).into());
         }
         let call = call(set, outcome, &self.clock.argument());
         read_end(self.router.send_one(call).await.map_err(SetError::from)?, set)
@@ -91,14 +91,11 @@ fn read_end(value: Value, set: &TaskSet) -> Result<(), SetError> {
         "l" => Err(SetError::Lost),
         "c" => Err(Refused::IdConflict.into()),
         "d" => Err(Refused::Duplicate { holder: reply::id(detail) }.into()),
-        "w" => Err(BrokerError::new(
-            BrokerErrorKind::Corrupt,
-            format!(
-                "the key {detail} holds something else than asynq writes there; the aggregated task of set {} waits until \
+        "w" => Err(corrupt(format!(
+            "the key {detail} holds something else than asynq writes there; the aggregated task of set {} waits until \
                  the key is moved away",
-                set.id
-            ),
-        )
+            set.id
+        ))
         .into()),
         _ => Err(reply::unexpected("an unknown outcome").into()),
     }
@@ -107,6 +104,7 @@ fn read_end(value: Value, set: &TaskSet) -> Result<(), SetError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::broker::BrokerErrorKind;
     use crate::task::{GroupName, QueueName};
 
     #[test]

@@ -3,7 +3,7 @@
 use super::{TRIES, read_changed, restless};
 use crate::{
     broker::{
-        BrokerError, BrokerErrorKind, Changed, EditError, PayloadEdit,
+        BrokerError, Changed, EditError, PayloadEdit, config, corrupt,
         redis::{RedisBroker, keys::Keys, reply, script::EDIT},
     },
     task::{QueueName, TaskId, TaskMessage, TaskState},
@@ -14,7 +14,7 @@ impl RedisBroker {
         let keys = Keys::new(queue);
         if edit.unique_key.as_ref().is_some_and(|key| !key.starts_with(keys.prefix())) {
             let text = format!("a unique key of queue {queue} begins with {}", keys.prefix());
-            return Err(BrokerError::new(BrokerErrorKind::Config, text).into());
+            return Err(config(text).into());
         }
         for _ in 0..TRIES {
             let Some((state, raw)) = self.read_for_change(&keys, id).await? else { return Ok(Changed::NotFound) };
@@ -59,10 +59,7 @@ fn swaps(old: &str, new: &str, keys: &Keys) -> bool {
 }
 
 fn unreadable(id: &TaskId) -> BrokerError {
-    BrokerError::new(
-        BrokerErrorKind::Corrupt,
-        format!("the message of task {id} cannot be read, so its payload cannot be replaced; delete the task"),
-    )
+    corrupt(format!("the message of task {id} cannot be read, so its payload cannot be replaced; delete the task"))
 }
 
 #[cfg(test)]

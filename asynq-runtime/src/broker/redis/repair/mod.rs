@@ -18,7 +18,7 @@ use super::{
 use crate::{
     broker::{
         BrokerError, BrokerErrorKind, BulkAction, BulkSlice, Changed, Chosen, EditError, PayloadEdit, QueueDeleted,
-        Refused, Repair,
+        Refused, Repair, unavailable,
     },
     task::{QueueName, TaskId, TaskState},
 };
@@ -168,11 +168,8 @@ fn read_slice(answer: Value) -> Result<(BulkSlice, Option<String>), BrokerError>
 
 /// Returns the error of a task that another program changes as fast as this one reads it.
 fn restless(id: &TaskId) -> BrokerError {
-    BrokerError::new(
-        BrokerErrorKind::Unavailable,
-        format!("task {id} was changed by others {TRIES} times in a row; nothing was done, try again"),
-    )
-    .without_effect()
+    unavailable(format!("task {id} was changed by others {TRIES} times in a row; nothing was done, try again"))
+        .without_effect()
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     broker::{
-        BrokerError, BrokerErrorKind, Changed, Refused,
+        BrokerError, Changed, Refused,
         redis::{
             RedisBroker, effect,
             keys::Keys,
@@ -28,6 +28,7 @@ use crate::{
             reply,
             script::{Call, DROP, HOLD, INSERT_MOVED, LOOK, MOVE, RELEASE},
         },
+        unavailable,
     },
     task::{QueueName, TaskId, TaskMessage, TaskState},
 };
@@ -131,7 +132,7 @@ impl RedisBroker {
         }
         // The last try may hold the task.
         let text = format!("task {id} was changed by others {TRIES} times in a row; move it again");
-        Err(BrokerError::new(BrokerErrorKind::Unavailable, text).into())
+        Err(unavailable(text).into())
     }
 
     /// Ends the move of a task that has left its queue: it may not have been released in the other one yet. Where the receipt

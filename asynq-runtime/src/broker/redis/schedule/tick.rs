@@ -7,7 +7,7 @@ use redis::Value;
 
 use crate::{
     broker::{
-        BrokerError, BrokerErrorKind, Overlap, Placed, Refused, Tick, Ticked,
+        BrokerError, Overlap, Placed, Refused, Tick, Ticked, corrupt,
         redis::{
             item::Item,
             keys::Keys,
@@ -91,13 +91,10 @@ pub(super) fn read_ticked(answer: Value, tick: &Tick) -> Result<Ticked, BrokerEr
         "k" => reply::id(detail).map(Ticked::Skipped).ok_or_else(|| reply::unexpected("no id")),
         "c" => Ok(Ticked::Refused(Refused::IdConflict)),
         "u" => Ok(Ticked::Refused(Refused::Duplicate { holder: reply::id(detail) })),
-        "w" => Err(BrokerError::new(
-            BrokerErrorKind::Corrupt,
-            format!(
-                "the key {detail} holds something else than asynq writes there; entry {} does not fire until it is moved away",
-                tick.plan.entry
-            ),
-        )),
+        "w" => Err(corrupt(format!(
+            "the key {detail} holds something else than asynq writes there; entry {} does not fire until it is moved away",
+            tick.plan.entry
+        ))),
         _ => Err(reply::unexpected("an unknown outcome")),
     }
 }
@@ -107,6 +104,7 @@ mod tests {
     use chrono::Utc;
 
     use super::*;
+    use crate::broker::BrokerErrorKind;
     use crate::{
         broker::{EntryId, EntryPlan, NewTask, When},
         task::{Extra, QueueName, TaskMessage},
