@@ -1,5 +1,8 @@
 //! Routes calls to Redis: to one server, or to every master of a cluster.
 
+// One server needs neither the place of a key nor to be told which node is away.
+#![cfg_attr(not(feature = "cluster"), allow(unused_variables))]
+
 use redis::Value;
 
 use super::{
@@ -168,7 +171,6 @@ impl Router {
     }
 
     /// Returns whether the server that keeps this key has been away for longer than calls wait for a connection.
-    #[cfg_attr(not(feature = "cluster"), allow(unused_variables))]
     pub(super) fn is_away(&self, key: &str) -> bool {
         match self {
             Self::One(connection) => connection.away().is_some(),
@@ -199,7 +201,6 @@ impl Router {
         }
     }
 
-    #[cfg_attr(not(feature = "cluster"), allow(unused_variables))]
     async fn deliver_to_each(&self, call: Call, away: Away) -> Result<Vec<Answer>, BrokerError> {
         match self {
             Self::One(_) => self.send(vec![call]).await,
@@ -211,7 +212,6 @@ impl Router {
         }
     }
 
-    #[cfg_attr(not(feature = "cluster"), allow(unused_variables))]
     async fn deliver(&self, calls: Vec<Call>, durability: Durability, away: Away) -> Result<Vec<Reply>, BrokerError> {
         // A batch may be empty, and a cluster without a map must not hold that up.
         if calls.is_empty() {

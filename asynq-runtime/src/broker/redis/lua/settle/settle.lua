@@ -84,14 +84,9 @@ while p <= #ARGV do
     if (op == 'r' or op == 'a' or op == 'q') and is_replaced(key) then
       deleted[#deleted + 1] = key
       unlock(call('HGET', key, 'unique_key'), id)
-      if op == 'a' or op == 'r' and ARGV[p + 5] == '1' then
-        processed = processed + 1
-        failed = failed + 1
-      end
     elseif op == 'd' then
       deleted[#deleted + 1] = key
       unlock(ARGV[p + 3], id)
-      processed = processed + 1
     elseif op == 'c' then
       store(key, 'completed', token, ARGV[p + 3])
       call('HDEL', key, 'checkpoint')
@@ -100,29 +95,25 @@ while p <= #ARGV do
       if ARGV[p + 8] ~= '' then call('HSET', key, 'x', ARGV[p + 8]) else forget_ending(key) end
       push(completed, whole(now_s + tonumber(ARGV[p + 4])), id)
       unlock(ARGV[p + 5], id)
-      processed = processed + 1
     elseif op == 'r' then
       local at = now_ms + tonumber(ARGV[p + 4])
       store(key, 'retry', token, ARGV[p + 3], ARGV[p + 6], ARGV[p + 5] == '-')
       if ARGV[p + 7] == '1' then remember_failure(key, ARGV[p + 3], ARGV[p + 5] == '1', now_ms) end
       push(retried, whole(math.ceil(at / 1000)), id)
       push(due, whole(at), 'r:' .. id)
-      if ARGV[p + 5] == '1' then
-        processed = processed + 1
-        failed = failed + 1
-      end
     elseif op == 'a' then
       store(key, 'archived', token, ARGV[p + 3], ARGV[p + 5])
       remember_failure(key, ARGV[p + 3], false, now_ms)
       push(archived, whole(now_s), id)
       -- The message may be one that cannot be read, and then names no lock.
       unlock_archived(call('HGET', key, 'unique_key') or ARGV[p + 4], id, ARGV[p + 5])
-      processed = processed + 1
-      failed = failed + 1
     else
       call('HSET', key, 'state', 'pending', 'pending_since', now_ns, 'last', token)
       push(requeued, id)
     end
+    local has_failed = op == 'a' or op == 'r' and ARGV[p + 5] == '1'
+    if has_failed or op == 'd' or op == 'c' then processed = processed + 1 end
+    if has_failed then failed = failed + 1 end
   end
   letters[#letters + 1] = letter
   p = p + width[op]
