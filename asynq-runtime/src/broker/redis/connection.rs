@@ -166,7 +166,7 @@ impl Connection {
     /// Drops the connection; the next one may lead to another server.
     #[cfg(feature = "cluster")]
     pub(super) fn reconnect(&self) {
-        self.report_lost(self.generation());
+        report_lost(&self.lost, self.generation());
     }
 
     /// Sends `calls` in one write, or in several where they are large, each followed by the wait that `durability` asks
@@ -244,19 +244,19 @@ impl Connection {
         match connection.exchange(pipeline).await {
             Ok(values) if values.len() == pipeline.len() => {
                 if values.iter().any(is_demoted) {
-                    self.report_lost(*generation);
+                    report_lost(&self.lost, *generation);
                 } else {
                     connection.note_use();
                 }
                 Ok(values)
             }
             Ok(_) => {
-                self.report_lost(*generation);
+                report_lost(&self.lost, *generation);
                 Err(reply::unexpected("a wrong number of answers"))
             }
             Err(error) => {
                 // A connection that does not answer may never do so again, so it is replaced.
-                self.report_lost(*generation);
+                report_lost(&self.lost, *generation);
                 if self.state.has_changed().is_err() { Err(closed()) } else { Err(error) }
             }
         }
@@ -300,10 +300,6 @@ impl Connection {
         let mut state = self.state.clone();
         while state.changed().await.is_ok() {}
         closed()
-    }
-
-    fn report_lost(&self, generation: u64) {
-        report_lost(&self.lost, generation);
     }
 }
 

@@ -47,14 +47,6 @@ impl Item {
         }
     }
 
-    /// Returns a plain task whose message has this length.
-    #[cfg(test)]
-    pub(super) fn of_length(bytes: usize) -> Self {
-        let (queue, id) = (QueueName::from_wire("q"), TaskId::from_wire("t"));
-        let (when, lock, extra, group, replaces) = (String::new(), None, Vec::new(), None, None);
-        Self { queue, id, message: vec![0; bytes], when, lock, extra, ours: true, group, replaces }
-    }
-
     /// Returns roughly how many bytes are sent.
     pub(super) fn bytes(&self) -> usize {
         self.message.len() + self.extra.len()
@@ -136,6 +128,15 @@ mod tests {
 
     use super::*;
     use crate::broker::BrokerErrorKind;
+
+    impl Item {
+        /// Returns a plain task whose message has this length.
+        pub(in super::super) fn of_length(bytes: usize) -> Self {
+            let (queue, id) = (QueueName::from_wire("q"), TaskId::from_wire("t"));
+            let (when, lock, extra, group, replaces) = (String::new(), None, Vec::new(), None, None);
+            Self { queue, id, message: vec![0; bytes], when, lock, extra, ours: true, group, replaces }
+        }
+    }
 
     #[test]
     fn no_due_time_is_early() {

@@ -52,24 +52,6 @@ impl StoredTask {
         })
     }
 
-    #[cfg(test)]
-    pub(super) fn in_state(state: TaskState) -> Self {
-        Self {
-            seq: 1,
-            q: 1,
-            id: "a".into(),
-            state,
-            at: 0,
-            lock: None,
-            extra: Extra::default(),
-            staged: false,
-            retried: 0,
-            retention: 0,
-            server: 0,
-            grouped: false,
-        }
-    }
-
     pub(super) fn to_delete(&self) -> TaskToDelete<'_> {
         let Self { seq, q, ref id, state, .. } = *self;
         TaskToDelete { seq, q, state, id, lock: self.lock.as_deref() }
@@ -80,5 +62,30 @@ impl StoredTask {
         let extra = Extra { replaced: true, ..self.extra.clone() };
         view.execute(&sql::task::SET_EXTRA, params![self.seq, extra.to_bytes()])?;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    impl StoredTask {
+        /// Returns a task as no row has it, in this state.
+        pub(in super::super) fn in_state(state: TaskState) -> Self {
+            Self {
+                seq: 1,
+                q: 1,
+                id: "a".into(),
+                state,
+                at: 0,
+                lock: None,
+                extra: Extra::default(),
+                staged: false,
+                retried: 0,
+                retention: 0,
+                server: 0,
+                grouped: false,
+            }
+        }
     }
 }

@@ -71,11 +71,6 @@ impl<'a> View<'a> {
         self.find(&sql::queue::FIND, [name.as_str()], |row| row.get(0))
     }
 
-    #[cfg(test)]
-    pub(super) fn count(&self, sql: &str) -> rusqlite::Result<i64> {
-        self.connection.query_row(sql, [], |row| row.get(0))
-    }
-
     /// Returns the number of the row inserted last.
     pub(super) fn last_row(&self) -> i64 {
         self.connection.last_insert_rowid()
@@ -329,4 +324,16 @@ pub(super) const ALL_TIME: i64 = -1;
 /// Returns the UTC day of an instant, counted from 1970.
 pub(super) fn day(ms: i64) -> i64 {
     ms.div_euclid(86_400_000).max(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    impl View<'_> {
+        /// Returns the number that a statement finds.
+        pub(in super::super) fn count(&self, sql: &str) -> rusqlite::Result<i64> {
+            self.connection.query_row(sql, [], |row| row.get(0))
+        }
+    }
 }
