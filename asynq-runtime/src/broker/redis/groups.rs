@@ -131,7 +131,8 @@ impl Groups for RedisBroker {
     }
 
     async fn finish_set(&self, set: &TaskSet, outcome: &SetOutcome) -> Result<(), SetError> {
-        self.end_set(set, outcome).await
+        let call = finish::call(set, outcome, &self.clock.argument())?;
+        finish::read_end(self.router.send_one(call).await?, set)
     }
 
     async fn release_set(&self, set: &TaskSet) -> Result<(), BrokerError> {

@@ -4,7 +4,6 @@ use redis::Value;
 
 use super::{
     super::{
-        RedisBroker,
         item::Item,
         keys::Keys,
         reply,
@@ -18,18 +17,14 @@ use crate::{
     task::TaskId,
 };
 
-impl RedisBroker {
-    pub(super) async fn end_set(&self, set: &TaskSet, outcome: &SetOutcome) -> Result<(), SetError> {
-        if let Some(misplaced) = outcome.made.iter().find(|made| made.queue != set.queue) {
-            let text = format!("task {} is made of tasks of queue {}, and must go there", misplaced.id, set.queue);
-            return Err(config(text).into());
-        }
-        let call = call(set, outcome, &self.clock.argument());
-        read_end(self.router.send_one(call).await.map_err(SetError::from)?, set)
+/// # Errors
+///
+/// A task that was made is for another queue than those it was made of.
+pub(super) fn call(set: &TaskSet, outcome: &SetOutcome, given: &str) -> Result<Call, BrokerError> {
+    if let Some(misplaced) = outcome.made.iter().find(|made| made.queue != set.queue) {
+        let text = format!("task {} is made of tasks of queue {}, and must go there", misplaced.id, set.queue);
+        return Err(config(text));
     }
-}
-
-fn call(set: &TaskSet, outcome: &SetOutcome, given: &str) -> Call {
     let keys = Keys::new(&set.queue);
     let made: Vec<Item> = outcome.made.iter().cloned().map(Item::new).collect();
     let mut names = vec![
@@ -79,10 +74,10 @@ fn call(set: &TaskSet, outcome: &SetOutcome, given: &str) -> Call {
         call.push(id.as_str());
         call.push(key);
     }
-    call
+    Ok(call)
 }
 
-fn read_end(value: Value, set: &TaskSet) -> Result<(), SetError> {
+pub(super) fn read_end(value: Value, set: &TaskSet) -> Result<(), SetError> {
     let mut parts = reply::array(value).map_err(SetError::from)?.into_iter();
     let code = parts.next().and_then(reply::text).unwrap_or_default();
     let detail = parts.next().and_then(reply::text).unwrap_or_default();
