@@ -122,8 +122,8 @@ impl Groups for SqliteBroker {
             let (queue, look) = (queue.clone(), queue.clone());
             let most = MOST_SETS - reclaimed;
             let command = WriteCommand::new(Priority::Forward, TaskSet::MOST, move |tx| reclaim(tx, &queue, most));
-            let command = command.unless(move |view| Ok(over(view, &look, 1)?.is_empty().then(Reclaimed::default)));
-            let Reclaimed { sets, more } = self.store.write(command).await?;
+            let command = command.unless(move |view| Ok(over(view, &look, 1)?.is_empty().then_some((0, false))));
+            let (sets, more) = self.store.write(command).await?;
             reclaimed += sets;
             if !more {
                 break;
@@ -145,34 +145,26 @@ fn release(tx: &mut Tx<'_>, q: i64, number: i64) -> rusqlite::Result<usize> {
     Ok(released)
 }
 
-/// Result of one [`reclaim`].
-#[derive(Debug, Clone, Copy, Default)]
-struct Reclaimed {
-    sets: usize,
-    more: bool,
-}
-
-/// Releases sets whose deadline has passed, and forgets receipts, until as many tasks have moved as a set may have.
-fn reclaim(tx: &mut Tx<'_>, queue: &QueueName, most: usize) -> rusqlite::Result<Reclaimed> {
-    let mut reclaimed = Reclaimed::default();
-    let mut moved = 0;
+/// Releases sets whose deadline has passed, and forgets receipts, until as many tasks have moved as a set may have. Returns how many were
+/// released, and whether there may be more.
+fn reclaim(tx: &mut Tx<'_>, queue: &QueueName, most: usize) -> rusqlite::Result<(usize, bool)> {
+    let (mut sets, mut moved) = (0, 0);
     let mut over = over(&tx.view, queue, most + 1)?;
-    reclaimed.more = over.len() > most;
+    let more = over.len() > most;
     over.truncate(most);
     for (q, number, ended) in over {
         if moved >= TaskSet::MOST {
-            reclaimed.more = true;
-            break;
+            return Ok((sets, true));
         }
         if ended {
             tx.view.execute(&sql::groups::FORGET_SET, [number])?;
         } else {
             tx.view.execute(&sql::groups::NOTE_CRASH, [q, number])?;
             moved += release(tx, q, number)?;
-            reclaimed.sets += 1;
+            sets += 1;
         }
     }
-    Ok(reclaimed)
+    Ok((sets, more))
 }
 
 /// Returns those of `queues` that have groups.

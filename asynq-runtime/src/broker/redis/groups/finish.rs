@@ -17,6 +17,8 @@ use crate::{
     task::TaskId,
 };
 
+/// Returns the call that ends `set`.
+///
 /// # Errors
 ///
 /// A task that was made is for another queue than those it was made of.

@@ -190,10 +190,7 @@ impl Firing {
 }
 
 fn ticked(placed: Result<Placed, Refused>) -> Ticked {
-    match placed {
-        Ok(placed) => Ticked::Enqueued(placed),
-        Err(refused) => Ticked::Refused(refused),
-    }
+    placed.map_or_else(Ticked::Refused, Ticked::Enqueued)
 }
 
 /// Whether the task of the tick before runs. A task whose lease has passed or whose server is `dead` is taken to wait for its
