@@ -92,7 +92,7 @@ compile_error!(
 );
 
 /// Implements `Debug` with the named fields; the others are secret, without a `Debug` of their own, or too much for a log line.
-/// A field with `as` is shown by the answer of that function. It is only for the crates of this repository.
+/// A field with `as` is shown by the answer of that function. The macro is only for the crates of this repository.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! partial_debug {

@@ -43,7 +43,8 @@ impl Doctor {
 #[derive(Debug, Serialize)]
 struct Report<'a> {
     broker: String,
-    /// Whether everything was examined; `false` if the limit ended the examination early, or a file was not checked for damage.
+    /// Whether everything was examined; `false` if the limit ended the examination early, a part could not be read, or a file
+    /// was not checked for damage.
     complete: bool,
     findings: &'a [Finding],
 }

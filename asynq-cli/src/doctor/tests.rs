@@ -52,7 +52,6 @@ fn sound() -> Evidence {
     Evidence {
         now: now(),
         nodes: vec![node],
-        allows_eviction: false,
         servers: vec![ServerState::new(info, Vec::new())],
         queues: vec![QueueEvidence {
             stats,

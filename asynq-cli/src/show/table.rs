@@ -104,8 +104,8 @@ impl Cell {
 
     /// Returns a cell with a count; a zero is faint.
     pub(crate) fn count(n: u64) -> Self {
-        let Self(cell) = Self::from(n);
-        Self(if n == 0 { cell.add_attribute(Attribute::Dim) } else { cell })
+        let cell = Self::from(n);
+        if n == 0 { Self(cell.0.add_attribute(Attribute::Dim)) } else { cell }
     }
 }
 

@@ -16,7 +16,9 @@ const CROWDED_LIMIT: usize = 8;
 /// more than the limit of 64 event streams, as behind a proxy every browser has the proxy's address. The last quarter is for
 /// addresses with few connections, because one client may have two addresses, one of IPv4 and one of IPv6.
 #[derive(Debug, Clone, Default)]
-pub(super) struct ConnectionLimit(Arc<Mutex<HashMap<IpAddr, usize>>>);
+pub(super) struct ConnectionLimit {
+    taken: Arc<Mutex<HashMap<IpAddr, usize>>>,
+}
 
 /// The permit of one connection; dropping the permit frees it.
 #[derive(Debug)]
@@ -29,7 +31,7 @@ impl ConnectionLimit {
     /// Takes a permit for this peer; `None` if the peer has all that it may have now.
     pub(super) fn take(&self, peer: IpAddr) -> Option<ConnectionPermit> {
         let address = network(peer);
-        let mut taken = self.0.lock();
+        let mut taken = self.taken.lock();
         let is_crowded = taken.values().sum::<usize>() >= MOST_CONNECTIONS / 4 * 3;
         let limit = if is_crowded { CROWDED_LIMIT } else { MOST_CONNECTIONS / 2 };
         let count = taken.entry(address).or_default();
@@ -43,7 +45,7 @@ impl ConnectionLimit {
 
 impl Drop for ConnectionPermit {
     fn drop(&mut self) {
-        let mut taken = self.of.0.lock();
+        let mut taken = self.of.taken.lock();
         if let Some(count) = taken.get_mut(&self.address) {
             *count -= 1;
             if *count == 0 {
@@ -75,7 +77,7 @@ mod tests {
         let more = take(&limit, eve);
         assert_eq!(more.len(), 64 - 8);
         drop((half, probe, more));
-        assert!(limit.0.lock().is_empty());
+        assert!(limit.taken.lock().is_empty());
         assert!(limit.take(ann).is_some());
     }
 }

@@ -53,12 +53,12 @@ pub enum BrokerErrorKind {
     Unexpected,
 }
 
-/// Makes the error of a URL or an option that cannot be used.
+/// Makes the error of a URL, an option or an argument that cannot be used, or of a server that lacks what the call needs.
 pub(crate) fn config(message: impl Into<String>) -> BrokerError {
     BrokerError::new(BrokerErrorKind::Config, message)
 }
 
-/// Makes the error of a broker that cannot be used now.
+/// Makes the error of a call that others, or the state of the broker, hold up now.
 #[cfg(feature = "redis")]
 pub(crate) fn unavailable(message: impl Into<String>) -> BrokerError {
     BrokerError::new(BrokerErrorKind::Unavailable, message)

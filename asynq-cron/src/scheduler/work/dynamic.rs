@@ -165,7 +165,7 @@ impl Work {
                     answer.insert(id, Some(Arc::new(entry)));
                 }
                 Err(error) => {
-                    // Many entries of a provider have the same job and the same mistake.
+                    // The line names the entry, because many entries of a provider have the same job and the same mistake.
                     wrong.push(format!("periodic entry {} is left out: {error}", entry.name()));
                     answer.entry(id).or_insert(None);
                 }

@@ -158,7 +158,7 @@ impl CallerDrivenConnection {
         }
     }
 
-    /// Waits until an announcement after which `has_changed`; `false` if `end` came before, or the connection has ended.
+    /// Waits until `has_changed`, which is asked at once and whenever bytes have come; `false` if `end` came before, or the connection has ended.
     pub(super) async fn receive(&mut self, has_changed: impl Fn() -> bool, end: Instant) -> bool {
         let Self { driver, deadline, has_ended, .. } = self;
         deadline.as_mut().reset(end);

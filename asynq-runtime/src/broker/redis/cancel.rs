@@ -6,7 +6,7 @@ use redis::{PushInfo, PushKind};
 use tokio::{sync::mpsc, time::timeout};
 
 use super::{
-    super::{BrokerError, BrokerErrorKind, Cancellations, unavailable},
+    super::{BrokerError, Cancellations, unavailable},
     io::Io,
     keys::CANCEL,
     reply,
@@ -57,7 +57,7 @@ impl Cancellations for Listener {
                     ));
                 }
                 Ok(None) => {
-                    return Err(BrokerError::new(BrokerErrorKind::Closed, "the broker was closed by this program"));
+                    return Err(reply::closed());
                 }
                 Err(_) => self.router.send_one(Call::plain("PING")).await.map(|_| ())?,
             }

@@ -235,10 +235,11 @@ impl RedisBroker {
     ///
     /// # Errors
     ///
-    /// [`Config`](BrokerErrorKind::Config): the URL or an option cannot be used, Redis is older than 6.2 or may evict
-    /// keys, or cannot give the durability. [`Denied`](BrokerErrorKind::Denied): the login was refused, a permission is
+    /// [`Config`](super::BrokerErrorKind::Config): the URL or an option cannot be used, Redis is older than 6.2 or may evict
+    /// keys, or cannot give the durability. [`Denied`](super::BrokerErrorKind::Denied): the login was refused, a permission is
     /// missing, or one side refuses the other's certificate.
-    /// [`Unavailable`](BrokerErrorKind::Unavailable) or [`Timeout`](BrokerErrorKind::Timeout): not reachable now.
+    /// [`Unavailable`](super::BrokerErrorKind::Unavailable) or [`Timeout`](super::BrokerErrorKind::Timeout): not
+    /// reachable now.
     pub async fn connect(url: &str, options: RedisOptions) -> Result<Self, BrokerError> {
         Self::connect_on(Io::start_thread()?, url, options).await
     }
@@ -334,7 +335,7 @@ impl RedisBroker {
         self.timed(script, &names).arg(keys.prefix())
     }
 
-    /// Begins a call of a script that tells the time: its first argument is the time of a clock that was given, for tests.
+    /// Begins a call of a script whose first argument is the time: empty, so that the script asks Redis, unless a test gave a clock.
     fn timed(&self, script: &'static Script, keys: &[impl ToRedisArgs]) -> Call {
         script.on(keys).arg(self.clock.argument())
     }

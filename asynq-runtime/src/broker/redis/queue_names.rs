@@ -133,7 +133,7 @@ impl QueueNames {
 }
 
 impl RedisBroker {
-    /// Has the name of a queue written later that could not be written beside a call that worked.
+    /// Has the name of a queue written later that could not be written beside a call.
     pub(super) fn note_known(&self, queue: &QueueName, named: Answer) {
         if let Err(error) = named {
             self.producer.names().write_later([queue].into_iter(), self.router.generation(), &error);

@@ -184,7 +184,7 @@ fn meaning(letter: u8, settlement: &Settlement) -> Result<Settled, BrokerError> 
         b'e' => Err(corrupt(format!("the key of task {} holds something else than a task", settlement.run.id))),
         b'w' => Err(corrupt(format!(
             "a key of queue {} holds something else than asynq writes there (see TYPE of its keys); the outcome of \
-                 task {} waits until it is moved away",
+             task {} waits until it is moved away",
             settlement.run.queue, settlement.run.id
         ))),
         _ => settled(letter),

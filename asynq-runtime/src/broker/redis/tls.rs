@@ -1,5 +1,4 @@
-//! TLS by rustls: the authorities that are trusted, the certificate of this client, and the reasons of a failed
-//! handshake.
+//! The settings of TLS: the authorities that are trusted, and the certificate of this client. `tls/client.rs` shakes hands by rustls.
 //!
 //! No option skips a check, and no connection falls back to plain text: a `rediss://` URL is TLS or an error.
 

@@ -50,6 +50,13 @@ impl Command {
         // The transaction meets the error again and reports it.
         self.ready.as_ref().and_then(|ready| ready(view).ok()).unwrap_or(Ready::Now)
     }
+
+    /// Sends the answer, as [`Call::finish`] does; all that the command holds is dropped before.
+    pub(super) fn finish(self, error: Option<BrokerError>) {
+        let Self { ready, call, .. } = self;
+        drop(ready);
+        call.finish(error);
+    }
 }
 
 /// The steps of a call, whatever its result.
@@ -190,25 +197,24 @@ impl<T: Send + 'static> WriteCommand<T> {
 
     /// Returns the command as the writer takes it.
     pub(super) fn called_by(mut self, caller: Caller<T>) -> Command {
-        let (priority, items, may_be_lost, ready) = (self.priority, self.items, self.may_be_lost, self.ready.take());
         Command {
-            priority,
-            items,
-            may_be_lost,
-            ready,
-            call: Box::new(CallFor { command: self, caller, outcome: None }),
+            priority: self.priority,
+            items: self.items,
+            may_be_lost: self.may_be_lost,
+            ready: self.ready.take(),
+            call: Box::new(SentCommand { command: self, caller, outcome: None }),
         }
     }
 }
 
 /// A command with its caller.
-struct CallFor<T> {
+struct SentCommand<T> {
     command: WriteCommand<T>,
     caller: Caller<T>,
     outcome: Option<T>,
 }
 
-impl<T: Send> Call for CallFor<T> {
+impl<T: Send> Call for SentCommand<T> {
     fn begin(&self) -> bool {
         self.caller.begin()
     }

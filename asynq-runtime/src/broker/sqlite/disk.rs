@@ -191,7 +191,7 @@ impl Log {
             }
         };
         for work in works {
-            work.call.finish(error.clone());
+            work.finish(error.clone());
         }
     }
 }

@@ -267,7 +267,7 @@ mod tests {
             connection.execute_batch("INSERT INTO signal(kind, id, at) VALUES ('cancel', 'a', 0)").unwrap();
             let mut read = next();
             assert!(read.call.begin() && read.call.look(&View::new(&connection, Names::Plain, 0)));
-            read.call.finish(None);
+            read.finish(None);
         });
         assert_eq!(soon(signals.next()).await.unwrap(), "a");
         writer.join().unwrap();

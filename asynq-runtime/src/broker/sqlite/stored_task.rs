@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     impl StoredTask {
-        /// Returns a task as no row has it, in this state.
+        /// Returns a task in this state, without a row.
         pub(in super::super) fn in_state(state: TaskState) -> Self {
             Self {
                 seq: 1,

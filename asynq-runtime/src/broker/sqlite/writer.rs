@@ -166,7 +166,7 @@ impl Writer {
             Message::Notification | Message::Stop => None,
         });
         for work in self.waiting.drain().chain(self.parked.drain()).chain(left) {
-            work.call.finish(Some(self.common.closed_error()));
+            work.finish(Some(self.common.closed_error()));
         }
         self.leave();
         // SQLite writes the log into the file and removes it when the last connection is closed. Of two that are closed at the same
@@ -243,7 +243,7 @@ impl Writer {
         let mut only_looks = true;
         for mut work in batch {
             if only_looks && work.call.look(&view) {
-                work.call.finish(None);
+                work.finish(None);
             } else {
                 only_looks = false;
                 rest.push(work);
@@ -485,7 +485,7 @@ fn refuse(batch: Vec<Command>, refused: impl Fn(&Command) -> bool, error: &Broke
 
 fn finish(batch: Vec<Command>, error: Option<&BrokerError>) {
     for work in batch {
-        work.call.finish(error.cloned());
+        work.finish(error.cloned());
     }
 }
 

@@ -80,7 +80,7 @@ pub(super) fn call(set: &TaskSet, outcome: &SetOutcome, given: &str) -> Result<C
 }
 
 pub(super) fn read_end(value: Value, set: &TaskSet) -> Result<(), SetError> {
-    let mut parts = reply::array(value).map_err(SetError::from)?.into_iter();
+    let mut parts = reply::array(value)?.into_iter();
     let code = parts.next().and_then(reply::text).unwrap_or_default();
     let detail = parts.next().and_then(reply::text).unwrap_or_default();
     match code.as_str() {
@@ -90,7 +90,7 @@ pub(super) fn read_end(value: Value, set: &TaskSet) -> Result<(), SetError> {
         "d" => Err(Refused::Duplicate { holder: reply::id(detail) }.into()),
         "w" => Err(corrupt(format!(
             "the key {detail} holds something else than asynq writes there; the aggregated task of set {} waits until \
-                 the key is moved away",
+             the key is moved away",
             set.id
         ))
         .into()),
@@ -101,8 +101,10 @@ pub(super) fn read_end(value: Value, set: &TaskSet) -> Result<(), SetError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::broker::BrokerErrorKind;
-    use crate::task::{GroupName, QueueName};
+    use crate::{
+        broker::BrokerErrorKind,
+        task::{GroupName, QueueName},
+    };
 
     #[test]
     fn each_code_of_the_script_is_one_answer() {

@@ -104,9 +104,8 @@ mod tests {
     use chrono::Utc;
 
     use super::*;
-    use crate::broker::BrokerErrorKind;
     use crate::{
-        broker::{EntryId, EntryPlan, NewTask, When},
+        broker::{BrokerErrorKind, EntryId, EntryPlan, NewTask, When},
         task::{Extra, QueueName, TaskMessage},
     };
 

@@ -20,7 +20,7 @@ impl Tls {
     ///
     /// # Errors
     ///
-    /// Of [`config`](Self::config); or one side refuses the other's certificate, which is `failed`.
+    /// `host` cannot be a name in a certificate; as [`config`](Self::config); or one side refuses the other's certificate, which is `failed`.
     pub(in super::super) async fn encrypted(
         &self,
         stream: TcpStream,

@@ -345,12 +345,12 @@ mod tests {
         let view = View::new(&connection, Names::Plain, 0);
         let mut look = sent();
         assert!(look.call.look(&view));
-        look.call.finish(None);
+        look.finish(None);
         let mut command = sent();
         drop(recovery);
         command.call.run(&mut Tx::new(view)).unwrap();
         assert_eq!(files(), 2, "the commit may fail");
-        command.call.finish(None);
+        command.finish(None);
         assert_eq!(files(), 1);
     }
 }
