@@ -46,13 +46,12 @@ impl Web {
         ask_host(host, &self.address, &format!("{method} {path}"), headers).unwrap()
     }
 
-    /// Its only output is the report of its start.
-    fn interrupt(self) {
+    /// Ends it by Ctrl+C, and returns all that it wrote.
+    fn interrupt(self) -> String {
         self.program.process.signal("INT");
         let (status, output) = self.program.end();
         assert!(status.success(), "{status}: {output}");
-        let report: serde_json::Value = serde_json::from_str(&output).unwrap();
-        assert_eq!(report["url"], format!("http://{}/", self.address));
+        output
     }
 }
 
@@ -61,7 +60,9 @@ async fn the_dashboard_is_served_until_ctrl_c() {
     let store = SqliteStore::start().await;
     let web = Web::start(&store, &["--title", "Mails"], &[]).await;
     assert_eq!(web.ask("GET", "/", ""), 200);
-    web.interrupt();
+    let url = format!("http://{}/", web.address);
+    let report: serde_json::Value = serde_json::from_str(&web.interrupt()).unwrap();
+    assert_eq!(report, serde_json::json!({ "url": url }));
 }
 
 /// A supervisor such as systemd starts it anew, on the file that is there now.
