@@ -255,7 +255,7 @@ impl Broker for SqliteBroker {
 
     fn location(&self) -> String {
         match &self.store.common.file {
-            Some(file) => format!("sqlite://{}", file.display()),
+            Some(file) => url::url_of(file),
             None => "sqlite::memory:".to_owned(),
         }
     }

@@ -7,6 +7,11 @@ use std::{
 
 use crate::broker::{BrokerError, config, percent, timeouts};
 
+/// Returns the URL by which [`Location::parse`] finds `file` again.
+pub(super) fn url_of(file: &Path) -> String {
+    format!("sqlite://{}", file.display().to_string().replace('%', "%25").replace('?', "%3F"))
+}
+
 /// Where the tasks are and how they are kept.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Location {
@@ -85,6 +90,14 @@ impl Location {
 mod tests {
     use super::*;
     use crate::broker::BrokerErrorKind;
+
+    #[test]
+    fn the_url_that_is_shown_of_a_file_leads_to_it() {
+        for file in ["/var/lib/jobs.db", "/a b/50%20off?.db", "/%41/%zz#1&x=y.db"] {
+            let location = Location { file: Some(file.into()), ..Location::memory() };
+            assert_eq!(Location::parse(&url_of(Path::new(file))).unwrap(), location, "{}", url_of(Path::new(file)));
+        }
+    }
 
     #[test]
     fn every_form_of_the_url_is_read() {
