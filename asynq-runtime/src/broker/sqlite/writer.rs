@@ -13,7 +13,10 @@ use std::{
 
 use tokio_util::sync::DropGuard;
 
-use crate::broker::{BrokerError, BrokerErrorKind};
+use crate::{
+    broker::{BrokerError, BrokerErrorKind},
+    pause::SeldomLines,
+};
 
 use self::{
     tidy::{LogWatch, Rest},
@@ -75,6 +78,8 @@ pub(super) struct Writer {
     parked: Parked,
     rest: Rest,
     log: LogWatch,
+    /// The lines that say that the file cannot be opened anew: each call of each caller may try it.
+    reopen_lines: SeldomLines,
     notify_sender: NotifySender,
     others: OtherThreads,
     /// Shows the end of the thread, after the connection is closed.
@@ -103,6 +108,7 @@ impl Writer {
             parked: Parked::default(),
             rest: Rest::Untidy,
             log: LogWatch::default(),
+            reopen_lines: SeldomLines::default(),
             notify_sender: NotifySender::ready(),
             others,
             _ended: ended,
@@ -379,17 +385,6 @@ impl Writer {
     fn explain(&self, failure: Failure) -> BrokerError {
         let error = self.common.explain(failure.error);
         if failure.is_begun { error } else { error.without_effect() }
-    }
-
-    fn reconnect(&mut self) {
-        let Some(file) = &self.common.file else { return };
-        if self.common.look_for_file() {
-            return;
-        }
-        match connection::reopen_writer(file) {
-            Ok(connection) => self.connection = self.common.guard(connection),
-            Err(error) => log!(warn, %error, "the SQLite file could not be opened again; the old connection stays"),
-        }
     }
 
     /// Answers the commands that promise nothing, keeps the rest until it is on disk, and wakes the waits that the

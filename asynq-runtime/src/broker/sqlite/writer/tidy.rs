@@ -1,4 +1,5 @@
-//! Keeps the file small, and its log whole and small, between writes, and closes a file that was lost.
+//! Keeps the file small, and its log whole and small, between writes, opens it anew after an input/output error, and closes one that
+//! was lost.
 
 use std::{
     path::Path,
@@ -60,6 +61,21 @@ impl Writer {
             let _ = connection::empty_wal(&mut self.connection);
         }
         if is_whole && !is_large() && !self.is_too_long(&file) { Rest::Tidy } else { Rest::Untidy }
+    }
+
+    /// Opens the file anew, because the connection met an input/output error.
+    pub(super) fn reconnect(&mut self) {
+        let Some(file) = &self.common.file else { return };
+        if self.common.look_for_file() {
+            return;
+        }
+        match connection::reopen_writer(file) {
+            Ok(connection) => self.connection = self.common.guard(connection),
+            Err(error) if self.reopen_lines.is_due() => {
+                log!(warn, %error, "the SQLite file could not be opened again; the old connection stays");
+            }
+            Err(_) => {}
+        }
     }
 
     /// Closes the connection of a broker that is broken, which needs none: its lock on the file would keep out the programs that are
@@ -181,6 +197,16 @@ mod tests {
             assert!(error.contains("jobs.db-wal was emptied or cut off"), "{error}");
             assert!(fs::read(&file).unwrap() == before && fs::read(&log).unwrap().is_empty(), "leaves: {leaves}");
         }
+    }
+
+    /// As on a file system that became read-only, where each call of each caller meets the error.
+    #[test]
+    fn a_file_that_cannot_be_opened_again_and_again_is_reported_now_and_then() {
+        let (folder, log) = (tempfile::tempdir().unwrap(), asynq_test_support::Log::keep());
+        let mut writer = writer_of(&folder, &Arc::default(), &Arc::default());
+        fs::File::options().write(true).open(folder.path().join("jobs.db-wal")).unwrap().set_len(0).unwrap();
+        (0..3).for_each(|_| writer.reconnect());
+        assert_eq!(log.with("could not be opened again").len(), 1);
     }
 
     #[test]
