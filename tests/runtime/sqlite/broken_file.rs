@@ -147,7 +147,9 @@ async fn a_file_that_is_moved_and_linked_to_stops_every_call_with_the_reason() {
 /// `cp` of the wrong file has this effect: the name stays, and so does the inode.
 #[tokio::test]
 async fn a_file_that_is_overwritten_stops_every_call_with_the_reason() {
-    for (bytes, reason) in [("the wrong file", "was overwritten or damaged"), ("", "was emptied")] {
+    for (bytes, reason) in
+        [("the wrong file", "was overwritten or damaged while it was in use, or its disk failed"), ("", "was emptied")]
+    {
         overwritten(bytes, reason).await;
     }
 }

@@ -39,9 +39,11 @@ pub(super) fn translate(error: rusqlite::Error, place: &str) -> BrokerError {
             "this is not a SQLite file, or it is encrypted, which is not supported; if it held tasks, it is damaged: restore a \
              backup; else choose another path",
         ),
+        // SQLite says the same of a read that the system refused (`SQLITE_IOERR_CORRUPTFS`).
         Some(ErrorCode::DatabaseCorrupt) => (
             BrokerErrorKind::Corrupt,
-            "the file is damaged; stop every program on it, and restore a backup or salvage it (docs/operations.md#sqlite)",
+            "the file is damaged, or its disk cannot be read: look into the system's log, and if the disk is sound, stop every \
+             program on the file, and restore a backup or salvage it (docs/operations.md#sqlite)",
         ),
         Some(ErrorCode::OperationInterrupted) => (BrokerErrorKind::Timeout, "the query took too long and was stopped"),
         Some(ErrorCode::SystemIoFailure) if has_extended_code(&error, ffi::SQLITE_IOERR_SHORT_READ) => (
@@ -147,6 +149,14 @@ mod tests {
             assert_eq!(error.kind(), kind, "{error}");
             assert!(error.to_string().starts_with("jobs.db: "), "{error}");
         }
+    }
+
+    /// A backup in place of a whole file loses tasks.
+    #[test]
+    fn a_read_that_failed_is_not_said_to_be_damage_alone() {
+        let failure = rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_CORRUPT), None);
+        let error = translate(failure, "jobs.db").to_string();
+        assert!(error.contains("or its disk cannot be read: look into the system's log"), "{error}");
     }
 
     #[test]

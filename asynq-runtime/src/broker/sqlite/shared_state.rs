@@ -285,7 +285,8 @@ impl SharedState {
         {
             let place = &self.place;
             let message = format!(
-                "{place} was overwritten or damaged while it was in use: the list of its tables cannot be read; {}",
+                "{place} was overwritten or damaged while it was in use, or its disk failed: the list of its tables cannot be read; \
+                 look into the system's log, and restart this program if the disk failed and is sound again; else {}",
                 restore(place)
             );
             self.break_down(BrokerError::with_source(BrokerErrorKind::Corrupt, message, error.clone()));
