@@ -11,7 +11,7 @@ mod screen;
 mod view;
 
 use std::{
-    io,
+    io, mem,
     pin::{Pin, pin},
     time::Duration,
 };
@@ -40,11 +40,14 @@ pub(crate) async fn run(client: &Client, refresh: Duration, session: &mut Sessio
         tokio::select! { () = stop => {}, _ = hangup.recv() => {} }
     });
     let log = log::hold_back();
-    let terminal = ratatui::try_init().map_err(on_terminal)?;
+    let mut terminal = ratatui::try_init().map_err(on_terminal)?;
     let mut requests = Requests::new(client);
     let model = Model::new(client.broker().location(), session.style().colours);
-    let ended = watch(terminal, model, &mut requests, refresh, stop).await;
-    // A terminal that was closed cannot be restored.
+    let ended = watch(&mut terminal, model, &mut requests, refresh, stop).await;
+    // A terminal that was closed cannot be restored. Its drop would say so on standard error, and panic where that is closed, too.
+    if terminal.show_cursor().is_err() {
+        mem::forget(terminal);
+    }
     let _ = ratatui::try_restore();
     drop(log);
     // The terminal is usable again meanwhile: Ctrl+C ends the wait.
@@ -58,18 +61,22 @@ fn on_terminal(source: io::Error) -> CliError {
 }
 
 async fn watch(
-    mut terminal: DefaultTerminal,
+    terminal: &mut DefaultTerminal,
     mut model: Model,
     requests: &mut Requests,
     refresh: Duration,
     mut stop: Pin<&mut impl Future<Output = ()>>,
 ) -> io::Result<()> {
+    // `EventStream` panics where the terminal cannot be read.
+    if let Err(error) = crossterm::event::poll(Duration::ZERO) {
+        return Err(io::Error::other(format!("{error}; are enough open files allowed (`ulimit -n`)?")));
+    }
     let mut keys = EventStream::new();
     let mut ticks = interval_at(Instant::now() + refresh, refresh);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut is_due = true;
     loop {
-        show(&mut terminal, &mut model, requests, is_due)?;
+        show(terminal, &mut model, requests, is_due)?;
         let step = tokio::select! {
             event = keys.next() => match event {
                 Some(Ok(Event::Key(key))) if key.kind != KeyEventKind::Release => model.press(key),

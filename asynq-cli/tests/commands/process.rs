@@ -9,6 +9,8 @@ use asynq_runtime::{Client, broker::Broker};
 use asynq_test_support::process::{program, signal};
 use asynq_tests::{SqliteStore, Store as _, default_queue, eventually, skip, soon, task};
 
+const BINARY: &str = env!("CARGO_BIN_EXE_asynq");
+
 pub(crate) fn asynq(args: &[&str]) -> Command {
     let mut command = program(env!("CARGO_BIN_EXE_asynq"));
     for name in ["URI", "CLUSTER_ADDRS", "NO_COLOR"] {
@@ -349,6 +351,60 @@ async fn a_signal_ends_the_full_screen_view_and_restores_the_terminal() {
     let _ = watching.signal("TERM");
     // The line is of the source of keys, which the view opens.
     assert!(lines.contains("token=Token(0)"), "{lines}");
+}
+
+/// Errors of a terminal that is gone can be written nowhere: `eprintln!` panics, and the program would be aborted.
+#[tokio::test]
+async fn a_closed_terminal_does_not_abort_the_full_screen_view() {
+    if let Some(reason) = no_terminal() {
+        skip!("{reason}");
+    }
+    let store = SqliteStore::start().await;
+    store.connect(None).await;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("code");
+    let line = format!(
+        "stty cols 80 rows 24; trap '' HUP; '{BINARY}' --url '{}' dash; echo $? >'{}'",
+        store.url(),
+        file.display()
+    );
+    let mut command = Command::new("script");
+    command.args(["--quiet", "--command", &line, "/dev/null"]).env("TERM", "xterm").env("SHELL", "/bin/sh");
+    let terminal = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut watching = OnTerminal { terminal, pid: String::new(), seen: Vec::new() };
+    watching.read_until("nothing");
+    watching.terminal.kill().unwrap();
+    watching.terminal.wait().unwrap();
+    let code =
+        eventually("it ends", async || std::fs::read_to_string(&file).ok().filter(|code| code.ends_with('\n'))).await;
+    // The signal or the failed read comes first.
+    assert!(["0", "1"].contains(&code.trim()), "{code}");
+}
+
+#[tokio::test]
+async fn too_few_descriptors_for_the_full_screen_view_are_an_error() {
+    if let Some(reason) = no_terminal() {
+        skip!("{reason}");
+    }
+    let store = SqliteStore::start().await;
+    store.connect(None).await;
+    let mut has_failed = false;
+    for limit in 12..=24 {
+        let line =
+            format!("stty cols 80 rows 24; ulimit -n {limit}; exec timeout 60 '{BINARY}' --url '{}' dash", store.url());
+        let mut command = Command::new("script");
+        command
+            .args(["--quiet", "--return", "--command", &line, "/dev/null"])
+            .env("TERM", "xterm")
+            .env("SHELL", "/bin/sh");
+        let mut terminal = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        terminal.stdin.as_mut().unwrap().write_all(b"q").unwrap();
+        let output = terminal.wait_with_output().unwrap();
+        let shown = text(&output.stdout);
+        assert!(!shown.contains("panicked"), "{limit}: {shown}");
+        has_failed |= shown.contains("the terminal cannot be used") && shown.contains("ulimit -n");
+    }
+    assert!(has_failed);
 }
 
 #[tokio::test]
