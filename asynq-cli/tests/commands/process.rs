@@ -12,7 +12,7 @@ use asynq_tests::{SqliteStore, Store as _, default_queue, eventually, skip, soon
 const BINARY: &str = env!("CARGO_BIN_EXE_asynq");
 
 pub(crate) fn asynq(args: &[&str]) -> Command {
-    let mut command = program(env!("CARGO_BIN_EXE_asynq"));
+    let mut command = program(BINARY);
     for name in ["URI", "CLUSTER_ADDRS", "NO_COLOR"] {
         command.env_remove(name);
     }
@@ -54,7 +54,7 @@ async fn exit_codes_are_those_of_the_help() {
 #[test]
 fn a_thread_that_the_system_refuses_is_one_clear_error() {
     let mut shell = Command::new("sh");
-    shell.args(["-c", "ulimit -v 1700000 && exec timeout 60 \"$0\" version", env!("CARGO_BIN_EXE_asynq")]);
+    shell.args(["-c", "ulimit -v 1700000 && exec timeout 60 \"$0\" version", BINARY]);
     let output = shell.env("RUST_MIN_STACK", (1 << 30).to_string()).output().unwrap();
     ends(&output, 1);
     let line = text(&output.stderr);
@@ -266,7 +266,7 @@ fn no_terminal() -> Option<String> {
 /// Runs the program on a terminal of its own, of the kind `term`; standard output and error come together.
 fn on_a_terminal(term: &str, args: &[&str]) -> Output {
     let quoted = |word: &str| format!("'{}'", word.replace('\'', r"'\''"));
-    let line: Vec<String> = [env!("CARGO_BIN_EXE_asynq")].iter().chain(args).map(|word| quoted(word)).collect();
+    let line: Vec<String> = [BINARY].iter().chain(args).map(|word| quoted(word)).collect();
     let mut command = Command::new("script");
     // The same variables are removed as by `asynq`.
     for (name, _) in asynq(&[]).get_envs() {
@@ -290,7 +290,7 @@ impl OnTerminal {
         // The inner shell becomes the program, so that its process id is the program's.
         let line = format!(
             "stty cols 80 rows 24; sh -c 'echo pid=$$; exec \"$0\" {args}' '{}'; code=$?; stty -a; exit $code",
-            env!("CARGO_BIN_EXE_asynq")
+            BINARY
         );
         let mut command = Command::new("script");
         command
