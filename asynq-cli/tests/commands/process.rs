@@ -263,17 +263,23 @@ fn no_terminal() -> Option<String> {
     (!is_usable).then(|| format!("{}: {reason}", std::env::consts::OS))
 }
 
-/// Runs the program on a terminal of its own, of the kind `term`; standard output and error come together.
-fn on_a_terminal(term: &str, args: &[&str]) -> Output {
-    let quoted = |word: &str| format!("'{}'", word.replace('\'', r"'\''"));
-    let line: Vec<String> = [BINARY].iter().chain(args).map(|word| quoted(word)).collect();
+/// Returns the command that runs a line of a shell on a terminal of its own, of the kind `term`; standard output and error come together.
+fn terminal(term: &str, line: &str) -> Command {
     let mut command = Command::new("script");
     // The same variables are removed as by `asynq`.
     for (name, _) in asynq(&[]).get_envs() {
         command.env_remove(name);
     }
-    command.args(["--quiet", "--return", "--command", &line.join(" "), "/dev/null"]).env("TERM", term);
-    command.stdin(Stdio::null()).output().unwrap()
+    command.args(["--quiet", "--return", "--command", line, "/dev/null"]).env("TERM", term).env("SHELL", "/bin/sh");
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    command
+}
+
+/// Runs the program on a terminal of its own, of the kind `term`.
+fn on_a_terminal(term: &str, args: &[&str]) -> Output {
+    let quoted = |word: &str| format!("'{}'", word.replace('\'', r"'\''"));
+    let line: Vec<String> = [BINARY].iter().chain(args).map(|word| quoted(word)).collect();
+    terminal(term, &line.join(" ")).stdin(Stdio::null()).output().unwrap()
 }
 
 /// The program on a terminal of its own, which gets signals. Behind its output, the settings of the terminal are written.
@@ -289,20 +295,18 @@ impl OnTerminal {
     fn start(args: &str, expected: &str) -> Self {
         // The inner shell becomes the program, so that its process id is the program's.
         let line = format!(
-            "stty cols 80 rows 24; sh -c 'echo pid=$$; exec \"$0\" {args}' '{}'; code=$?; stty -a; exit $code",
-            BINARY
+            "stty cols 80 rows 24; sh -c 'echo pid=$$; exec \"$0\" {args}' '{BINARY}'; code=$?; stty -a; exit $code"
         );
-        let mut command = Command::new("script");
-        command
-            .args(["--quiet", "--return", "--command", &line, "/dev/null"])
-            .env("TERM", "xterm")
-            .env("SHELL", "/bin/sh")
-            .env("RUST_LOG", "trace");
-        let terminal = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        let mut started = Self { terminal, pid: String::new(), seen: Vec::new() };
-        started.read_until(expected);
+        let mut started = Self::of(terminal("xterm", &line).env("RUST_LOG", "trace"), expected);
         let text = text(&started.seen);
         started.pid = text.split_once("pid=").unwrap().1.split_whitespace().next().unwrap().to_owned();
+        started
+    }
+
+    /// Starts the command of a [`terminal`], and waits until it shows `expected`. The program's process id is not known.
+    fn of(command: &mut Command, expected: &str) -> Self {
+        let mut started = Self { terminal: command.spawn().unwrap(), pid: String::new(), seen: Vec::new() };
+        started.read_until(expected);
         started
     }
 
@@ -368,11 +372,7 @@ async fn a_closed_terminal_does_not_abort_the_full_screen_view() {
         store.url(),
         file.display()
     );
-    let mut command = Command::new("script");
-    command.args(["--quiet", "--command", &line, "/dev/null"]).env("TERM", "xterm").env("SHELL", "/bin/sh");
-    let terminal = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    let mut watching = OnTerminal { terminal, pid: String::new(), seen: Vec::new() };
-    watching.read_until("nothing");
+    let mut watching = OnTerminal::of(&mut terminal("xterm", &line), "nothing");
     watching.terminal.kill().unwrap();
     watching.terminal.wait().unwrap();
     let code =
@@ -392,14 +392,9 @@ async fn too_few_descriptors_for_the_full_screen_view_are_an_error() {
     for limit in 12..=24 {
         let line =
             format!("stty cols 80 rows 24; ulimit -n {limit}; exec timeout 60 '{BINARY}' --url '{}' dash", store.url());
-        let mut command = Command::new("script");
-        command
-            .args(["--quiet", "--return", "--command", &line, "/dev/null"])
-            .env("TERM", "xterm")
-            .env("SHELL", "/bin/sh");
-        let mut terminal = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        terminal.stdin.as_mut().unwrap().write_all(b"q").unwrap();
-        let output = terminal.wait_with_output().unwrap();
+        let mut watching = terminal("xterm", &line).spawn().unwrap();
+        watching.stdin.as_mut().unwrap().write_all(b"q").unwrap();
+        let output = watching.wait_with_output().unwrap();
         let shown = text(&output.stdout);
         assert!(!shown.contains("panicked"), "{limit}: {shown}");
         has_failed |= shown.contains("the terminal cannot be used") && shown.contains("ulimit -n");
