@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use asynq_runtime::{
-    broker::{GroupRules, NewTask, Refused, SetError, SetOutcome, Settled, TaskSet},
+    broker::{BrokerErrorKind, GroupRules, NewTask, Refused, SetError, SetOutcome, Settled, TaskSet},
     clock::ManualClock,
     task::{Extra, TaskId, TaskState},
 };
@@ -228,6 +228,14 @@ async fn a_made_task_whose_id_is_taken_is_refused() {
         let refused = is_refused(&t, &set, becomes(new)).await;
         assert!(matches!(&refused, Refused::IdConflict), "{refused:?}");
     }
+}
+
+#[tokio::test]
+async fn a_made_task_for_another_queue_is_refused() {
+    let t = Fixture::start().await;
+    let set = t.seed_set(&["t1"]).await;
+    let refused = is_refused(&t, &set, becomes(vec![made(&set, 0).in_queue("other")])).await;
+    assert!(matches!(&refused, Refused::Broker(e) if e.kind() == BrokerErrorKind::Config), "{refused:?}");
 }
 
 #[tokio::test]

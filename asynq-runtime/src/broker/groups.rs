@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 
-use super::{BrokerError, CALL_BYTES, NewTask, Refused};
+use super::{BrokerError, CALL_BYTES, NewTask, Refused, config};
 use crate::task::{Extra, GroupName, QueueName, TaskId, TaskMessage, UndecodableMessage};
 
 /// Takes the tasks of a group out as a *set*, and ends the set together with storing the tasks that were made of it.
@@ -85,7 +85,7 @@ pub trait Groups {
     /// # Errors
     ///
     /// [`SetError::Lost`]: the tasks of the set are in their group again, or it was ended otherwise; nothing was changed.
-    /// [`SetError::Refused`]: a new task cannot be stored; nothing was changed and the caller still holds the set.
+    /// [`SetError::Refused`]: a new task cannot be stored, or is for another queue; nothing was changed and the caller still holds the set.
     async fn finish_set(&self, set: &TaskSet, outcome: &SetOutcome) -> Result<(), SetError>;
 
     /// Releases the tasks of a set to their group, with the times when they joined it. A deleted task stays deleted.
@@ -253,6 +253,15 @@ pub struct SetOutcome {
     pub alone: Vec<TaskId>,
     /// Whether this outcome was sent before and got no answer.
     pub resend: bool,
+}
+
+impl SetOutcome {
+    /// Refuses an outcome with a new task for another queue than the set's.
+    pub(crate) fn check(&self, set: &TaskSet) -> Result<(), BrokerError> {
+        let Some(misplaced) = self.made.iter().find(|made| made.queue != set.queue) else { return Ok(()) };
+        let NewTask { id, queue, .. } = misplaced;
+        Err(config(format!("task {id} is made of a set of queue {} and is for queue {queue}: both must be one", set.queue)))
+    }
 }
 
 /// The reason why a set was not ended.

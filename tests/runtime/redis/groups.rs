@@ -311,18 +311,6 @@ async fn a_set_of_large_tasks_is_smaller() {
 }
 
 #[tokio::test]
-async fn the_made_task_goes_to_the_queue_of_the_set() {
-    let server = Server::start(&[]);
-    let broker = server.broker().await;
-    let set = gather(&broker, &["a", "b", "c"]).await;
-    let mut outcome = outcome(&set);
-    outcome.made[0].queue = asynq_runtime::task::QueueName::new("other").unwrap();
-    let refused = broker.finish_set(&set, &outcome).await;
-    assert!(matches!(&refused, Err(SetError::Refused(Refused::Broker(e))) if e.kind() == BrokerErrorKind::Config));
-    broker.release_set(&set).await.unwrap();
-}
-
-#[tokio::test]
 async fn lost_groups_are_found_in_queues_of_any_characters() {
     let (_server, broker, mut redis) = Server::with_broker().await;
     let strange = asynq_runtime::task::QueueName::new(r"a*[b]?\").unwrap();

@@ -131,7 +131,8 @@ impl Groups for RedisBroker {
     }
 
     async fn finish_set(&self, set: &TaskSet, outcome: &SetOutcome) -> Result<(), SetError> {
-        let call = finish::call(set, outcome, &self.clock.argument())?;
+        outcome.check(set)?;
+        let call = finish::call(set, outcome, &self.clock.argument());
         finish::read_end(self.router.send_one(call).await?, set)
     }
 

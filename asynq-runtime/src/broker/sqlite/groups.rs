@@ -101,6 +101,7 @@ impl Groups for SqliteBroker {
     }
 
     async fn finish_set(&self, set: &TaskSet, outcome: &SetOutcome) -> Result<(), SetError> {
+        outcome.check(set)?;
         let finish = finish::Finish::new(set, outcome);
         self.store.write(WriteCommand::new(Priority::Settle, set.members.len(), move |tx| finish.run(tx))).await?
     }

@@ -107,7 +107,15 @@ fn is_mounted(_: &Path) -> bool {
 /// Whether something is mounted at exactly `path`, by the lines of /proc/self/mountinfo.
 #[cfg(any(target_os = "linux", test))]
 fn is_mount_point(mounts: &str, path: &str) -> bool {
-    mounts.lines().filter_map(|line| line.split(' ').nth(4)).any(|point| point.replace("\\040", " ") == path)
+    mounts.lines().filter_map(mount_point).any(|point| point == path)
+}
+
+/// Returns the mount point of a line of /proc/self/mountinfo, where the kernel writes four characters in octal.
+#[cfg(any(target_os = "linux", test))]
+fn mount_point(line: &str) -> Option<String> {
+    let written = line.split(' ').nth(4)?.to_owned();
+    let codes = [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")];
+    Some(codes.iter().fold(written, |point, (code, character)| point.replace(code, character)))
 }
 
 /// Refuses versions of SQLite that lose data: a WAL reset bug before 3.51.3, and 3.52.0, which was withdrawn.
@@ -149,9 +157,8 @@ const FUSE: u32 = 0x6573_5546;
 fn type_of_mount<'a>(mounts: &'a str, folder: &str) -> Option<&'a str> {
     let mut best: Option<(usize, &str)> = None;
     for line in mounts.lines() {
-        let Some((left, right)) = line.split_once(" - ") else { continue };
-        let (Some(point), Some(kind)) = (left.split(' ').nth(4), right.split(' ').next()) else { continue };
-        let point = point.replace("\\040", " ");
+        let Some((_, right)) = line.split_once(" - ") else { continue };
+        let (Some(point), Some(kind)) = (mount_point(line), right.split(' ').next()) else { continue };
         let inside = folder
             .strip_prefix(point.trim_end_matches('/'))
             .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
@@ -248,6 +255,7 @@ mod tests {
             "22 1 8:1 / / rw - ext4 /dev/sda1 rw\n40 22 8:1 /var/jobs.db /data/my\\040jobs.db rw - ext4 /dev/sda1 rw\n";
         assert!(is_mount_point(mounts, "/data/my jobs.db"));
         assert!(!is_mount_point(mounts, "/data/my jobs.db-wal") && !is_mount_point(mounts, "/data"));
+        assert!(is_mount_point("40 22 8:1 /a /a\\011b\\012c\\134040 rw - ext4 /dev/sda1 rw", "/a\tb\nc\\040"));
     }
 
     #[test]

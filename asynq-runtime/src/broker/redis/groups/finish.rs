@@ -13,20 +13,12 @@ use super::{
     RECEIPT_TTL,
 };
 use crate::{
-    broker::{BrokerError, Refused, SetError, SetOutcome, TaskSet, config, corrupt},
+    broker::{Refused, SetError, SetOutcome, TaskSet, corrupt},
     task::TaskId,
 };
 
-/// Returns the call that ends `set`.
-///
-/// # Errors
-///
-/// A task that was made is for another queue than those it was made of.
-pub(super) fn call(set: &TaskSet, outcome: &SetOutcome, given: &str) -> Result<Call, BrokerError> {
-    if let Some(misplaced) = outcome.made.iter().find(|made| made.queue != set.queue) {
-        let text = format!("task {} is made of tasks of queue {}, and must go there", misplaced.id, set.queue);
-        return Err(config(text));
-    }
+/// Returns the call that ends `set`, with new tasks of its queue.
+pub(super) fn call(set: &TaskSet, outcome: &SetOutcome, given: &str) -> Call {
     let keys = Keys::new(&set.queue);
     let made: Vec<Item> = outcome.made.iter().cloned().map(Item::new).collect();
     let mut names = vec![
@@ -76,7 +68,7 @@ pub(super) fn call(set: &TaskSet, outcome: &SetOutcome, given: &str) -> Result<C
         call.push(id.as_str());
         call.push(key);
     }
-    Ok(call)
+    call
 }
 
 pub(super) fn read_end(value: Value, set: &TaskSet) -> Result<(), SetError> {
