@@ -307,9 +307,9 @@ impl<S: Servers> Store for StoreOn<S> {
             let mut changes = ::redis::pipe();
             for (key, left) in keys.iter().zip(left) {
                 let is_counter = key.contains(":processed:") || key.contains(":failed:");
-                if left > 0 && is_counter && left <= calendar {
+                if left >= 0 && is_counter && left <= calendar {
                     changes.del(key);
-                } else if left > 0 && !is_counter {
+                } else if left >= 0 && !is_counter {
                     changes.pexpire(key, (left - by).max(0));
                 }
             }
