@@ -259,7 +259,11 @@ impl Seen {
                 // reads hold.
                 Some((_, Known::Reading(_))) => {}
                 Some((_, known)) => *known = Known::Reading(self.reads),
-                None => known.push((question.kind, Known::Reading(self.reads))),
+                None => {
+                    // Most keys have one answer, for which a list would take room for four.
+                    known.reserve_exact(1);
+                    known.push((question.kind, Known::Reading(self.reads)));
+                }
             }
         }
         self.reads

@@ -32,6 +32,10 @@ use super::{
 /// Poll interval where tracking is refused.
 pub(super) const POLL: Duration = Duration::from_millis(250);
 
+/// Questions that are sent together: a look at ten thousand queues does not hold the commands of all of them in memory, and other calls
+/// do not wait for all of their answers.
+const PER_TRIP: usize = 5000;
+
 /// The tracking connection of callers without their own, and the channel that notifies them of changes.
 #[derive(Debug)]
 pub(super) struct Wake {
@@ -181,7 +185,7 @@ impl<'b> TrackedReads<'b> {
         questions.into_iter().for_each(|question| seen.forget(question));
     }
 
-    /// Asks those of `questions` whose answers are not known, in one round trip.
+    /// Asks those of `questions` whose answers are not known, in one round trip for each [`PER_TRIP`] of them.
     ///
     /// # Errors
     ///
@@ -190,48 +194,50 @@ impl<'b> TrackedReads<'b> {
         &mut self,
         questions: impl IntoIterator<Item = &'q Question> + Clone,
     ) -> Result<AnswerReport<'q>, BrokerError> {
-        loop {
-            let (unknown, read) = {
+        'anew: loop {
+            let unknown = {
                 let mut seen = self.seen.lock();
-                // The number and the questions are read under one lock, so that no announcement comes in between.
                 self.changes = seen.changes_of(self.topic);
-                let unknown = seen.unknown(self.topic, questions.clone(), Instant::now());
-                let read = seen.begin_read(self.topic, &unknown);
-                (unknown, read)
-            };
-            if unknown.is_empty() {
-                return Ok(AnswerReport::default());
-            }
-            // Without an answer, Redis may be another by now: all questions are asked on another connection.
-            let Some(answers) = self.send(unknown.iter().map(|question| question.call()).collect()).await? else {
-                continue;
+                seen.unknown(self.topic, questions.clone(), Instant::now())
             };
             let mut report = AnswerReport { count: unknown.len(), ..AnswerReport::default() };
             report.answers.reserve(unknown.len());
-            let (mut seen, now, mut evicted) = (self.seen.lock(), Instant::now(), 0);
-            for (question, answer) in unknown.into_iter().zip(answers) {
-                match answer {
-                    Ok(answer) => {
-                        let answer = question.read(answer);
-                        evicted += usize::from(seen.was_evicted(read, question, answer));
-                        seen.answered(read, question, answer, now);
-                        report.answers.push((question, answer));
-                    }
-                    Err(error) => {
-                        seen.forget(question);
-                        report.failed.insert(question);
-                        report.failure.get_or_insert(error);
-                    }
-                }
+            for part in unknown.chunks(PER_TRIP) {
+                let read = self.seen.lock().begin_read(self.topic, part);
+                // Without an answer, Redis may be another by now: all questions are asked on another connection.
+                let Some(answers) = self.send(part.iter().map(|question| question.call()).collect()).await? else {
+                    continue 'anew;
+                };
+                self.note(read, part, answers, &mut report);
             }
-            drop(seen);
-            self.broker.evictions.note(evicted, now);
             return Ok(report);
         }
     }
 
-    /// Returns the answers to `questions` at this moment, in one round trip, or two where some have changed a moment
-    /// ago; `None` for a question that Redis answered with an error.
+    /// Notes the answers to the questions of one trip, which began as this read.
+    fn note<'q>(&self, read: u64, asked: &[&'q Question], answers: Vec<Answer>, report: &mut AnswerReport<'q>) {
+        let (mut seen, now, mut evicted) = (self.seen.lock(), Instant::now(), 0);
+        for (&question, answer) in asked.iter().zip(answers) {
+            match answer {
+                Ok(answer) => {
+                    let answer = question.read(answer);
+                    evicted += usize::from(seen.was_evicted(read, question, answer));
+                    seen.answered(read, question, answer, now);
+                    report.answers.push((question, answer));
+                }
+                Err(error) => {
+                    seen.forget(question);
+                    report.failed.insert(question);
+                    report.failure.get_or_insert(error);
+                }
+            }
+        }
+        drop(seen);
+        self.broker.evictions.note(evicted, now);
+    }
+
+    /// Returns the answers to `questions` at this moment, asked once, or twice where some have changed a moment ago;
+    /// `None` for a question that Redis answered with an error.
     ///
     /// # Errors
     ///

@@ -167,6 +167,13 @@ fn a_key_about_which_no_component_asks_any_more_is_forgotten_as_if_it_had_change
 }
 
 #[test]
+fn a_key_has_no_room_for_answers_that_are_not_asked_for() {
+    let (mut seen, head) = (Seen::default(), Question::new(Kind::Head, "a".to_owned()));
+    seen.begin_read(Topic::Due, &[&head]);
+    assert_eq!(seen.keys["a"].known.capacity(), 1);
+}
+
+#[test]
 fn a_topic_receives_its_own_keys_and_those_that_another_caller_has_forgotten() {
     let (mut seen, now, a, b) = (Seen::default(), Instant::now(), length("a"), length("b"));
     let read = |seen: &mut Seen, topic, question: &Question| {
