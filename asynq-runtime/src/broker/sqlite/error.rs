@@ -55,6 +55,10 @@ pub(super) fn translate(error: rusqlite::Error, place: &str) -> BrokerError {
             BrokerErrorKind::Unavailable,
             "writing the file failed, as over a quota or on a failing disk; look into the system's log",
         ),
+        Some(ErrorCode::SystemIoFailure) if has_extended_code(&error, ffi::SQLITE_IOERR_LOCK) => (
+            BrokerErrorKind::Unavailable,
+            "the file system refused a lock; if it does so always, use a local disk, or Redis",
+        ),
         Some(ErrorCode::SystemIoFailure) => (BrokerErrorKind::Unavailable, "reading or writing the file failed"),
         Some(ErrorCode::OutOfMemory) => (BrokerErrorKind::Unavailable, "there is not enough memory"),
         _ => (BrokerErrorKind::Unexpected, "an answer that was not expected"),
@@ -149,6 +153,13 @@ mod tests {
             assert_eq!(error.kind(), kind, "{error}");
             assert!(error.to_string().starts_with("jobs.db: "), "{error}");
         }
+    }
+
+    #[test]
+    fn a_lock_that_the_file_system_refused_is_named() {
+        let failure = rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_IOERR_LOCK), None);
+        let error = translate(failure, "jobs.db").to_string();
+        assert!(error.contains("the file system refused a lock"), "{error}");
     }
 
     /// A backup in place of a whole file loses tasks.

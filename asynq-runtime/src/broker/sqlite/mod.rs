@@ -195,8 +195,8 @@ impl SqliteBroker {
             .map_err(no_thread)?;
         let late = |_| {
             let message = format!(
-                "{place}: it could not be opened within {connect_timeout:?} (another program keeps it locked, or the disk is slow); \
-                 `lsof` shows the programs that have it open"
+                "{place}: it could not be opened within {connect_timeout:?} (another program keeps it locked, the disk is slow, or its \
+                 file system has no locks); `lsof` shows the programs that have it open"
             );
             BrokerError::new(BrokerErrorKind::Timeout, message)
         };
@@ -337,6 +337,7 @@ fn set_up(location: &Location, options: &SqliteOptions) -> Result<(Store, Writer
     // The connection still has the file that it opened, even if another has taken the name since.
     common.look_for_file();
     common.check()?;
+    open::check_locks(&file)?;
     let write_lock = FairWriteLock::open(&file).inspect_err(|error| {
         log!(warn, %error, file = place, "the lock files that order the writers cannot be used; goes on without them");
     });

@@ -2,14 +2,15 @@
 //! (docs/design/sqlite.md#opening).
 
 use std::{
-    fs, io,
+    fs::{self, File},
+    io,
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
 };
 
 use crate::broker::{BrokerError, config};
 
-use super::{error::translate_io, url::Location};
+use super::{beside::open_lock_file, error::translate_io, url::Location};
 
 /// Checks `file` without changing it and returns its absolute path, links resolved: every program must find the same lock files
 /// beside it.
@@ -116,6 +117,35 @@ fn mount_point(line: &str) -> Option<String> {
     let written = line.split(' ').nth(4)?.to_owned();
     let codes = [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")];
     Some(codes.iter().fold(written, |point, (code, character)| point.replace(code, character)))
+}
+
+/// Refuses a file system that grants one lock to two programs at a time: SQLite would not keep them apart, and both would
+/// corrupt the file. Where `file` has no lock files, the locks are not looked at.
+///
+/// # Errors
+///
+/// [`Config`](crate::broker::BrokerErrorKind::Config) for such a file system.
+pub(super) fn check_locks(file: &Path) -> Result<(), BrokerError> {
+    let (Ok(one), Ok(other)) = (open_lock_file(file, "-next"), open_lock_file(file, "-next")) else { return Ok(()) };
+    if !is_granted_twice(&one, &other) {
+        return Ok(());
+    }
+    Err(config(format!(
+        "{}: the locks of its file system do not work, so that two programs would corrupt the file: use a local disk, or Redis",
+        file.display()
+    )))
+}
+
+/// Whether a lock on `one` leaves `other`, the same file opened once more, free.
+fn is_granted_twice(one: &File, other: &File) -> bool {
+    // A lock that another program has at this moment works.
+    if one.try_lock().is_err() {
+        return false;
+    }
+    let is_free = other.try_lock().is_ok();
+    // A child that a job forked in this moment keeps the files open.
+    let _ = (one.unlock(), other.unlock());
+    is_free
 }
 
 /// Refuses versions of SQLite that lose data: a WAL reset bug before 3.51.3, and 3.52.0, which was withdrawn.
@@ -256,6 +286,25 @@ mod tests {
         assert!(is_mount_point(mounts, "/data/my jobs.db"));
         assert!(!is_mount_point(mounts, "/data/my jobs.db-wal") && !is_mount_point(mounts, "/data"));
         assert!(is_mount_point("40 22 8:1 /a /a\\011b\\012c\\134040 rw - ext4 /dev/sda1 rw", "/a\tb\nc\\040"));
+    }
+
+    #[test]
+    fn a_file_system_that_grants_a_lock_twice_is_seen() {
+        let folder = tempfile::tempdir().unwrap();
+        let database = folder.path().join("jobs.db");
+        let open = |suffix| open_lock_file(&database, suffix).unwrap();
+        // To the check two files are one whose second lock is granted beside the first.
+        assert!(is_granted_twice(&open("-next"), &open("-turn")));
+        for held in [false, true] {
+            let (holder, one, other) = (open("-next"), open("-next"), open("-next"));
+            if held {
+                holder.lock().unwrap();
+            }
+            assert!(!is_granted_twice(&one, &other));
+            assert_eq!(other.try_lock().is_ok(), !held, "the check keeps no lock");
+        }
+        check_locks(&database).unwrap();
+        check_locks(&folder.path().join("missing/jobs.db")).unwrap();
     }
 
     #[test]
