@@ -366,11 +366,16 @@ impl<S: Store> Fixture<S> {
         answers.remove(0).unwrap()
     }
 
-    /// The holder of a lock of the default queue, from a refused enqueue with that lock. A free lock is taken by the attempt.
+    /// The holder of a lock of the default queue, from a refused enqueue with that lock. A free lock is taken by the attempt; one that
+    /// is left without its task would be taken over, and fails the case.
     pub async fn holder_of(&self, key: &str) -> Option<TaskId> {
+        let left = self.store.locks(&default_queue(), self.now()).remove(key);
         let probe = task(&format!("probe-{}", TaskId::random())).after(Duration::from_secs(999_999)).locked(key, 60);
         match self.try_enqueue(probe).await {
-            Ok(_) => None,
+            Ok(_) => {
+                assert_eq!(left, None, "{key} was not freed");
+                None
+            }
             Err(Refused::Duplicate { holder }) => Some(holder.expect("both brokers can name the holder of a lock")),
             Err(other) => panic!("the lock could not be asked for: {other}"),
         }
