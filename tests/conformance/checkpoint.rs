@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use asynq_runtime::{
-    broker::{Broker, BrokerErrorKind, BulkAction, Changed, PayloadEdit, Run, Settled, Wanted},
+    broker::{Action, Broker, BrokerErrorKind, BulkAction, Changed, PayloadEdit, Run, Settled, Wanted},
     task::Extra,
 };
 use asynq_tests::{
@@ -84,7 +84,7 @@ async fn a_run_that_has_lost_its_task_neither_saves_nor_reads() {
 
 #[tokio::test]
 async fn it_ends_with_a_success() {
-    for action in [done(), complete("42")] {
+    for action in [done(), complete("42"), Action::Revoke { extra: Extra::default() }] {
         let (t, run) = begun().await;
         let is_gone = action == done();
         t.settle(&run, action).await;

@@ -91,7 +91,7 @@ async fn a_pending_task_waits_again_or_keeps_its_turn() {
     let second = t.enqueue(at_once("b", "2")).await;
     assert!(replaced(&second, "a"));
     assert_eq!((second.state, second.process_at), (TaskState::Pending, now(&t)));
-    assert_eq!(t.snapshot().await.pending.len(), 2);
+    assert_eq!(t.snapshot().await.ids(TaskState::Pending), ["a", "other"], "it keeps its turn");
     let third = t.enqueue(debounced("c", "3")).await;
     assert!(replaced(&third, "a") && third.state == TaskState::Scheduled);
     let fourth = t.enqueue(at_once("d", "4")).await;
@@ -110,9 +110,11 @@ async fn a_task_in_retry_begins_anew_with_the_new_arguments() {
     t.enqueue(at_once("a", "1")).await;
     let run = t.take_one().await;
     t.broker().save_checkpoint(&run.key, &Bytes::from_static(b"half")).await.unwrap();
+    t.broker().write_result(&run.key, &Bytes::from_static(b"of 1")).await.unwrap();
     t.settle(&run, retry(5 * SECOND, "boom")).await;
     let second = t.enqueue(debounced("b", "2")).await;
     assert!(replaced(&second, "a") && second.state == TaskState::Scheduled);
+    assert_eq!(t.info("a").await.unwrap().result, None);
     assert_eq!(t.broker().failures(&default_queue(), &task_id("a")).await.unwrap(), []);
     t.advance(6 * SECOND);
     assert_eq!(t.forward().await, 0, "the time of the retry counts no more");
@@ -222,7 +224,8 @@ async fn the_time_since_the_first_is_bounded() {
     t.advance(31 * SECOND);
     t.forward().await;
     let run = t.take_one().await;
-    t.settle(&run, retry(600 * SECOND, "boom")).await;
+    let extra = run.extra.clone();
+    t.settle(&run, Action::Retry { delay: 600 * SECOND, error: None, counted: true, extra }).await;
     t.advance(50 * SECOND);
     let after_failure = t.enqueue(within(45 * SECOND, debounced("d", "6"))).await;
     assert!(replaced(&after_failure, "c"));

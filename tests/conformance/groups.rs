@@ -164,7 +164,7 @@ async fn a_delayed_task_joins_its_group_when_it_is_due() {
 async fn a_delayed_task_counts_from_when_it_joined_its_group() {
     let t = Fixture::start().await;
     t.enqueue(task("t1").grouped("g").after(MINUTE)).await;
-    t.advance(MINUTE);
+    t.advance(MINUTE + 30 * SECOND);
     t.forward().await;
     t.advance(59 * SECOND);
     assert!(t.try_claim("g", &grace(MINUTE)).await.is_none());
@@ -242,6 +242,9 @@ async fn a_walk_over_many_groups_names_those_that_are_ripe() {
     assert_eq!(t.ripe(&default_queue(), &rules).await, expected);
     t.enqueue(task("another").grouped("g001")).await;
     assert_eq!(t.ripe(&default_queue(), &at_size(2)).await, [group("g001")].into());
+    let nowhere = GroupStep::from_text("that no broker gave");
+    t.broker().ripe_groups(&default_queue(), &rules, Some(&nowhere)).await.unwrap();
+    t.broker().groups(&default_queue(), Some(&nowhere), 10).await.unwrap();
     assert!(t.ripe(&queue("none"), &grace(MINUTE)).await.is_empty());
 }
 
@@ -322,6 +325,20 @@ async fn a_large_group_is_taken_in_sets_of_a_thousand() {
     seen.sort_unstable();
     seen.dedup();
     assert_eq!(seen.len(), TaskSet::MOST + 100, "each once");
+}
+
+#[tokio::test]
+async fn a_set_says_whether_its_messages_fill_it() {
+    let t = Fixture::start().await;
+    for id in ["t1", "t2", "t3"] {
+        t.enqueue(task(id).grouped("g").with_payload(vec![7; TaskSet::BYTES / 2 + 1])).await;
+        t.advance(SECOND);
+    }
+    let set = t.try_claim("g", &at_size(3)).await.unwrap();
+    assert!(set.is_full && members(&set) == ["t1", "t2"], "{:?}", members(&set));
+    t.advance(61 * MINUTE);
+    let set = t.try_claim("g", &at_size(3)).await.unwrap();
+    assert!(!set.is_full && members(&set) == ["t3"], "{:?}", members(&set));
 }
 
 #[tokio::test]

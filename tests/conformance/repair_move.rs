@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use asynq_runtime::{
     broker::{BulkAction, Changed, EditError, HeldLock, Page, PayloadEdit, Refused, RetryOrder, Settled, Wanted},
-    task::{Extra, QueueName, TaskState},
+    task::{Extra, QueueName, TaskState, UniqueUntil},
 };
 use asynq_tests::{
     Build as _, Need, Seeded as _, Store as _, archive, default_queue, done, group, lock_key, queue, retry, snooze,
@@ -420,6 +420,18 @@ async fn an_orphan_without_a_retry_left_is_archived_and_frees_its_lock() {
     assert_eq!(t.holder_of(&lock_key("a")).await, None);
     assert_eq!(t.settle(&run, snooze(SECOND, Extra::default())).await, Settled::Fenced);
     assert!(t.recover().await.is_empty(), "nothing is left to recover");
+}
+
+#[tokio::test]
+async fn an_archived_orphan_that_is_unique_until_success_keeps_its_lock() {
+    let t = Fixture::start().await;
+    let extra = Extra { unique_until: UniqueUntil::Success.into(), ..Extra::default() };
+    let mut new = task("t1").locked(&lock_key("a"), 600).with_extra(extra);
+    new.message.retry = 0;
+    t.start_run(new).await;
+    t.let_leases_pass();
+    assert_eq!(end_orphan(&t, "t1").await, Changed::Done);
+    assert_eq!(t.holder_of(&lock_key("a")).await, Some(task_id("t1")));
 }
 
 #[tokio::test]

@@ -253,4 +253,10 @@ async fn an_entry_without_ticks_is_remembered_for_as_long_as_its_plan_says() {
     assert!(is_enqueued(&fire(&t, &Tick { plan, ..tick(this_second(&t)) }).await));
     t.advance(MINUTE + 30 * SECOND);
     assert!(known().await, "its tick renewed it");
+    // The plan of an older program does not.
+    let older = super::schedule::plan("* * * * * *", 0);
+    assert_eq!(t.broker().plan_entry(&older).await.unwrap().change, PlanChange::None);
+    t.advance(MINUTE);
+    assert!(!known().await, "no program plans it any more");
+    assert!(!t.broker().pause_entry(&default_queue(), &report(), true).await.unwrap());
 }

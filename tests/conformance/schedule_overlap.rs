@@ -48,9 +48,9 @@ async fn is_skipped(t: &Fixture, previous: &TaskId) {
         let tick = next(t, Overlap::Skip);
         let skipped = fire(t, &tick).await;
         assert!(matches!(&skipped, Ticked::Skipped(id) if id == previous), "{skipped:?}");
-        assert!(matches!(fire(t, &tick).await, Ticked::Duplicate));
         let state = t.broker().entry(&default_queue(), &report()).await.unwrap().unwrap();
         assert_eq!((state.last, state.previous.as_ref()), (tick.at, Some(previous)));
+        assert!(matches!(fire(t, &tick).await, Ticked::Duplicate));
     }
 }
 
@@ -262,6 +262,19 @@ async fn replace_deletes_a_task_that_waits_in_a_group_and_the_empty_group_with_i
     let id = first_as(&t, |tick| Tick { task: tick.task.clone().grouped("g"), ..tick }).await;
     is_replaced(&t, &id).await;
     assert!(t.group_sizes().await.is_empty());
+}
+
+/// Its server makes a task of it now, and could not end the set without it.
+#[tokio::test]
+async fn replace_leaves_a_task_in_a_set_to_its_holder() {
+    let t = Fixture::start().await;
+    let id = first_as(&t, |tick| Tick { task: tick.task.clone().grouped("g"), ..tick }).await;
+    let set = t.claim("g").await;
+    let tick = next(&t, Overlap::Replace);
+    assert!(is_enqueued(&fire(&t, &tick).await));
+    assert_eq!(t.state_of(id.as_str()).await, Some(TaskState::Aggregating));
+    t.finish(&set, &asynq_tests::becomes(vec![asynq_tests::made(&set, 0)])).await.unwrap();
+    assert_eq!(t.drain().await, [tick.task.id.to_string(), set.task_id(0).to_string()]);
 }
 
 #[tokio::test]

@@ -414,12 +414,26 @@ async fn a_set_tells_how_often_its_workers_died_and_a_task_that_runs_alone_begin
         t.advance(TaskSet::DEADLINE + SECOND);
         assert_eq!(reclaim(&t).await, 1);
     }
+    assert_eq!(t.info("t2").await.unwrap().crashes, 0, "the first task counts for its set");
     // The worker of a set that is released lives.
     t.broker().release_set(&t.claim("g").await).await.unwrap();
     let set = t.claim("g").await;
     assert_eq!(set.crashes, 3);
     t.finish(&set, &alone(&["t1", "t2"])).await.unwrap();
     assert_eq!(t.take(2).await.iter().map(|run| run.crashes).collect::<Vec<_>>(), [0, 0]);
+}
+
+#[tokio::test]
+async fn a_set_has_the_most_crashes_of_all_its_tasks() {
+    let t = Fixture::start().await;
+    let first = t.seed_set(&["t1"]).await;
+    t.advance(SECOND);
+    t.seed_set(&["t2"]).await;
+    t.broker().release_set(&first).await.unwrap();
+    t.advance(TaskSet::DEADLINE + SECOND);
+    assert_eq!(reclaim(&t).await, 1);
+    let set = t.claim("g").await;
+    assert_eq!((members(&set), set.crashes), (vec!["t1", "t2"], 1));
 }
 
 #[tokio::test]

@@ -7,7 +7,8 @@ use asynq_runtime::{
     task::{Ending, Extra, Progress, TaskState, Unknown},
 };
 use asynq_tests::{
-    Build as _, Entry, Seeded as _, archive, archive_with, complete, done, requeue, retry, snooze, task, task_id,
+    Build as _, Entry, Seeded as _, archive, archive_with, complete, done, lock_key, requeue, retry, snooze, task,
+    task_id,
 };
 use bytes::Bytes;
 use chrono::TimeDelta;
@@ -81,11 +82,14 @@ async fn complete_with_a_result_replaces_the_one_written_before() {
 #[tokio::test]
 async fn a_revoked_task_is_kept_without_a_result_that_was_written_before() {
     let t = Fixture::start().await;
-    let run = t.start_run(task("t1").with_retention(3600)).await;
+    let run = t.start_run(task("t1").with_retention(3600).locked(&lock_key("k"), 600)).await;
     t.broker().write_result(&run.key, &Bytes::from_static(b"41")).await.unwrap();
     let extra = Extra { awaited: true, ending: Ending::Revoked.into(), ..Extra::default() };
     assert_eq!(t.settle(&run, Action::Revoke { extra }).await, Settled::Ok);
-    assert_eq!(t.snapshot().await.completed[0].result, None);
+    let seen = t.snapshot().await;
+    assert_eq!(seen.completed[0].result, None);
+    assert_eq!(counters(&seen.stats), [1, 0, 1, 0], "it counts as a success");
+    assert_eq!(t.holder_of(&lock_key("k")).await, None);
 }
 
 #[tokio::test]
@@ -175,6 +179,11 @@ async fn a_retry_that_is_not_counted_may_still_say_why() {
     t.settle(&run, action).await;
     let expected = Entry::of(&new).error("rate limited", t.now()).due(t.now() + MINUTE);
     assert_eq!(t.snapshot().await.retry, [expected]);
+    t.advance(MINUTE);
+    t.forward().await;
+    let run = t.take_one().await;
+    t.settle(&run, snooze(MINUTE, Extra::default())).await;
+    assert_eq!(t.snapshot().await.retry[0].error.as_deref(), Some("rate limited"), "without another it stays");
 }
 
 #[tokio::test]
