@@ -94,11 +94,12 @@ impl Groups for RedisBroker {
         rules: &GroupRules,
         from: Option<&GroupStep>,
     ) -> Result<RipeGroups, BrokerError> {
-        let keys = Keys::new(queue);
+        let (keys, at) = (Keys::new(queue), ListStep::read(from.map_or("", GroupStep::as_str)));
         let call = self.timed(&RIPE, &[keys.groups()]).arg(keys.prefix());
-        let call = with_rules(call.arg(from.map_or(BEGIN, GroupStep::as_str)), rules);
+        let call = with_rules(call.arg(at.cursor), rules);
         let mut answer = reply::array(self.router.send_one(call).await?)?.into_iter();
-        let next = answer.next().and_then(next_step).map(GroupStep::from_text);
+        let next = answer.next().and_then(next_step).map(|cursor| ListStep { cursor, last: String::new() }.write());
+        let next = next.map(GroupStep::from_text);
         let names = answer.filter_map(read_name).map(|name| GroupName::from_wire(&name));
         Ok(RipeGroups { groups: names.collect(), next })
     }
@@ -214,7 +215,7 @@ fn with_rules(call: Call, rules: &GroupRules) -> Call {
     call.optional(rules.enough())
 }
 
-/// The position in a list of groups: a step of the walk, and the last name of that step that was listed.
+/// The position in a walk over groups: a step of the walk, and the last name of that step that was listed.
 #[derive(Debug, PartialEq, Eq)]
 struct ListStep {
     cursor: String,
