@@ -35,12 +35,21 @@ fn known(number: Option<usize>) -> String {
     number.map_or_else(|| "unknown".to_owned(), |number| count(number as u64))
 }
 
+/// Returns the name of a kind of broker; one that has none here is shown as it names itself.
+fn kind(kind: &str) -> &str {
+    match kind {
+        "redis" => "Redis",
+        "sqlite" => "SQLite",
+        other => other,
+    }
+}
+
 fn render(health: &Health, report: Option<&NodesReport>) -> Markup {
     let (fastest, slowest) = (health.pings.first().copied(), health.pings.last().copied());
     html! {
         div.title { h1 { "Broker" } p { (cell(&health.location)) } }
         dl.figures {
-            div { dt { "Kind" } dd { @if health.kind == "redis" { "Redis" } @else { "SQLite" } } }
+            div { dt { "Kind" } dd { (kind(health.kind)) } }
             div { dt { "Answers within" } dd { (fastest.map(micro).unwrap_or_default()) " " small { "slowest " (slowest.map(micro).unwrap_or_default()) } } }
             div { dt { "Queues" } dd { (count(health.queues as u64)) } }
             div { dt { "Servers" } dd { (known(health.servers)) } }
@@ -95,6 +104,11 @@ fn micro(took: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_kind_of_broker_without_a_name_here_is_shown_as_it_names_itself() {
+        assert_eq!(["redis", "sqlite", "other"].map(kind), ["Redis", "SQLite", "other"]);
+    }
 
     #[test]
     fn a_cluster_says_how_many_of_its_queues_are_not_listed() {
