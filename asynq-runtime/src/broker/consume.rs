@@ -190,7 +190,8 @@ pub struct Run {
     pub asked: Instant,
     /// The time of `asked` by this program's knowledge of the broker's clock.
     pub asked_at: DateTime<Utc>,
-    /// When the broker gave the task to this run, by its clock: never before an earlier run of the task.
+    /// When the broker gave the task to this run, by its clock: never before an earlier run of the task, as long as that clock is not
+    /// set back.
     pub taken_at: DateTime<Utc>,
 }
 

@@ -77,7 +77,8 @@ pub trait Groups {
     ) -> Result<Option<TaskSet>, BrokerError>;
 
     /// Ends a set: stores the tasks that were made of it, frees the unique locks of its tasks and deletes them, all in one atomic
-    /// step. Every task of the set must be in the outcome, as a part of a new task or by itself.
+    /// step. Every task of the set must be in the outcome, as a part of a new task or by itself. A new task may take the lock of a
+    /// part, and not that of a task that runs by itself.
     ///
     /// A repeat after a lost answer ([`SetOutcome::resend`]) recognises its first send by a receipt, which is kept for 10
     /// minutes. The ids of the new tasks are derived from the set's, so no task is stored twice after that either.
@@ -109,7 +110,8 @@ pub trait Groups {
 /// them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GroupRules {
-    /// A set is due when no task has joined for this long; at least 1 s. Default: 1 minute, as in asynq.
+    /// A set is due when no task has joined for this long; at least 1 s. Default: 1 minute, as in asynq. It is due, too, when a task
+    /// joined more than 5 s later than now, on Redis 10 minutes: the clock was set back since.
     pub grace: Duration,
     /// A set is due when the first task has waited for this long. Default: `None`, never.
     pub max_delay: Option<Duration>,

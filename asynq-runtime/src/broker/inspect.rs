@@ -49,7 +49,8 @@ pub trait Inspect {
     /// Returns one page of the tasks in `state`: pending and active tasks oldest first, the others by the second of their time,
     /// ascending; within a second the order is not specified. Aggregating tasks are in this order within each group: SQLite
     /// orders the tasks of all groups by their time, and Redis returns one group after another in no specified order. If a group is
-    /// named, its waiting tasks are returned, and `state` is ignored. Messages that cannot be read are left out.
+    /// named, its waiting tasks are returned, and `state` is ignored. Tasks of a set are in no list, although their state is aggregating.
+    /// Messages that cannot be read are left out, and count as rows of their page.
     ///
     /// Each payload and each result has at most its first `most` bytes; `None` for no limit. A page of whole tasks may be 500 times
     /// 1 MiB.
@@ -76,7 +77,7 @@ pub trait Inspect {
         Ok(tasks.into_iter().map(|brief| brief.task).collect())
     }
 
-    /// Returns one task, in any state; `None` if it does not exist.
+    /// Returns one task, in any state; `None` if it does not exist or its message cannot be read.
     ///
     /// # Errors
     ///
@@ -103,7 +104,7 @@ pub trait Inspect {
     /// The broker did not answer when `limit` was over, or failed in another way.
     async fn wait_for_end(&self, queue: &QueueName, id: &TaskId, limit: Duration) -> Result<TaskEnd, BrokerError>;
 
-    /// Waits until no task in any of `queues` is pending, active, scheduled, waiting for a retry or waiting in a group, all at
+    /// Waits until no task in any of `queues` is pending, active, scheduled, waiting for a retry or in a group or set, all at
     /// the same moment. Returns whether that happened before `limit`, which holds as for [`wait_for_end`](Self::wait_for_end). Paused
     /// queues count as well. The call outlasts an outage of the broker. Dropping the future is safe.
     ///
@@ -333,7 +334,7 @@ impl DayStats {
 pub struct QueueStats {
     /// The name of the queue.
     pub name: QueueName,
-    /// Tasks in all states.
+    /// Tasks in all states, without those of sets that are being aggregated.
     pub size: u64,
     /// Tasks that are ready to run.
     pub pending: u64,
@@ -347,7 +348,7 @@ pub struct QueueStats {
     pub archived: u64,
     /// Tasks that succeeded and are kept for their retention.
     pub completed: u64,
-    /// Tasks that wait in groups. On Redis, if more than 2,000 groups wait, an estimate from the first 2,000 that Redis returns.
+    /// Tasks that wait in groups, without those of sets. On Redis, if more than 2,000 groups wait, an estimate from the first 2,000 that Redis returns.
     pub aggregating: u64,
     /// Runs that ended today (UTC), failed ones included.
     pub processed: u64,
@@ -404,7 +405,7 @@ impl QueueStats {
         }
     }
 
-    /// Returns whether no task waits, runs or is due later: all tasks are archived or completed.
+    /// Returns whether no task waits, runs or is due later: all tasks are archived or completed, or in a set that is being aggregated.
     pub fn is_idle(&self) -> bool {
         self.pending + self.active + self.scheduled + self.retry + self.aggregating == 0
     }

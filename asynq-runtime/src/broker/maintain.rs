@@ -61,7 +61,8 @@ pub trait Maintain {
     }
 
     /// Extends each unique lock that its running task still holds, so that the lock lasts at least twenty leases from now on; for tasks
-    /// that ask for it. A lock that has ended and is free is taken again. A lock of another task stays as it is.
+    /// that ask for it. A lock that has ended and is free is taken again. A lock of another task stays as it is, and a key that is not the
+    /// task's own locks nothing.
     ///
     /// # Errors
     ///

@@ -10,13 +10,16 @@
 //!
 //! - **Time is the broker's.** Delays are given as durations and added to the broker's clock; a caller's clock decides
 //!   nothing.
+//! - **Times are whole milliseconds**, in the store as in answers: a due time is rounded up, and the broker's own time down. Where a
+//!   broker keeps whole seconds, the contract says so.
 //! - **Every call has a deadline.** A call that gets no answer ends with [`BrokerError::is_unavailable`]. It is never repeated
 //!   blindly, because its first send may have worked. Each contract says how a repeat is made safe.
 //! - **A batch has one answer per item**, in the order of the items.
 //! - **Brokers move opaque bytes**: they know messages, never jobs.
 //!
 //! Another broker needs a folder here with a file for each contract, and `Broker` with `Sealed` in its `mod.rs`; a feature of the
-//! crate; its schemes in `connect_on` (`connect.rs` of the crate), also in the arm for those that are not built in; and a fixture in
+//! crate, also in the conditions of what one broker alone uses today (`grep -rn 'cfg(feature' asynq-runtime/src/{broker,task,clock.rs}`);
+//! its schemes in `connect_on` (`connect.rs` of the crate), also in the arm for those that are not built in; and a fixture in
 //! `tests/src`, with which every case of `tests/conformance` runs on it.
 
 // A build without a broker, in which nothing uses what the brokers share, only has to compile.

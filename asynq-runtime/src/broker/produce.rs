@@ -15,20 +15,21 @@ pub trait Produce {
     /// joins the group when it is due. Returns one outcome per item; a refused item never affects its neighbours.
     ///
     /// An id is taken as long as a task with that id exists in the queue, in any state. The unique lock is taken after the id was
-    /// checked, so an id conflict leaves no lock behind. A lock that holds the task's own id was left by a crash, because no task
-    /// with this id exists: the new task takes it over, with its own time.
+    /// checked, so an id conflict leaves no lock behind. A lock whose holder does not exist was left by a crash, as one with the
+    /// task's own id always was: the new task takes it over, with its own time.
     ///
     /// A task that [replaces](NewTask::replaces) an equal one does so in one step with the lock. The effect depends on the task
     /// that holds the lock:
     ///
     /// - pending, scheduled or in retry: that task keeps its id and takes the new message, options and time, and the lock begins
-    ///   anew with the new time. Its attempts are forgotten: spent retries, crashes, failures, checkpoint and result. A pending
-    ///   task whose new time is due at once keeps its position in the queue. The answer names the task ([`Placed::replaced`]).
-    /// - active: the new task is stored beside it and takes the lock over. An outcome that would retry, archive or requeue the
+    ///   anew with the new time. Its attempts are forgotten: spent retries, crashes, failures, checkpoint and result. A task that is
+    ///   awaited stays so, with a retention of a minute at least. A pending task whose new time is due at once keeps its position in
+    ///   the queue. The answer names the task ([`Placed::replaced`]).
+    /// - active: the new task is stored beside it and takes the lock over. The run is not asked to stop. An outcome that would retry, archive or requeue the
     ///   active task deletes it instead, as with a task that a tick of its schedule replaced; after a crash, the server that
     ///   takes the task deletes it. A success ends it as any other.
-    /// - otherwise (archived with its lock, in a group or a set, on its way to another queue): the new task is refused as a
-    ///   duplicate.
+    /// - otherwise (archived with its lock, in a group or a set, scheduled to join a group, on its way to another queue): the new task
+    ///   is refused as a duplicate.
     ///
     /// Several such tasks in one call are applied one after the other, in their order.
     ///
@@ -89,7 +90,8 @@ pub struct NewTask {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Replaces {
     /// Upper bound of the delay, whole milliseconds: the task is due at most this long after the first of the tasks that replaced
-    /// each other while they waited, whatever its own time. `None` for no bound.
+    /// each other while they waited, whatever its own time; a first one of a time to come, because the clock was set back since,
+    /// counts as of now. `None` for no bound.
     pub within: Option<Duration>,
 }
 

@@ -8,7 +8,8 @@ use bytes::Bytes;
 use super::{BrokerError, Refused};
 use crate::task::{GroupName, QueueName, TaskId, TaskState, equal_task};
 
-/// Changes tasks and queues from outside of a worker.
+/// Changes tasks and queues from outside of a worker. A task whose message cannot be read is changed as any other; only its payload
+/// cannot be replaced, and as an orphan it is archived.
 #[async_trait::async_trait]
 pub trait Repair {
     /// Applies `action` to a task, in one atomic step; where `only` names a state, only if the task is in it, for callers that decided
@@ -30,8 +31,8 @@ pub trait Repair {
     ) -> Result<Changed, BrokerError>;
 
     /// Moves a pending, scheduled, retry, archived or aggregating task to another queue, in its state, with its due time, lock,
-    /// counters and failures; a pending task goes to the end of the other queue. A move to the task's own queue changes nothing
-    /// and succeeds.
+    /// counters, checkpoint and failures; a pending task goes to the end of the other queue, and waits there from now on. The key of the
+    /// lock, `asynq:{queue}:…`, then names the other queue. A move to the task's own queue changes nothing and succeeds.
     ///
     /// In a Redis Cluster no step can see both queues. The task is therefore held in its queue for the time of the move, and on any
     /// Redis where a step failed: scheduled for the end of the year 9999, with the reason, so that no server runs it and no
@@ -82,8 +83,9 @@ pub trait Repair {
         limit: usize,
     ) -> Result<BulkSlice, BrokerError>;
 
-    /// Deletes a queue that has no tasks any more: its counters, pause, groups and name, this crate's own keys, and a lock or set
-    /// without tasks that another program left. On Redis, if a client of another program enqueued to the queue within the last
+    /// Deletes a queue that has no tasks any more: its counters, pause, groups and name, this crate's own keys but for those of its
+    /// periodic entries, and a lock or set without tasks that another program left. Of a queue that was only paused the pause is
+    /// deleted, whatever the answer. On Redis, if a client of another program enqueued to the queue within the last
     /// minute, its next task makes the queue listed again only after that minute.
     ///
     /// # Errors

@@ -17,7 +17,7 @@ pub trait Schedules {
     /// broker's clock, in the order of docs/design/schedules.md#a-tick.
     ///
     /// A repeat after a lost answer returns `Duplicate` if the first send worked. A task whose id or unique lock is taken is
-    /// refused, and the tick counts as fired.
+    /// refused, the tick counts as fired, and no task is replaced.
     ///
     /// A task that is replaced while it runs is asked to stop in the same step, and marked
     /// ([`Extra::replaced`](crate::task::Extra::replaced)): [`settle`](super::Settle::settle) deletes it instead of retrying,
@@ -28,7 +28,7 @@ pub trait Schedules {
     /// The broker failed; send the same tick again until it answers.
     async fn tick(&self, tick: &Tick) -> Result<Ticked, BrokerError>;
 
-    /// Makes an entry known as this program plans it, and returns its stored state. The last tick of a new entry is now, and so
+    /// Makes an entry known as this program plans it, and returns its stored state. Its queue becomes known with its first task. The last tick of a new entry is now, and so
     /// is that of an entry whose spec or zone changes, because a new spec read over an old gap would fire a storm of ticks. A
     /// plan of an older revision changes nothing, unless it [supersedes](EntryPlan::supersedes) exactly the stored revision.
     /// Whatever the revision, a last tick more than 5 s in the future becomes now: it was stored before the broker's clock went
@@ -98,8 +98,8 @@ pub trait Schedules {
     /// The broker failed; the list expires by itself.
     async fn withdraw_entries(&self, scheduler: &str) -> Result<(), BrokerError>;
 
-    /// Adds an event to the history of an entry, which keeps the newest 1,000 events. The history expires 90 days after its
-    /// newest event.
+    /// Adds an event to the history of an entry, which keeps the newest 1,000 events; one that is there already is not added again. The
+    /// history expires 90 days after its newest event.
     ///
     /// # Errors
     ///
@@ -286,7 +286,8 @@ pub enum Overlap {
     /// Leaves this tick out. A previous task that is archived, completed, deleted or lost does not count. One whose worker died
     /// counts until it has ended, because it will run again.
     Skip,
-    /// Enqueues the task and deletes the previous one if it waits or its worker died. A previous task that runs is asked to stop,
+    /// Enqueues the task and deletes the previous one if it waits or its worker died; one in a set stays, because its server makes a
+    /// task of it now. A previous task that runs is asked to stop,
     /// and is deleted when its run ends, whatever retries it has left; a run that succeeds all the same is a success.
     Replace,
 }

@@ -15,10 +15,11 @@ pub trait Settle {
     /// most 256 bytes of text.
     ///
     /// An item that got an error may be sent again with [`Settlement::resend`] set, as often as needed: the broker recognises its
-    /// own first send and answers [`Settled::Ok`]. There are two exceptions. An [`Action::Done`] that worked leaves no trace, so
-    /// Redis answers [`Settled::Fenced`] if another task has taken the id by then. An action that deleted the task because another
-    /// one had replaced it leaves no trace either, and is answered with [`Settled::Gone`]. Without the mark, the second outcome of
-    /// a run is a stale one.
+    /// own first send and answers [`Settled::Ok`], until the task is deleted ([`Settled::Gone`]) or a later run of it has ended
+    /// ([`Settled::Fenced`]). An [`Action::Done`] that worked leaves no trace, so its repeat is [`Settled::Ok`] where the task does not
+    /// exist, and on Redis [`Settled::Fenced`] if another task has taken the id by then. An action that deleted the task because another
+    /// one had replaced it leaves no trace either, and is answered with [`Settled::Gone`]. No repeat changes anything. Without the mark,
+    /// the second outcome of a run is a stale one.
     async fn settle(&self, batch: &[Settlement]) -> Vec<Result<Settled, BrokerError>>;
 
     /// Stores a result while the task still runs. A success keeps it only if the task has a retention.
@@ -43,8 +44,8 @@ pub trait Settle {
     /// The broker failed; the write may be repeated.
     async fn write_progress(&self, run: &RunKey, progress: &Progress) -> Result<Settled, BrokerError>;
 
-    /// Stores a checkpoint of a run, in place of the previous one. The checkpoint stays with the task until a run succeeds or the
-    /// payload is edited, whichever server runs the task next. Only [`checkpoint`](Self::checkpoint) reads it.
+    /// Stores a checkpoint of a run, in place of the previous one. The checkpoint stays with the task until a run succeeds or is
+    /// revoked, or the payload is edited, whichever server runs the task next. Only [`checkpoint`](Self::checkpoint) reads it.
     ///
     /// # Errors
     ///
@@ -94,7 +95,8 @@ impl Settlement {
 
 /// The action on a task whose run ends.
 ///
-/// `processed` and `failed` are asynq's counters. Every action but [`Requeue`](Self::Requeue) and [`Defer`](Self::Defer) sets the
+/// `processed` and `failed` are asynq's counters. An action that deletes the task because another one has replaced it counts as it
+/// would have without. Every action but [`Requeue`](Self::Requeue) and [`Defer`](Self::Defer) sets the
 /// task's `crashes` back to 0, because an attempt that ended by itself does not take workers down.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Action {
@@ -115,7 +117,7 @@ pub enum Action {
     },
     /// Runs the task again after `delay`; the lock stays.
     Retry {
-        /// Counted from now by the broker's clock, to the millisecond.
+        /// Counted from now by the broker's clock, to the millisecond; a longer one ends after some 292 years.
         delay: Duration,
         /// The error text, stored as the last error with the time, cut to 4 KiB. `None` leaves the message as it is.
         error: Option<String>,
