@@ -25,9 +25,9 @@ pub trait Produce {
     ///   anew with the new time. Its attempts are forgotten: spent retries, crashes, failures, checkpoint and result. A task that is
     ///   awaited stays so, with a retention of a minute at least. A pending task whose new time is due at once keeps its position in
     ///   the queue. The answer names the task ([`Placed::replaced`]).
-    /// - active: the new task is stored beside it and takes the lock over. The run is not asked to stop. An outcome that would retry, archive or requeue the
-    ///   active task deletes it instead, as with a task that a tick of its schedule replaced; after a crash, the server that
-    ///   takes the task deletes it. A success ends it as any other.
+    /// - active: the new task is stored beside it and takes the lock over. The run is not asked to stop. An outcome that would retry,
+    ///   archive or requeue the active task deletes it instead, as with a task that a tick of its schedule replaced; after a crash,
+    ///   the server that takes the task deletes it. A success ends it as any other.
     /// - otherwise (archived with its lock, in a group or a set, scheduled to join a group, on its way to another queue): the new task
     ///   is refused as a duplicate.
     ///
