@@ -101,7 +101,7 @@ pub struct Node {
     pub ahead: TimeDelta,
     /// The error bound of `ahead`: half the time that the request took.
     pub precision: Duration,
-    /// The node's facts about itself, with its names and in its order.
+    /// The node's facts about itself, with its names and in its order; one that answers has some, unless the login may not ask.
     pub facts: Vec<Fact>,
     /// Its slowest recent calls, the newest first; `None` if the node keeps no list or does not show it.
     pub slow_calls: Option<Vec<SlowCall>>,

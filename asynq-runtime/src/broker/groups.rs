@@ -34,8 +34,8 @@ pub trait Groups {
     /// The broker failed.
     async fn group(&self, queue: &QueueName, group: &GroupName) -> Result<Option<GroupStats>, BrokerError>;
 
-    /// Returns those of `queues` that may have groups, by one question about all of them, so that queues without groups cost an
-    /// idle server nothing. Default: all.
+    /// Returns those of `queues` that have groups, or had some a moment ago, by one question about all of them, so that queues without
+    /// groups cost an idle server nothing. Default: all, which is for fakes of the tests.
     ///
     /// # Errors
     ///

@@ -121,7 +121,7 @@ pub trait Inspect {
     /// The broker failed.
     async fn failures(&self, queue: &QueueName, id: &TaskId) -> Result<Vec<Failure>, BrokerError>;
 
-    /// Returns some of the held unique locks of a queue, and the position of the next page: `after` is [`LockPage::next`] of an
+    /// Returns some 1,000 of the held unique locks of a queue at most, and the position of the next page: `after` is [`LockPage::next`] of an
     /// earlier call, `None` at the beginning. On Redis a call looks at a bounded number of the server's keys, so a page may be
     /// empty without being the last. A lock that changes in the meantime may be missed or appear twice. Keys of another type than
     /// a lock's are left out.
