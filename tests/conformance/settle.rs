@@ -138,6 +138,8 @@ async fn a_retry_that_is_not_counted_spends_and_counts_nothing() {
     t.settle(&run, snooze(MINUTE, Extra::default())).await;
     let seen = t.snapshot().await;
     assert_eq!(seen.retry, [Entry::of(&new).due(t.now() + MINUTE)], "the message stays as it is");
+    assert_eq!(t.state_of("t1").await, Some(TaskState::Retry));
+    assert_eq!(t.resend(&run, snooze(MINUTE, Extra::default())).await, Settled::Ok, "it leaves a receipt");
     assert_eq!(counters(&seen.stats), [0, 0, 0, 0]);
 }
 
