@@ -262,7 +262,10 @@ impl SetOutcome {
     pub(crate) fn check(&self, set: &TaskSet) -> Result<(), BrokerError> {
         let Some(misplaced) = self.made.iter().find(|made| made.queue != set.queue) else { return Ok(()) };
         let NewTask { id, queue, .. } = misplaced;
-        Err(config(format!("task {id} is made of a set of queue {} and is for queue {queue}: both must be one", set.queue)))
+        Err(config(format!(
+            "task {id} is made of a set of queue {} and is for queue {queue}: both must be one",
+            set.queue
+        )))
     }
 }
 
