@@ -14,8 +14,7 @@ use crate::answered;
 
 #[tokio::test]
 async fn a_task_goes_through_its_life_and_leaves_only_counters() {
-    let server = Server::start(&[]);
-    let broker = server.broker().await;
+    let (_server, broker, mut redis) = Server::with_broker().await;
     let me = member("me");
     put(&broker, &["a", "b", "c"]).await;
     let runs = take(&broker, &me, 10).await;
@@ -28,6 +27,20 @@ async fn a_task_goes_through_its_life_and_leaves_only_counters() {
     let stats = broker.queue_stats(&queue()).await.unwrap();
     assert_eq!((stats.size, stats.processed, stats.processed_total, stats.failed), (0, 3, 3, 0));
     assert_eq!(broker.queues().await.unwrap(), [queue()]);
+    let keys: Vec<String> = redis.keys("asynq:{default}:*").await.unwrap();
+    let others: Vec<&String> = keys.iter().filter(|key| !key.contains(":processed") && !key.contains("}:x:")).collect();
+    assert!(others.is_empty(), "{others:?}");
+}
+
+#[tokio::test]
+async fn a_run_that_ends_in_any_way_leaves_no_lease() {
+    let (_server, broker, mut redis) = Server::with_broker().await;
+    put(&broker, &["a", "b", "c", "d", "e"]).await;
+    let runs = take(&broker, &member("me"), 5).await;
+    for ((run, action), left) in runs.iter().zip(every_action()).zip((0..5).rev()) {
+        assert_eq!(settle(&broker, run, action.clone()).await, Settled::Ok);
+        assert_eq!(redis.zcard::<_, usize>("asynq:{default}:lease").await.unwrap(), left, "{action:?}");
+    }
 }
 
 /// One field holds either the time since when a task is pending, or the token of its run. They may be equal by chance.
