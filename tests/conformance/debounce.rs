@@ -64,15 +64,17 @@ async fn a_scheduled_task_takes_the_new_arguments_and_the_new_time() {
     t.advance(20 * SECOND);
     let newer = NewTask {
         message: TaskMessage { retry: 7, timeout: 9, ..debounced("b", "2").message },
-        ..debounced("b", "2").with_header("h", "v")
+        ..debounced("b", "2").with_header("h", "v").after(Duration::from_millis(30_250))
     };
     let second = t.enqueue(newer).await;
     assert!(replaced(&second, "a"));
-    assert_eq!((second.state, second.process_at), (TaskState::Scheduled, now(&t) + 30 * SECOND));
+    assert_eq!((second.state, second.process_at), (TaskState::Scheduled, now(&t) + Duration::from_millis(30_250)));
     assert_eq!(t.state_of("b").await, None, "nothing is stored under the new id");
     t.advance(29 * SECOND);
     assert_eq!(t.forward().await, 0, "the old time has passed, and counts no more");
-    t.advance(2 * SECOND);
+    t.advance(Duration::from_millis(1_249));
+    assert_eq!(t.forward().await, 0, "the new time holds to the millisecond");
+    t.advance(Duration::from_millis(1));
     assert_eq!(t.forward().await, 1);
     let run = t.take_one().await;
     let message = run.text();
@@ -96,9 +98,11 @@ async fn a_pending_task_waits_again_or_keeps_its_turn() {
     assert!(replaced(&third, "a") && third.state == TaskState::Scheduled);
     let fourth = t.enqueue(at_once("d", "4")).await;
     assert!(replaced(&fourth, "a") && fourth.state == TaskState::Pending, "out of the scheduled again");
+    t.advance(2 * SECOND);
     t.enqueue(at_once("e", "5")).await;
     let runs = t.take_exactly(2).await;
     assert_eq!(runs.iter().map(|run| run.key.id.as_str()).collect::<Vec<_>>(), ["other", "a"]);
+    assert_eq!(runs[1].waited, Some(2 * SECOND), "since it was pending again");
     assert_eq!(payload_of(&runs[1]), b"5");
     t.advance(60 * SECOND);
     assert_eq!(t.forward().await, 0, "no time of it is left behind");
