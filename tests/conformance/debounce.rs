@@ -202,6 +202,8 @@ async fn an_orphan_with_older_arguments_does_not_run_again() {
     t.let_leases_pass();
     let ended = t.broker().end_orphan(&default_queue(), &run.key.id, "no worker runs it").await.unwrap();
     assert_eq!(ended, Changed::Done);
+    let stats = t.snapshot().await.stats;
+    assert_eq!((stats.active, stats.processed, stats.failed), (0, 1, 1), "it counts as a failure");
     only_the_newer_is_left(&t).await;
 }
 
