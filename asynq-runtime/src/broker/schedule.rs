@@ -28,9 +28,10 @@ pub trait Schedules {
     /// The broker failed; send the same tick again until it answers.
     async fn tick(&self, tick: &Tick) -> Result<Ticked, BrokerError>;
 
-    /// Makes an entry known as this program plans it, and returns its stored state. Its queue becomes known with its first task. The last tick of a new entry is now, and so
-    /// is that of an entry whose spec or zone changes, because a new spec read over an old gap would fire a storm of ticks. A
-    /// plan of an older revision changes nothing, unless it [supersedes](EntryPlan::supersedes) exactly the stored revision.
+    /// Makes an entry known as this program plans it, and returns its stored state. Its queue becomes known with its first task.
+    /// The last tick of a new entry is now, and so is that of an entry whose spec or zone changes, because a new spec read over an
+    /// old gap would fire a storm of ticks. A plan of an older revision changes nothing, unless it
+    /// [supersedes](EntryPlan::supersedes) exactly the stored revision.
     /// Whatever the revision, a last tick more than 5 s in the future becomes now: it was stored before the broker's clock went
     /// back.
     ///

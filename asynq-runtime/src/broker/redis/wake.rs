@@ -197,6 +197,7 @@ impl<'b> TrackedReads<'b> {
         'anew: loop {
             let unknown = {
                 let mut seen = self.seen.lock();
+                // The number is read before the trips, so that a change during any of them ends the next wait.
                 self.changes = seen.changes_of(self.topic);
                 seen.unknown(self.topic, questions.clone(), Instant::now())
             };
