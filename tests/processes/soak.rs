@@ -13,7 +13,7 @@ use std::{
 
 use asynq_runtime::{Client, EnqueueError, TaskState, broker::BrokerErrorKind, job::JobBuilder};
 use asynq_tests::{
-    RedisCluster, SentinelServers, WallClock,
+    RedisCluster, SentinelServers, SlowNetwork, WallClock,
     jobs::{Note, Trial},
     journal::written,
 };
@@ -117,9 +117,11 @@ struct Fleet {
     replicated: Option<Replicated>,
     /// The clock of the workers, where it can be stepped.
     clock: Option<WallClock>,
+    /// The network of the producers, on a single Redis.
+    of_producers: Option<SlowNetwork>,
     /// The number of workers that ended with an error at their start.
     never_began: usize,
-    /// Workers that are stopped for long, each until its task here ends.
+    /// Workers that are stopped or out of reach for long, each until its task here ends.
     stopped: Vec<JoinHandle<(Worker, Incident)>>,
 }
 
@@ -132,7 +134,7 @@ impl Fleet {
 
     /// Starts workers until their number is complete, as a supervisor does. A worker may have ended by itself only if it could
     /// not start because the broker was away.
-    fn complete(&mut self, world: &World) {
+    async fn complete(&mut self, world: &World) {
         for mut worker in std::mem::take(&mut self.workers) {
             if worker.has_ended() {
                 let has_run = world.history().lines.iter().any(|line| line.pid == worker.pid());
@@ -143,7 +145,7 @@ impl Fleet {
             }
         }
         while self.workers.len() < WORKERS {
-            self.workers.push(world.soaked_worker(CONCURRENCY, self.clock.as_ref()));
+            self.workers.push(world.soaked_worker(CONCURRENCY, self.clock.as_ref()).await);
         }
     }
 
@@ -176,6 +178,25 @@ impl Fleet {
                     (worker, incident)
                 }));
             }
+            Fault::SilentShort => {
+                let of_worker = self.workers[nth].network.as_ref();
+                let networks: Vec<_> = of_worker.into_iter().chain(&self.of_producers).collect();
+                networks.iter().for_each(|network| network.freeze());
+                sleep(within(8_000, random)).await;
+                networks.iter().for_each(|network| network.thaw());
+            }
+            Fault::SilentLong => {
+                let worker = self.workers.swap_remove(nth);
+                self.stopped.push(tokio::spawn(async move {
+                    let (from, network) = (Utc::now(), worker.network.as_ref().unwrap());
+                    network.freeze();
+                    sleep(LONG).await;
+                    network.thaw();
+                    let incident = Incident::since(from, worker.pid(), Harm::Silenced);
+                    (worker, incident)
+                }));
+            }
+            Fault::Forget => self.workers[nth].network.as_ref().unwrap().forget_connections(),
             Fault::Restart | Fault::Outage => {
                 let redis = world.redis.as_mut().unwrap();
                 redis.kill();
@@ -234,7 +255,7 @@ impl Fleet {
         self.take_back(JoinHandle::is_finished).await;
     }
 
-    /// Takes workers that were stopped for long back into the fleet.
+    /// Takes workers that were stopped or out of reach for long back into the fleet.
     async fn take_back(&mut self, which: impl Fn(&JoinHandle<(Worker, Incident)>) -> bool) {
         for stopped in self.stopped.extract_if(.., |stopped| which(stopped)).collect::<Vec<_>>() {
             let (worker, incident) = stopped.await.unwrap();
@@ -261,12 +282,14 @@ fn possible(weights: &[(u64, Fault)], has_clock: bool, has_small_disk: bool) -> 
 async fn soak(mut world: World, replicated: Option<Replicated>, clock: Option<WallClock>, weights: &[(u64, Fault)]) {
     let (seed, tasks, faults) = (number("SOAK_SEED", 1), number("SOAK_TASKS", 100_000), number("SOAK_FAULTS", 250));
     let (began, mut random) = (Instant::now(), Rng::with_seed(seed));
-    let client = Client::connect(&world.url).await.unwrap();
+    let of_producers = world.network().await;
+    let url = of_producers.as_ref().map_or_else(|| world.url.clone(), SlowNetwork::url);
+    let client = Client::connect(&url).await.unwrap();
     let (workers, incidents, stopped) = (Vec::new(), Vec::new(), Vec::new());
-    let mut fleet = Fleet { workers, incidents, replicated, clock, never_began: 0, stopped };
+    let mut fleet = Fleet { workers, incidents, replicated, clock, of_producers, never_began: 0, stopped };
     let may_fail_over = fleet.replicated.is_some();
     let (mut report, mut injected) = (ProducerReport::default(), BTreeMap::<Fault, usize>::new());
-    fleet.complete(&world);
+    fleet.complete(&world).await;
     let mut first = 0;
     for round in 0..faults {
         let share = tasks / faults + u64::from(round < tasks % faults);
@@ -284,7 +307,7 @@ async fn soak(mut world: World, replicated: Option<Replicated>, clock: Option<Wa
         let fault = if round == faults / 2 { weights[weights.len() - 1].1 } else { Fault::drawn(weights, &mut random) };
         fleet.inject(fault, &mut world, &mut random).await;
         *injected.entry(fault).or_default() += 1;
-        fleet.complete(&world);
+        fleet.complete(&world).await;
         for producer in producers {
             report.add(producer.await.unwrap());
         }

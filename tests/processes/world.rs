@@ -10,6 +10,7 @@ use std::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
+    time::Duration,
 };
 
 use asynq_runtime::{
@@ -18,7 +19,7 @@ use asynq_runtime::{
     task::QueueName,
 };
 use asynq_tests::{
-    Persistence, RedisServer, SlowNetwork, WallClock, eventually,
+    NetworkOptions, Persistence, RedisServer, SlowNetwork, WallClock, eventually,
     jobs::{Parcel, Poison, Record},
     journal::{Event, History, tasks_with},
     patient,
@@ -102,11 +103,23 @@ impl World {
         self.start(concurrency, &[("SHUTDOWN_TIMEOUT", shutdown_timeout.to_owned())])
     }
 
-    /// Starts a worker with default settings, which also schedules a task every five seconds, and uses `clock` if there is one.
-    pub fn soaked_worker(&self, concurrency: usize, clock: Option<&WallClock>) -> Worker {
+    /// Starts a worker with default settings, which also schedules a task every five seconds, and uses `clock` if there is one. On a
+    /// single Redis it has a network of its own.
+    pub async fn soaked_worker(&self, concurrency: usize, clock: Option<&WallClock>) -> Worker {
+        let network = self.network().await;
         let environment = clock.map(WallClock::environment).into_iter().flatten();
-        let settings: Vec<_> = environment.chain([("SOAK", "1".to_owned())]).collect();
-        self.start(concurrency, &settings)
+        let url = network.as_ref().map_or_else(|| self.url.clone(), SlowNetwork::url);
+        let settings: Vec<_> = environment.chain([("SOAK", "1".to_owned()), ("ASYNQ_URL", url)]).collect();
+        Worker { network, ..self.start(concurrency, &settings) }
+    }
+
+    /// A fast network to the Redis of this world, which can fall silent.
+    pub async fn network(&self) -> Option<SlowNetwork> {
+        let options = NetworkOptions { bits_per_second: 10_000_000_000, round_trip: Duration::ZERO };
+        match &self.redis {
+            Some(redis) => Some(SlowNetwork::to(redis.port(), options).await),
+            None => None,
+        }
     }
 
     fn start(&self, concurrency: usize, settings: &[(&str, String)]) -> Worker {
@@ -119,7 +132,7 @@ impl World {
         command.stdin(Stdio::piped());
         let program = Program::start_with_log(command, Stdio::inherit());
         assert_eq!(program.line(""), "ready", "the worker did not start");
-        Worker { process: program.process, log: PathBuf::new() }
+        Worker { process: program.process, log: PathBuf::new(), network: None }
     }
 
     /// Starts a process of the program `everyday` with defaults, apart from the `settings` in its environment. The process
@@ -130,7 +143,7 @@ impl World {
         let mut command = self.program(env!("CARGO_BIN_EXE_everyday"));
         // A line of standard error is written in pieces, and a file keeps each piece at once.
         command.stdout(Stdio::null()).stderr(fs::File::create(&log).unwrap()).envs(settings.iter().copied());
-        Worker { process: Process::start(&mut command), log }
+        Worker { process: Process::start(&mut command), log, network: None }
     }
 
     /// [`launched`](Self::launched), and waits until the process can take tasks.

@@ -17,6 +17,13 @@ pub(super) enum Fault {
     StopShort,
     /// STOP of one worker for longer than its lease.
     StopLong,
+    /// The network of one worker, and that of the producers, carries nothing for much less than a lease, and then what it took
+    /// in meanwhile: calls arrive that their callers have given up.
+    SilentShort,
+    /// The network of one worker carries nothing for longer than its lease, and then what it took in meanwhile.
+    SilentLong,
+    /// The network of one worker forgets the connections that there are, which stay open.
+    Forget,
     /// kill -9 of Redis, which is started again soon.
     Restart,
     /// Redis ends every connection.
@@ -41,13 +48,16 @@ pub(super) enum Fault {
 
 impl Fault {
     pub(super) const REDIS: &[(u64, Self)] = &[
-        (26, Self::Kill),
-        (14, Self::Term),
-        (12, Self::StopShort),
+        (22, Self::Kill),
+        (12, Self::Term),
+        (10, Self::StopShort),
         (4, Self::StopLong),
         (5, Self::KillAll),
-        (14, Self::Restart),
-        (15, Self::Cut),
+        (8, Self::SilentShort),
+        (4, Self::SilentLong),
+        (4, Self::Forget),
+        (12, Self::Restart),
+        (9, Self::Cut),
         (5, Self::Full),
         (4, Self::Freeze),
         (4, Self::Step),

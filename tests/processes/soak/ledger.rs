@@ -22,6 +22,8 @@ pub(super) enum Harm {
     Terminated,
     /// STOP, and later CONT.
     Stopped,
+    /// The worker's network carried nothing.
+    Silenced,
     /// The worker's primary was killed and a replica took over, which may lack the last writes of the dead primary.
     FailedOver,
 }
@@ -109,7 +111,7 @@ impl Run<'_> {
         let concerns = |incident: &&Incident| incident.pid == self.start.pid || incident.harm == Harm::FailedOver;
         incidents.iter().filter(concerns).filter(|incident| incident.from <= next.start.at).any(|incident| {
             let (more, in_flight) = match incident.harm {
-                Harm::Killed | Harm::Terminated | Harm::Stopped => (TimeDelta::zero(), IN_FLIGHT),
+                Harm::Killed | Harm::Terminated | Harm::Stopped | Harm::Silenced => (TimeDelta::zero(), IN_FLIGHT),
                 Harm::FailedOver => (UNREPLICATED, UNREPLICATED),
             };
             incident.until + more >= self.start.taken_at()
@@ -309,6 +311,7 @@ mod tests {
         assert_eq!(of(7, (12, 12), Harm::Killed), unexplained, "later");
         assert_eq!(of(7, (-5, -5), Harm::Killed), unexplained, "before it asked for the task");
         assert_eq!(of(7, (-5, 3), Harm::Stopped), explained);
+        assert_eq!(of(7, (-5, 3), Harm::Silenced), explained);
         assert_eq!(of(7, (-5, -1), Harm::Stopped), unexplained);
         assert_eq!(of(0, (5, 5), Harm::FailedOver), explained);
         assert_eq!(of(0, (8, 8), Harm::FailedOver), unexplained, "the replica had it by then");

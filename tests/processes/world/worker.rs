@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, process::ExitStatus};
 
-use asynq_tests::{eventually, journal::written};
+use asynq_tests::{SlowNetwork, eventually, journal::written};
 
 use crate::process::Process;
 
@@ -12,6 +12,8 @@ pub struct Worker {
     pub(super) process: Process,
     /// The log of the program `everyday`.
     pub(super) log: PathBuf,
+    /// The network to Redis that this worker alone uses, if it has one.
+    pub network: Option<SlowNetwork>,
 }
 
 impl Worker {
