@@ -50,15 +50,12 @@ for i = 1, #due, 2 do
 end
 
 -- Tasks without an exact time are Go's own, due by whole seconds. Stale exact times above take no room from these tasks.
-for kind, zset in pairs(zsets) do
+for _, zset in pairs(zsets) do
   if moved < limit then
     local ids = call('ZRANGEBYSCORE', zset, '-inf', whole(now_s), 'LIMIT', 0, limit)
     for _, id in ipairs(ids) do
       if moved >= limit then break end
-      if not is_leaving[zset][id] then
-        call('ZREM', KEYS[4], kind .. ':' .. id)
-        move(id, zset)
-      end
+      if not is_leaving[zset][id] then move(id, zset) end
     end
   end
 end

@@ -99,11 +99,7 @@ for i = 1, n do
       call('HDEL', held.key, 'crashes', 'crashes_retried', 'checkpoint', 'progress', 'result', 'group', 'fails', 'e0', 'e1', 'e2', 'e3',
         'e4', 'e5', 'e6', 'e7', 'e8', 'e9', 'x')
       if x ~= '' then call('HSET', held.key, 'x', x) end
-      if state == 'scheduled' then
-        call('HDEL', held.key, 'pending_since')
-      elseif was ~= 'pending' then
-        call('HSET', held.key, 'pending_since', now_ns)
-      end
+      if state == 'pending' and was ~= 'pending' then call('HSET', held.key, 'pending_since', now_ns) end
       say(holder)
       say(state == 'scheduled' and 's' or 'p')
       say(whole(math.max(state == 'scheduled' and due or now_ms, now_ms)))

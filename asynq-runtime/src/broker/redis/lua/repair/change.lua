@@ -40,5 +40,4 @@ else
   unlock(lock, id)
   call('DEL', key)
 end
-if state == 'active' then call('ZREM', KEYS[3], id) end
 return 'done'
