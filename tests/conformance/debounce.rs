@@ -18,8 +18,8 @@ use asynq_runtime::{
 };
 
 use asynq_tests::{
-    Build as _, Seeded as _, Store as _, archive, archive_with, default_queue, done, join, lock_key, requeue, retry,
-    soon, task, task_id,
+    Build as _, Seeded as _, Store as _, archive, archive_with, default_queue, done, join, lock_key, queue, requeue,
+    retry, soon, task, task_id,
 };
 use bytes::Bytes;
 
@@ -129,6 +129,17 @@ async fn a_task_in_retry_begins_anew_with_the_new_arguments() {
     assert_eq!(t.broker().checkpoint(&run.key).await.unwrap(), None, "how far the old arguments got says nothing");
     t.settle(&run, retry(5 * SECOND, "again")).await;
     assert_eq!(t.broker().failures(&default_queue(), &task_id("a")).await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn a_task_that_has_moved_takes_the_new_arguments_in_its_new_queue() {
+    let t = Fixture::start().await;
+    let low = queue("low");
+    t.enqueue(debounced("a", "1")).await;
+    assert_eq!(t.broker().move_task(&default_queue(), &task_id("a"), &low).await.unwrap(), Changed::Done);
+    let there = lock_key("k").replace("{default}", "{low}");
+    let second = NewTask { replaces: Some(Replaces::default()), ..task("b").locked(&there, 60).in_queue("low") };
+    assert!(replaced(&t.enqueue(second).await, "a"));
 }
 
 #[tokio::test]

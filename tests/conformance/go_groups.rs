@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use asynq_runtime::{
-    broker::{SetError, TaskSet},
+    broker::{BulkAction, SetError, SetOutcome, TaskSet},
     task::{TaskMessage, TaskState},
 };
-use asynq_tests::{Build as _, becomes, default_queue, lock_key, made, members, retry, task};
+use asynq_tests::{Build as _, becomes, default_queue, lock_key, made, members, retry, task, task_id};
 
 use super::Fixture;
 
@@ -44,6 +44,14 @@ async fn the_lock_that_go_names_in_the_message_alone_is_freed_with_the_set() {
     let set = t.claim("g").await;
     t.finish(&set, &becomes(vec![made(&set, 0)])).await.unwrap();
     assert_eq!(t.holder_of(&lock_key("k")).await, None);
+
+    let message = task("t2").grouped("g").locked(&lock_key("l"), 600).message;
+    go.add_to_group(&message, t.now().timestamp(), Some(600));
+    let set = t.claim("g").await;
+    t.finish(&set, &SetOutcome { alone: vec![task_id("t2")], ..SetOutcome::default() }).await.unwrap();
+    assert_eq!(t.holder_of(&lock_key("l")).await, Some(task_id("t2")));
+    t.broker().change_task(&default_queue(), &task_id("t2"), None, BulkAction::Delete).await.unwrap();
+    assert_eq!(t.holder_of(&lock_key("l")).await, None, "it is known without the group, too");
 }
 
 #[tokio::test]

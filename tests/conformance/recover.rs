@@ -270,21 +270,24 @@ async fn a_dead_servers_tasks_come_back_at_once() {
 
 #[tokio::test]
 async fn a_quarantined_task_that_cannot_be_read_is_recovered_too() {
-    let t = Fixture::start().await;
     use asynq_tests::Store as _;
-    let run = t.seed_active("bad").await;
-    t.seed_pending(&["good"]).await;
-    t.take_one().await;
-    t.store.overwrite_message(&default_queue(), &run.key.id, b"\xff\xff\xff");
-    t.let_leases_pass();
-    let mut back = t.recover().await;
-    back.sort();
-    assert_eq!(back, ["bad", "good"]);
-    let runs = t.take(2).await;
-    assert_eq!(runs.iter().filter(|run| run.message.is_err()).count(), 1);
-    assert!(runs.iter().all(|run| run.crashes == 1));
-    let good = runs.iter().find(|run| run.message.is_ok()).unwrap();
-    assert_eq!(good.text().id, "good");
+    // The second and third one end inside of a field.
+    for bytes in [&b"\xff\xff\xff"[..], b"\x0a", b"\x0a\x09four"] {
+        let t = Fixture::start().await;
+        let run = t.seed_active("bad").await;
+        t.seed_pending(&["good"]).await;
+        t.take_one().await;
+        t.store.overwrite_message(&default_queue(), &run.key.id, bytes);
+        t.let_leases_pass();
+        let mut back = t.recover().await;
+        back.sort();
+        assert_eq!(back, ["bad", "good"]);
+        let runs = t.take(2).await;
+        assert_eq!(runs.iter().filter(|run| run.message.is_err()).count(), 1);
+        assert!(runs.iter().all(|run| run.crashes == 1));
+        let good = runs.iter().find(|run| run.message.is_ok()).unwrap();
+        assert_eq!(good.text().id, "good");
+    }
 }
 
 #[tokio::test]

@@ -157,6 +157,20 @@ async fn a_moved_task_frees_its_new_lock_when_it_is_done() {
 }
 
 #[tokio::test]
+async fn a_move_takes_over_a_lock_whose_task_is_gone() {
+    let t = Fixture::start().await;
+    let there = "asynq:{low}:unique:email:send:a";
+    t.enqueue(task("first").in_queue("low")).await;
+    t.store.leave_lock(&queue("low"), there, &task_id("gone"), t.now() + TimeDelta::hours(1));
+    t.enqueue(task("t1").locked(&lock_key("a"), 600)).await;
+    moved(&t, "t1").await;
+    match t.try_enqueue(task("t2").in_queue("low").locked(there, 60)).await {
+        Err(Refused::Duplicate { holder }) => assert_eq!(holder, Some(task_id("t1"))),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
 async fn a_move_that_is_refused_changes_nothing() {
     let t = Fixture::start().await;
     t.enqueue(task("taken").in_queue("low")).await;
@@ -406,6 +420,11 @@ async fn an_orphan_counts_as_a_failure() {
     let failures = t.broker().failures(&default_queue(), &task_id("t1")).await.unwrap();
     let seen: Vec<_> = failures.iter().map(|failure| (failure.number, failure.error.as_str())).collect();
     assert_eq!(seen, [(1, "no worker runs it")]);
+    t.forward().await;
+    let run = t.take_one().await;
+    t.settle(&run, retry(SECOND, "boom")).await;
+    let failures = t.broker().failures(&default_queue(), &task_id("t1")).await.unwrap();
+    assert_eq!(failures.len(), 2, "and is kept when the next attempt fails: {failures:?}");
 }
 
 #[tokio::test]

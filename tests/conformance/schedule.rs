@@ -272,6 +272,9 @@ async fn a_tick_whose_id_is_taken_is_refused_and_counts_as_fired() {
     assert_eq!(t.holder_of(&lock_key("k")).await, None, "no lock is left behind");
     assert_eq!(state(&t).await.last, tick.at);
     assert!(matches!(fire(&t, &tick).await, Ticked::Duplicate));
+    t.broker().forget_entry(&default_queue(), &report()).await.unwrap();
+    assert_eq!(t.drain().await.len(), 1);
+    assert!(matches!(fire(&t, &tick).await, Ticked::Duplicate), "it counts as fired");
 }
 
 /// The entry and the marker are gone, and the task is kept: the clock was set back by more than the marker's time, for example.

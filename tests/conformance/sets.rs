@@ -112,8 +112,12 @@ async fn tasks_that_run_alone_become_pending_in_their_order_with_their_locks() {
     let set = t.claim("g").await;
     t.finish(&set, &alone(&["t3", "t1", "t2"])).await.unwrap();
     assert_eq!(t.snapshot().await.ids(TaskState::Pending), ["t1", "t2", "t3"]);
+    assert_eq!(t.state_of("t1").await, Some(TaskState::Pending));
     assert_eq!(t.holder_of(&lock_key("t2")).await.unwrap(), "t2");
-    assert_eq!(t.drain().await, ["t1", "t2", "t3"]);
+    t.advance(SECOND);
+    for (run, id) in t.take_exactly(3).await.iter().zip(["t1", "t2", "t3"]) {
+        assert_eq!((run.key.id.as_str(), run.waited), (id, Some(SECOND)), "since the set ended");
+    }
 }
 
 #[tokio::test]

@@ -126,6 +126,8 @@ async fn the_time_of_a_scheduled_tasks_lock_starts_when_it_is_due() {
     assert_eq!(t.holder_of(&lock_key("k")).await.unwrap(), "t1");
     t.advance(4 * MINUTE);
     assert_eq!(t.holder_of(&lock_key("k")).await, None);
+    t.enqueue(task("t2").at(t.now() - TimeDelta::hours(1)).locked(&lock_key("late"), 60)).await;
+    assert_eq!(t.holder_of(&lock_key("late")).await.unwrap(), "t2", "that of a task that is late starts now");
 }
 
 #[tokio::test]
