@@ -4,7 +4,10 @@ use std::{sync::Arc, time::Duration};
 
 use asynq_runtime::{
     Inspector,
-    broker::{Consume, Diagnose, GroupRules, Groups, Maintain, Produce, Run, Wanted, redis::RedisBroker},
+    broker::{
+        BulkAction, Changed, Consume, Diagnose, GroupRules, Groups, Inspect, Maintain, Produce, Repair, Run, Wanted,
+        redis::RedisBroker,
+    },
     task::{GroupName, QueueName},
 };
 use redis::{AsyncCommands, Value, aio::MultiplexedConnection};
@@ -103,12 +106,16 @@ async fn a_sweep_removes_nothing_deep_in_a_list_and_restores_leases_there() {
     assert_eq!(take(&broker, &member("me"), 1).await.len(), 1);
     // From here on Redis knows the script, so the calls below are sent by its digest.
     broker.sweep(&queue()).await.unwrap();
-    let () = redis.del("asynq:{default}:lease").await.unwrap();
+    let lease = "asynq:{default}:lease";
+    let () = redis.del(lease).await.unwrap();
+    let () = redis.zadd(lease, "ghost20099", 4_000_000_000_i64).await.unwrap();
     for list in [ACTIVE, PENDING] {
         let () = redis.rpush(list, ids_of("ghost", 20_100)).await.unwrap();
         let () = redis.lpush(list, ids_of("deeper", 100)).await.unwrap();
     }
     assert_eq!(broker.sweep(&queue()).await.unwrap().ghosts_removed, 200, "those at the tails");
+    assert!(!redis.exists::<_, bool>(lease).await.unwrap(), "a lease goes with its ghost");
+    assert_eq!(redis.scard::<_, usize>("asynq:{default}:x:orphans").await.unwrap(), 100, "the same in both lists");
     let call = newest_script(&mut redis).await;
     let mut sweep = async |active: &str, pending: &str| {
         let mut call = call.clone();
@@ -123,6 +130,38 @@ async fn a_sweep_removes_nothing_deep_in_a_list_and_restores_leases_there() {
     assert_eq!(sweep("20100", "19900").await, ("0 100 0 19900".to_owned(), [100, 1]), "the last ghosts that are near");
     // Those that are removed let others come nearer.
     assert_eq!(sweep("0", "19900").await, ("0 200 0 19900".to_owned(), [200, 2]));
+}
+
+#[tokio::test]
+async fn a_task_that_is_deep_in_a_long_list_can_be_deleted() {
+    let (_server, broker, mut redis) = Server::with_broker().await;
+    put(&broker, &["deep"]).await;
+    let () = redis.rpush(PENDING, ids_of("older", 10_100)).await.unwrap();
+    let () = redis.lpush(PENDING, ids_of("newer", 10_100)).await.unwrap();
+    assert_eq!(broker.change_task(&queue(), &id("deep"), None, BulkAction::Delete).await.unwrap(), Changed::Done);
+    assert_eq!(redis.llen::<_, usize>(PENDING).await.unwrap(), 20_200, "its id is gone");
+}
+
+/// A recovery reads a megabyte of messages: of the others it cannot tell whether an attempt has failed since the last crash.
+#[tokio::test]
+async fn a_crash_counts_although_its_message_is_not_read() {
+    let (_server, broker, mut redis) = Server::with_broker().await;
+    for name in ["a", "b"] {
+        let mut large = task(name);
+        large.message.payload = vec![0; 600_000].into();
+        broker.enqueue(vec![large]).await.remove(0).unwrap();
+        assert_eq!(take(&broker, &member("me"), 1).await.len(), 1);
+        let key = format!("asynq:{{default}}:t:{name}");
+        let () = redis.hset_multiple(key, &[("crashes", "1"), ("crashes_retried", "5")]).await.unwrap();
+        let () = redis.zadd("asynq:{default}:lease", name, 1).await.unwrap();
+    }
+    assert_eq!(broker.recover(&[queue()]).await.unwrap().tasks.len(), 2);
+    let mut crashes = Vec::new();
+    for name in ["a", "b"] {
+        crashes.push(broker.task(&queue(), &id(name)).await.unwrap().unwrap().crashes);
+    }
+    crashes.sort_unstable();
+    assert_eq!(crashes, [1, 2], "the row of one begins anew");
 }
 
 #[tokio::test]

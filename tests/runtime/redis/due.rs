@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use asynq_runtime::{
-    broker::{Action, Inspect, Maintain, Produce, RetryOrder, When, redis::RedisBroker},
+    broker::{
+        Action, BulkAction, Changed, Chosen, Inspect, Maintain, Produce, Repair, RetryOrder, When, redis::RedisBroker,
+    },
     task::TaskState,
 };
 use redis::{AsyncCommands, aio::MultiplexedConnection};
@@ -98,6 +100,37 @@ async fn the_exact_times_of_tasks_that_still_wait_are_kept() {
     assert_eq!(left, ["s:c", "s:b", "s:a", "s:next"]);
     assert_eq!(broker.forward(&[queue()], RetryOrder::Last).await.unwrap().moved, 3);
     assert_eq!(ids(&take(&broker, &member("me"), 9).await), ["c", "b", "a"]);
+}
+
+#[tokio::test]
+async fn a_task_that_a_person_changes_takes_its_exact_time_along() {
+    let (_server, broker, mut redis) = Server::with_broker().await;
+    for action in [BulkAction::Run, BulkAction::Archive, BulkAction::Delete] {
+        for state in [TaskState::Scheduled, TaskState::Retry] {
+            for (name, is_bulk) in [("one", false), ("some", true)] {
+                let mut new = task(&format!("{name}-{action:?}-{state}"));
+                let id = new.id.clone();
+                if state == TaskState::Scheduled {
+                    new.when = When::In(Duration::from_secs(60));
+                }
+                broker.enqueue(vec![new]).await.remove(0).unwrap();
+                for run in take(&broker, &member("me"), 9).await {
+                    settle(&broker, &run, retry(Duration::from_secs(60))).await;
+                }
+                assert_eq!(redis.zcard::<_, usize>(DUE).await.unwrap(), 1, "{id}");
+                if is_bulk {
+                    broker.change_some(&queue(), &Chosen::InState(state), action, 100).await.unwrap();
+                } else {
+                    assert_eq!(broker.change_task(&queue(), &id, None, action).await.unwrap(), Changed::Done);
+                }
+                assert!(!redis.exists::<_, bool>(DUE).await.unwrap(), "{id}");
+                // What was run must not be taken by the next round.
+                for run in take(&broker, &member("me"), 9).await {
+                    settle(&broker, &run, Action::Done).await;
+                }
+            }
+        }
+    }
 }
 
 #[tokio::test]

@@ -223,13 +223,22 @@ async fn a_set_waits_where_a_container_is_of_a_foreign_type() {
     for foreign in ["pending", "aggregation_sets"] {
         let (_server, broker, mut redis) = Server::with_broker().await;
         let set = gather(&broker, &["a", "b", "c"]).await;
+        // A lock that is freed with the set.
+        let lock = "asynq:{default}:unique:email:k";
+        let () = redis.hset("asynq:{default}:t:c", "unique_key", lock).await.unwrap();
+        let () = redis.set(lock, "c").await.unwrap();
         let key = format!("asynq:{{default}}:{foreign}");
         aside(&mut redis, &key).await;
         let before = dump(&mut redis).await;
-        let refused = broker.finish_set(&set, &outcome(&set)).await;
-        let Err(SetError::Refused(Refused::Broker(error))) = &refused else { panic!("{refused:?}") };
-        assert_eq!(error.kind(), BrokerErrorKind::Corrupt, "{foreign}: {error}");
-        assert!(dump(&mut redis).await == before, "{foreign}: nothing was changed");
+        let both = outcome(&set);
+        let only_made = SetOutcome { alone: Vec::new(), ..both.clone() };
+        let only_alone = SetOutcome { made: Vec::new(), ..both.clone() };
+        for outcome in [both, only_made, only_alone] {
+            let refused = broker.finish_set(&set, &outcome).await;
+            let Err(SetError::Refused(Refused::Broker(error))) = &refused else { panic!("{refused:?}") };
+            assert_eq!(error.kind(), BrokerErrorKind::Corrupt, "{foreign}: {error}");
+            assert!(dump(&mut redis).await == before, "{foreign}: {outcome:?} changed something");
+        }
         back(&mut redis, &key).await;
         broker.finish_set(&set, &outcome(&set)).await.unwrap();
         assert_eq!(broker.queue_stats(&queue()).await.unwrap().pending, 2);
@@ -272,6 +281,8 @@ async fn a_set_that_cannot_go_back_does_not_keep_the_others_waiting() {
     assert_eq!(broker.reclaim_sets(&queue()).await.unwrap(), 1);
     let left: Vec<String> = redis.zrange(sets, 0, -1).await.unwrap();
     assert_eq!(left, [format!("{GROUP}:{}", stuck.id)]);
+    let now = clock_now(&broker).timestamp();
+    assert_eq!(redis.zcount::<_, _, _, usize>(sets, 0, now).await.unwrap(), 0, "it is not looked at again at once");
     let () = redis.del(GROUP).await.unwrap();
     clock.advance(Duration::from_secs(130));
     assert_eq!(broker.reclaim_sets(&queue()).await.unwrap(), 1);

@@ -9,6 +9,7 @@ use asynq_runtime::{
 use asynq_test_support::eventually;
 
 use super::{
+    groups::grouped,
     server::{FRESH, Server},
     tasks::{member, put, queue, scripts, take, task},
 };
@@ -27,17 +28,23 @@ async fn a_page_of_large_tasks_is_read_by_scripts_of_a_mebibyte_each() {
     const TASKS: usize = 12;
     let (_server, broker, mut redis) = Server::with_broker().await;
     for n in 0..TASKS {
-        let mut large = task(&format!("t{n:02}"));
-        large.message.payload = vec![7; 400 << 10].into();
-        broker.enqueue(vec![large]).await.remove(0).unwrap();
+        for mut large in [task(&format!("t{n:02}")), grouped(&format!("g{n:02}"), "g")] {
+            large.message.payload = vec![7; 400 << 10].into();
+            broker.enqueue(vec![large]).await.remove(0).unwrap();
+        }
     }
-    let before = scripts(&mut redis).await;
-    let page = Page { number: 1, size: TASKS };
-    let page = broker.list(&queue(), TaskState::Pending, None, page, Some(TaskBrief::BYTES)).await.unwrap();
-    assert_eq!(page.len(), TASKS);
-    assert!(page.iter().all(|brief| brief.task.payload.len() == TaskBrief::BYTES && brief.payload_size == 400 << 10));
-    // Each script reads three tasks. A call whose script Redis does not know yet does not count.
-    assert!(scripts(&mut redis).await - before >= TASKS as u64 / 3);
+    for state in [TaskState::Pending, TaskState::Aggregating] {
+        let before = scripts(&mut redis).await;
+        let page = Page { number: 1, size: TASKS };
+        let page = broker.list(&queue(), state, None, page, Some(TaskBrief::BYTES)).await.unwrap();
+        assert_eq!(page.len(), TASKS);
+        assert!(
+            page.iter()
+                .all(|brief| { brief.task.payload.len() == TaskBrief::BYTES && brief.payload_size == 400 << 10 })
+        );
+        // Each script reads three tasks. A call whose script Redis does not know yet does not count.
+        assert!(scripts(&mut redis).await - before >= TASKS as u64 / 3, "{state}");
+    }
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use asynq_runtime::broker::{
     Action, Broker, Consume, Inspect, Maintain, NewTask, Produce, Quarantined, Replaces, Settle, Settled, Settlement,
-    UniqueLock, Wanted,
+    UniqueLock, Wanted, When,
     redis::{RedisBroker, RedisOptions},
 };
 use asynq_runtime::task::QueueName;
@@ -176,6 +176,25 @@ async fn an_enqueue_whose_answer_was_lost_is_not_stored_again_after_the_task_has
     }
     let stats = direct.queue_stats(&queue()).await.unwrap();
     assert_eq!((stats.size, stats.processed_total), (0, 11), "each task ran once");
+}
+
+/// After a failover the receipt is gone, and the call that was repeated is repeated by hand.
+#[tokio::test]
+async fn a_repeat_without_a_receipt_says_that_its_task_is_scheduled() {
+    let server = Server::start(&["--slowlog-log-slower-than", "0"]);
+    let (mut redis, broker) = (server.foreign().await, server.broker().await);
+    for id in ["known", "t1"] {
+        let mut new = task(id);
+        new.when = When::In(HOUR);
+        broker.enqueue(vec![new]).await.remove(0).unwrap();
+    }
+    let mut call = newest_script(&mut redis).await;
+    // EVALSHA, digest, number of keys, six keys of which the fourth is the receipt, now, items, number of the send, sent before?
+    let () = redis.del(&call[6]).await.unwrap();
+    call[12] = "1".into();
+    let answer: Vec<String> = redis::cmd("EVALSHA").arg(&call[1..]).query_async(&mut redis).await.unwrap();
+    let due: String = redis.zscore("asynq:{default}:x:due", "s:t1").await.unwrap();
+    assert_eq!((answer[0].as_str(), answer.last()), ("s", Some(&due)));
 }
 
 fn replacing(id: &str) -> NewTask {

@@ -246,6 +246,28 @@ async fn a_move_says_that_the_task_has_arrived_only_if_it_has() {
     }
 }
 
+#[tokio::test]
+async fn a_mover_that_another_overtakes_leaves_the_task_where_it_has_arrived() {
+    let server = Server::start(&[]);
+    let proxy = Proxy::before(&server);
+    let direct = server.broker().await;
+    let mut redis = server.foreign().await;
+    break_move(&direct, &mut redis, "t0").await;
+    assert_eq!(direct.move_task(&queue(), &id("t0"), &low()).await.unwrap(), Changed::Done);
+    break_move(&direct, &mut redis, "t1").await;
+    let broker = RedisBroker::connect(&proxy.url(), patient()).await.unwrap();
+    let before = scripts(&mut redis).await;
+    // Behind the look and the copy, which is there already, the drop is held back.
+    proxy.hold_back_nth(3);
+    let moving = tokio::spawn(async move { broker.move_task(&queue(), &id("t1"), &low()).await });
+    let has_copied = async || (scripts(&mut redis).await >= before + 2).then_some(());
+    eventually("the slower mover has placed the copy", has_copied).await;
+    assert_eq!(direct.move_task(&queue(), &id("t1"), &low()).await.unwrap(), Changed::Done);
+    proxy.let_go();
+    assert_eq!(moving.await.unwrap().unwrap(), Changed::Done);
+    assert_eq!(places(&direct, &id("t1")).await, [(low(), TaskState::Pending)]);
+}
+
 /// In a cluster, the new master of the old queue may lack the last step there, while the task has arrived in the new queue.
 #[tokio::test]
 async fn a_copy_that_a_failover_brought_back_ends_when_the_move_is_requested_again() {

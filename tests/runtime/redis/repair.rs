@@ -63,6 +63,11 @@ async fn a_task_that_go_left_in_no_state_can_be_run_archived_and_deleted() {
             assert_eq!(change(&broker, name, BulkAction::Delete).await, Changed::Done);
         }
     }
+    // The id is elsewhere than the state says.
+    leave_behind(&mut redis, "run", "archived").await;
+    set(&mut redis, &["ZADD", "asynq:{default}:retry", "1", "run"]).await;
+    assert_eq!(change(&broker, "run", BulkAction::Run).await, Changed::Done);
+    assert_eq!(places(&broker, &id("run")).await, [(queue(), TaskState::Pending)]);
 }
 
 #[tokio::test]
@@ -293,6 +298,30 @@ async fn an_orphan_is_not_ended_half_way() {
     assert_eq!(places(&broker, &id("t1")).await, [(queue(), TaskState::Active)], "active");
     assert_eq!(broker.end_orphan(&queue(), &id("t1"), "lost").await.unwrap(), Changed::Done);
     assert_eq!(places(&broker, &id("t1")).await, [(queue(), TaskState::Retry)]);
+}
+
+#[tokio::test]
+async fn an_orphan_that_has_ended_leaves_no_lease() {
+    let (_server, broker, mut redis) = Server::with_broker().await;
+    let lock = "asynq:{default}:unique:email:k";
+    for (name, retries, is_replaced) in [("retried", 1, false), ("archived", 0, false), ("replaced", 1, true)] {
+        let mut new = task(name);
+        new.message.retry = retries;
+        Produce::enqueue(&broker, vec![new]).await.remove(0).unwrap();
+        assert_eq!(take(&broker, &member("me"), 1).await.len(), 1);
+        set(&mut redis, &["ZADD", "asynq:{default}:lease", "1", name]).await;
+        let key = format!("asynq:{{default}}:t:{name}");
+        if is_replaced {
+            // A tick of other arguments leaves this mark, and the lock of the former ones.
+            let () = redis.hset(&key, "x", &b"\x38\x01\x60\x00"[..]).await.unwrap();
+            set(&mut redis, &["HSET", &key, "unique_key", lock]).await;
+            set(&mut redis, &["SET", lock, name]).await;
+        }
+        assert_eq!(broker.end_orphan(&queue(), &id(name), "lost").await.unwrap(), Changed::Done);
+        assert_eq!(redis.exists::<_, bool>(&key).await.unwrap(), !is_replaced, "{name}");
+        assert!(!redis.exists::<_, bool>("asynq:{default}:lease").await.unwrap(), "{name}");
+    }
+    assert!(!redis.exists::<_, bool>(lock).await.unwrap(), "the lock goes with its task");
 }
 
 #[tokio::test]

@@ -10,7 +10,8 @@ use asynq_runtime::{
     RawTask, Registry, Server as Worker,
     broker::{
         Action, Broker, BrokerErrorKind, BulkAction, Candidate, Changed, Consume, EntryId, EntryPlan, Inspect, Lead,
-        Maintain, Overlap, Page, Repair, Schedules, Settled, Tick, Ticked, UniqueLock, Wanted, redis::RedisBroker,
+        Maintain, Overlap, Page, Repair, Schedules, Settle, Settled, Tick, Ticked, UniqueLock, Wanted,
+        redis::RedisBroker,
     },
     prelude::JobResult,
     task::{Extra, GroupName, SchedulerEnqueueEvent, SchedulerEntry, TaskState},
@@ -65,6 +66,16 @@ async fn an_entry_and_its_markers_end_by_themselves() {
     let since = 1 + i64::try_from(begun.elapsed().as_secs()).unwrap();
     assert!((60 - since..=60).contains(&lasts.0) && (6000 - since..=6000).contains(&lasts.1), "{lasts:?}");
     assert!(redis.sismember::<_, _, bool>("asynq:queues", "default").await.unwrap());
+    let plan = EntryPlan { keep: 10 * MINUTE, ..tick.plan };
+    broker.plan_entry(&plan).await.unwrap();
+    broker.show_entries("s", &[SchedulerEntry::default()], MINUTE).await.unwrap();
+    let lasts: (i64, i64) = redis::pipe()
+        .ttl("asynq:{default}:x:cron:e")
+        .ttl("asynq:schedulers:{s}")
+        .query_async(&mut redis)
+        .await
+        .unwrap();
+    assert!((1..=600).contains(&lasts.0) && (1..=60).contains(&lasts.1), "{lasts:?}");
 }
 
 #[tokio::test]
@@ -96,6 +107,7 @@ async fn a_replaced_task_that_completed_runs_again_when_a_go_tool_says_so() {
     first.task.message.retention = 3600;
     assert!(fires(&broker, &first).await);
     let run = take(&broker, &member("me"), 1).await.remove(0);
+    assert_eq!(broker.save_checkpoint(&run.key, &"half".into()).await.unwrap(), Settled::Ok);
     let next = Tick { overlap: Overlap::Replace, ..tick(first.at + chrono::TimeDelta::seconds(1)) };
     assert!(fires(&broker, &next).await);
     assert_eq!(settle(&broker, &run, Action::Complete { result: None }).await, Settled::Ok);
@@ -108,6 +120,7 @@ async fn a_replaced_task_that_completed_runs_again_when_a_go_tool_says_so() {
     set(&mut redis, &["HSET", &format!("asynq:{{default}}:t:{id}"), "state", "pending"]).await;
     let again = take(&broker, &member("me"), 1).await.remove(0);
     assert!(again.extra.replaced, "the mark of the first run is left");
+    assert_eq!(broker.checkpoint(&again.key).await.unwrap(), None, "it begins anew");
     assert_eq!(settle(&broker, &again, Action::Requeue).await, Settled::Ok);
     let again = take(&broker, &member("me"), 1).await.remove(0);
     assert!(!again.extra.replaced);
@@ -134,6 +147,18 @@ async fn a_tick_keeps_at_the_run_that_it_replaces_that_the_run_was_asked_to_stop
     let next = Tick { overlap: Overlap::Replace, ..tick(first.at + chrono::TimeDelta::seconds(1)) };
     assert!(fires(&broker, &next).await);
     assert!(broker.asked_to_cancel(&[run.key]).await.remove(0).unwrap());
+}
+
+#[tokio::test]
+async fn a_tick_that_replaces_a_run_whose_lease_has_passed_takes_the_lease_away() {
+    let (_server, broker, mut redis) = Server::with_broker().await;
+    let first = tick(broker.now() - chrono::TimeDelta::seconds(5));
+    assert!(fires(&broker, &first).await);
+    take(&broker, &member("me"), 1).await;
+    set(&mut redis, &["ZADD", "asynq:{default}:lease", "1", first.task.id.as_str()]).await;
+    let next = Tick { overlap: Overlap::Replace, ..tick(first.at + chrono::TimeDelta::seconds(1)) };
+    assert!(fires(&broker, &next).await);
+    assert_eq!(redis.zcard::<_, usize>("asynq:{default}:lease").await.unwrap(), 0);
 }
 
 /// Scripts of earlier versions delete a task where field 7 is 1, and their workers requeue it unrun where it is anything but 0.
@@ -305,6 +330,10 @@ async fn foreign_keys_stop_a_tick_before_anything_is_changed() {
     }
     assert!(fires(&broker, &plain).await);
     assert_eq!(broker.queue_stats(&queue()).await.unwrap().size, 1, "it was replaced");
+    let () = redis.del(key("x:cron:e")).await.unwrap();
+    let () = redis.set(key("x:cron:e"), "foreign").await.unwrap();
+    let paused = broker.pause_entry(&queue(), &plain.plan.entry, true).await;
+    assert_eq!(paused.unwrap_err().kind(), BrokerErrorKind::Corrupt, "it is not an unknown entry");
 }
 
 #[tokio::test]
@@ -422,6 +451,9 @@ async fn a_dead_leader_leads_no_longer_because_the_clock_was_set_back() {
         let Lead::Another(left) = broker.lead(&me, 10 * SECOND).await.unwrap() else { panic!("it leads at once") };
         assert!(expected.contains(&left), "{left:?} of {given:?}");
     }
+    set(&mut redis, &["EXPIRE", "asynq:x:leader:shop", "86400"]).await;
+    broker.lead(&me, 10 * SECOND).await.unwrap();
+    assert!(redis.ttl::<_, i64>("asynq:x:leader:shop").await.unwrap() <= 100, "nor does it lead for another day");
 }
 
 /// As in a copy of another Redis by `DUMP` and `RESTORE`, which leaves the ends of keys out.

@@ -5,13 +5,13 @@ use std::{future::poll_fn, sync::Arc, task::Poll, time::Duration};
 use asynq_runtime::{
     Client, EnqueueError, Registry, Server as Worker,
     broker::{
-        Action, Broker, BrokerErrorKind, Consume, Inspect, Maintain, Page, Produce, Refused, RetryOrder, Settle,
-        Settled, Settlement, UniqueLock, Wanted, When,
+        Action, Broker, BrokerErrorKind, Consume, Groups, Inspect, Maintain, Page, Produce, Refused, RetryOrder,
+        Settle, Settled, Settlement, UniqueLock, Wanted, When,
     },
     inspector::{Force, Inspector},
     job,
     prelude::JobResult,
-    task::TaskState,
+    task::{TaskMessage, TaskState},
 };
 use asynq_test_support::soon;
 use redis::AsyncCommands;
@@ -93,6 +93,7 @@ async fn a_redis_that_takes_no_writes_leaves_no_task_in_doubt() {
     assert!(!refused.is_ambiguous(), "{refused:?}");
     let size = broker.queue_stats(&queue()).await.map_or(0, |stats| stats.size);
     assert_eq!(size, 0, "nothing was stored");
+    assert_eq!(broker.reclaim_sets(&queue()).await.unwrap(), 0, "there is nothing to write");
 }
 
 #[tokio::test]
@@ -176,6 +177,7 @@ async fn a_hash_that_is_not_a_task_and_an_id_without_one_do_not_stop_the_queue()
     assert_eq!(raw[..], b"\x01junk"[..]);
     let orphans: u64 = redis.scard("asynq:{default}:x:orphans").await.unwrap();
     assert_eq!(orphans, 1000, "as many as a person looks at");
+    assert!(redis.ttl::<_, i64>("asynq:{default}:x:orphans").await.unwrap() > 0, "for as long as a person may look");
     let left: bool = redis.exists("asynq:{default}:t:ghost1").await.unwrap();
     assert!(!left, "no stub was made");
     assert_eq!(broker.queue_stats(&queue()).await.unwrap().active, 2);
@@ -201,7 +203,8 @@ async fn a_container_of_a_foreign_type_keeps_tasks_where_they_are_until_it_is_mo
         let answers = broker.settle(&[stuck.clone(), settlement(&runs[1], Action::Done)]).await;
         assert_eq!(answers[0].as_ref().unwrap_err().kind(), BrokerErrorKind::Corrupt, "{container}: {answers:?}");
         assert_eq!(*answers[1].as_ref().unwrap(), Settled::Ok, "its neighbour ends");
-        assert_eq!(broker.queue_stats(&queue()).await.map_or(1, |stats| stats.active), 1, "{container}");
+        let active: Vec<String> = redis.lrange("asynq:{default}:active", 0, -1).await.unwrap();
+        assert_eq!(active, ["a"], "{container}");
         if container == "pending" {
             clock.advance(Duration::from_secs(31));
             broker.recover(&[queue()]).await.unwrap_err();
@@ -214,6 +217,32 @@ async fn a_container_of_a_foreign_type_keeps_tasks_where_they_are_until_it_is_mo
         }
         let again = Settlement { resend: true, ..stuck };
         assert_eq!(*broker.settle(&[again]).await[0].as_ref().unwrap(), Settled::Ok, "{container}");
+        let () = redis::cmd("FLUSHALL").query_async(&mut redis).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_lease_of_a_foreign_type_keeps_runs_where_they_are_and_a_pending_of_one_keeps_no_success() {
+    let (_server, broker, mut redis) = Server::with_broker().await;
+    let (lease, pending) = ("asynq:{default}:lease", "asynq:{default}:pending");
+    for action in every_action() {
+        put(&broker, &["a"]).await;
+        let run = take(&broker, &member("me"), 1).await.remove(0);
+        let mut end = settlement(&run, action.clone());
+        // With a lock a success goes the way of the other outcomes.
+        end.message =
+            Arc::new(TaskMessage { unique_key: "asynq:{default}:unique:email:k".into(), ..(*end.message).clone() });
+        let () = redis.rename(lease, "aside").await.unwrap();
+        let () = redis.set(lease, "foreign").await.unwrap();
+        let refused = broker.settle(&[end.clone()]).await.remove(0);
+        assert_eq!(refused.unwrap_err().kind(), BrokerErrorKind::Corrupt, "{action:?}");
+        let () = redis.rename("aside", lease).await.unwrap();
+        assert_eq!(broker.queue_stats(&queue()).await.unwrap().active, 1, "{action:?}");
+        let is_requeue = matches!(action, Action::Requeue);
+        if !is_requeue {
+            let () = redis.set(pending, "foreign").await.unwrap();
+        }
+        assert_eq!(broker.settle(&[end]).await.remove(0).unwrap(), Settled::Ok, "{action:?}");
         let () = redis::cmd("FLUSHALL").query_async(&mut redis).await.unwrap();
     }
 }
@@ -316,6 +345,7 @@ async fn a_foreign_key_in_the_place_of_active_loses_no_task() {
         let error = broker.dequeue(&member("me"), &wanted).await.unwrap_err();
         assert_eq!(error.kind(), BrokerErrorKind::Corrupt, "{error:?}");
         let () = redis.del(key).await.unwrap();
+        assert_eq!(broker.queue_stats(&queue()).await.unwrap().active, 0, "{key}");
     }
     assert_eq!(ids(&take(&broker, &member("me"), 9).await), ["a", "b"]);
 }
