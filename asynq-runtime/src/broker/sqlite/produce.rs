@@ -132,10 +132,9 @@ impl Item {
             if let Some(holder) = &holder {
                 holder.mark_replaced(&tx.view)?;
                 tx.view.execute(&sql::lock::TRANSFER, params![q, lock.key, id.as_str(), until])?;
-            }
-            if let Err(holder) = take_lock(&tx.view, q, &lock.key, id.as_str(), until)? {
-                tx.view.execute(&sql::task::DELETE, [seq])?;
-                return Ok(Err(Refused::Duplicate { holder }));
+            } else {
+                // No other task holds it: `meets_holder` has looked.
+                tx.view.execute(&sql::lock::TAKE, params![q, lock.key, id.as_str(), until, tx.view.now])?;
             }
         }
         tx.view.execute(&sql::body::STORE, params![seq, self.bytes])?;
