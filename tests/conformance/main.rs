@@ -61,7 +61,7 @@ cases! {
         await_end, bad_input, checkpoint, consume, debounce, diagnose, extremes, failures, fence, fence_writes, forward, go_groups, go_peers, groups,
         inspect, inspect_size, locks, maintain, model, pause, presence, produce, races, recover, repair, repair_many, repair_move,
         schedule, schedule_entry, schedule_overlap, schedule_provider, schedule_served, schedulers, semaphore,
-        served, served_blocked, served_groups, sets, settle, settle_again, shapes, unique, wait_and_take, wake,
+        served, served_blocked, served_groups, sets, settle, settle_again, shapes, two_queues, unique, wait_and_take, wake,
     ]
 
     redis: RedisFixture;
@@ -129,6 +129,7 @@ mod formatted {
     mod settle;
     mod settle_again;
     mod shapes;
+    mod two_queues;
     mod unique;
     mod wait_and_take;
     mod wake;
