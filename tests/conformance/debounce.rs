@@ -118,7 +118,8 @@ async fn a_task_in_retry_begins_anew_with_the_new_arguments() {
     t.settle(&run, retry(5 * SECOND, "boom")).await;
     let second = t.enqueue(debounced("b", "2")).await;
     assert!(replaced(&second, "a") && second.state == TaskState::Scheduled);
-    assert_eq!(t.info("a").await.unwrap().result, None);
+    let info = t.info("a").await.unwrap();
+    assert_eq!((info.result, info.last_failed_at), (None, None));
     assert_eq!(t.broker().failures(&default_queue(), &task_id("a")).await.unwrap(), []);
     t.advance(6 * SECOND);
     assert_eq!(t.forward().await, 0, "the time of the retry counts no more");
@@ -159,6 +160,7 @@ async fn overtaken() -> (Fixture, Run) {
     let t = Fixture::start().await;
     t.enqueue(at_once("a", "1")).await;
     let run = t.take_one().await;
+    t.enqueue(task("other").locked(&lock_key("other"), 600).after(600 * SECOND)).await;
     let second = t.enqueue(debounced("b", "2")).await;
     assert_eq!((second.state, second.replaced.as_ref()), (TaskState::Scheduled, None), "a task of its own");
     assert_eq!(t.holder_of(&lock_key("k")).await, Some(task_id("b")), "which has the lock");
@@ -169,6 +171,7 @@ async fn overtaken() -> (Fixture, Run) {
 async fn only_the_newer_is_left(t: &Fixture) {
     assert_eq!(t.state_of("a").await, None);
     assert_eq!(t.holder_of(&lock_key("k")).await, Some(task_id("b")));
+    assert_eq!(t.holder_of(&lock_key("other")).await, Some(task_id("other")));
     assert!(replaced(&t.enqueue(debounced("c", "3")).await, "b"));
     t.advance(31 * SECOND);
     t.forward().await;

@@ -161,6 +161,11 @@ async fn a_task_requeued_waits_from_then_on() {
     t.settle(&run, requeue()).await;
     t.advance(2 * SECOND);
     assert_eq!(t.snapshot().await.stats.latency, 2 * SECOND);
+    t.take_one().await;
+    t.let_leases_pass();
+    assert_eq!(t.recover().await, ["t1"]);
+    t.advance(2 * SECOND);
+    assert_eq!(t.snapshot().await.stats.latency, 2 * SECOND);
 }
 
 #[tokio::test]

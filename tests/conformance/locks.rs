@@ -28,10 +28,13 @@ async fn locks(t: &Fixture) -> BTreeMap<String, LockInfo> {
 /// A fixture with the lock of a waiting task, and a lock whose task is gone.
 async fn two() -> Fixture {
     let t = Fixture::start().await;
+    t.enqueue(task("over").locked(&lock_key("over"), 5)).await;
+    t.advance(Duration::from_secs(7));
     t.enqueue(task("waits").locked(&lock_key("a"), 600)).await;
     let until = t.now() + Duration::from_secs(600);
     t.store.leave_lock(&default_queue(), &lock_key("b"), &task_id("gone"), until);
     t.enqueue(task("plain")).await;
+    t.enqueue(task("gone").in_queue("low")).await;
     t.enqueue(task("elsewhere").in_queue("low").locked("asynq:{low}:unique:email:send:a", 600)).await;
     t
 }

@@ -7,7 +7,7 @@ use asynq_runtime::{
     task::{Extra, TaskId, TaskState, UniqueUntil, Unknown},
 };
 use asynq_tests::{
-    Build as _, Store as _, archive, default_queue, done, lock_key, queue, requeue, retry, task, task_id,
+    Build as _, Store as _, archive, complete, default_queue, done, lock_key, queue, requeue, retry, task, task_id,
 };
 use bytes::Bytes;
 
@@ -288,15 +288,20 @@ async fn a_task_that_a_person_runs_has_a_new_day_to_find_a_worker_that_knows_it(
     let t = Fixture::start().await;
     let since_ms = t.now().timestamp_millis() - 48 * 3_600_000;
     let unknown = Some(Unknown { since_ms, times: 1, retried: Some(0) });
-    t.enqueue(task("t1").with_extra(Extra { unknown, deferrals: 24, max_crashes: Some(7), ..Extra::default() })).await;
+    let extra = Extra { unknown, deferrals: 24, max_crashes: Some(7), ..Extra::default() };
+    t.enqueue(task("t1").with_retention(600).with_extra(extra)).await;
     for _ in 0..2 {
         assert_eq!(Op::Archive.does(&t, &task_id("t1")).await, Changed::Done);
         assert_eq!(Op::Run.does(&t, &task_id("t1")).await, Changed::Done);
     }
-    let Extra { unknown, deferrals, max_crashes, .. } = t.take_one().await.extra;
+    let run = t.take_one().await;
+    let Extra { unknown, deferrals, max_crashes, .. } = run.extra.clone();
     // With another number of failures than the task has, the record is over.
     let is_over = unknown.is_none_or(|unknown| unknown.retried.is_some_and(|retried| retried != 0));
     assert_eq!((is_over, deferrals, max_crashes), (true, 0, Some(7)));
+    t.settle(&run, complete("42")).await;
+    assert_eq!(Op::Run.does(&t, &task_id("t1")).await, Changed::Done);
+    assert_eq!(t.take_one().await.extra.max_crashes, Some(7), "the success has not changed it");
 }
 
 #[tokio::test]

@@ -146,6 +146,7 @@ async fn one_group_is_changed_and_the_other_stays() {
         t.seed_group("h", &["d"]).await;
         assert_eq!(some(&t, Chosen::InGroup(group("g")), action, 2).await, slice(2, 0, true), "{action:?}");
         assert_eq!(t.group_sizes().await, [("g".to_owned(), 1), ("h".to_owned(), 1)]);
+        assert_eq!(t.state_of("c").await, Some(TaskState::Aggregating), "{action:?}: the last to join is left");
         assert_eq!(some(&t, Chosen::InGroup(group("g")), action, 2).await, slice(1, 0, false), "{action:?}");
         assert_eq!(t.group_sizes().await, [("h".to_owned(), 1)]);
     }

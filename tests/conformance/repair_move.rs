@@ -144,6 +144,13 @@ async fn the_lock_moves_along_with_the_time_it_has_left() {
     assert!(again().await.is_err(), "taken where it is");
     t.advance(101 * SECOND);
     again().await.unwrap();
+    // A lock that another task took over stays with that task.
+    t.enqueue(task("late").locked(&lock_key("b"), 5)).await;
+    t.advance(6 * SECOND);
+    t.enqueue(task("next").locked(&lock_key("b"), 600)).await;
+    moved(&t, "late").await;
+    assert_eq!(t.holder_of(&lock_key("b")).await, Some(task_id("next")));
+    t.enqueue(task("t3").in_queue("low").locked("asynq:{low}:unique:email:send:b", 60)).await;
 }
 
 #[tokio::test]
@@ -404,7 +411,8 @@ async fn an_orphan_is_retried_and_its_old_run_is_fenced() {
     let info = t.info("t1").await.unwrap();
     assert_eq!((info.state, info.retried, info.crashes), (TaskState::Retry, 1, 0));
     assert_eq!(info.last_error.as_deref(), Some("no worker runs it"));
-    assert_eq!(info.last_failed_at.unwrap().timestamp(), t.now().timestamp());
+    let now = Some(t.now().timestamp());
+    assert_eq!([info.last_failed_at, info.next_process_at].map(|at| at.map(|at| at.timestamp())), [now; 2]);
     assert_eq!(t.forward().await, 1, "it is due at once");
     assert_eq!(t.drain().await, ["t1"]);
 }
@@ -435,7 +443,10 @@ async fn an_orphan_without_a_retry_left_is_archived_and_frees_its_lock() {
     let run = t.start_run(new).await;
     t.let_leases_pass();
     assert_eq!(end_orphan(&t, "t1").await, Changed::Done);
-    assert_eq!(t.state_of("t1").await, Some(TaskState::Archived));
+    let info = t.info("t1").await.unwrap();
+    assert_eq!((info.state, info.last_error.as_deref()), (TaskState::Archived, Some("no worker runs it")));
+    let now = Some(t.now().timestamp());
+    assert_eq!([info.last_failed_at, info.archived_at].map(|at| at.map(|at| at.timestamp())), [now; 2]);
     assert_eq!(t.holder_of(&lock_key("a")).await, None);
     assert_eq!(t.settle(&run, snooze(SECOND, Extra::default())).await, Settled::Fenced);
     assert!(t.recover().await.is_empty(), "nothing is left to recover");

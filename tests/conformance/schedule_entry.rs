@@ -4,10 +4,10 @@
 use std::{sync::Arc, time::Duration};
 
 use asynq_runtime::{
-    broker::{EntryPlan, EntryState, PlanChange, Planned, Tick, Ticked},
+    broker::{EntryId, EntryPlan, EntryState, PlanChange, Planned, Tick, Ticked},
     clock::ManualClock,
 };
-use asynq_tests::{Store as _, default_queue};
+use asynq_tests::{Store as _, default_queue, queue};
 use chrono::TimeDelta;
 
 use super::{
@@ -61,6 +61,7 @@ async fn a_newer_program_with_another_spec_or_zone_begins_now() {
         before = (changed.spec.clone(), changed.zone.clone());
         assert_eq!((&planned.spec, &planned.zone, planned.revision), (&changed.spec, &changed.zone, changed.revision));
         assert!((planned.last - t.now()).abs() < TimeDelta::milliseconds(1), "old gaps are not read by a new spec");
+        assert_eq!(state(&t).await, planned);
     }
 }
 
@@ -227,6 +228,25 @@ async fn an_unknown_entry_cannot_be_paused() {
 }
 
 #[tokio::test]
+async fn an_entry_is_paused_and_forgotten_alone() {
+    let t = Fixture::start().await;
+    let mine = plan("* * * * * *", 1);
+    let others = [
+        EntryPlan { entry: EntryId::of("another", ""), ..mine.clone() },
+        EntryPlan { queue: queue("low"), ..mine.clone() },
+    ];
+    for plan in others.iter().chain([&mine]) {
+        t.broker().plan_entry(plan).await.unwrap();
+    }
+    assert!(t.broker().pause_entry(&default_queue(), &report(), true).await.unwrap());
+    t.broker().forget_entry(&default_queue(), &report()).await.unwrap();
+    for EntryPlan { queue, entry, .. } in &others {
+        let other = t.broker().entry(queue, entry).await.unwrap().expect("the entry is known");
+        assert!(!other.paused, "{queue} {entry}");
+    }
+}
+
+#[tokio::test]
 async fn a_forgotten_entry_is_a_new_one() {
     let t = Fixture::start().await;
     assert!(is_enqueued(&fire_now(&t).await));
@@ -256,7 +276,10 @@ async fn an_entry_without_ticks_is_remembered_for_as_long_as_its_plan_says() {
     // The plan of an older program does not.
     let older = super::schedule::plan("* * * * * *", 0);
     assert_eq!(t.broker().plan_entry(&older).await.unwrap().change, PlanChange::None);
+    assert!(t.broker().pause_entry(&default_queue(), &report(), true).await.unwrap());
     t.advance(MINUTE);
     assert!(!known().await, "no program plans it any more");
     assert!(!t.broker().pause_entry(&default_queue(), &report(), true).await.unwrap());
+    t.broker().plan_entry(&older).await.unwrap();
+    assert!(!state(&t).await.paused, "its pause is over, too");
 }

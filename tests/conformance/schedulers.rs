@@ -42,6 +42,7 @@ fn is_anothers(lead: Lead) {
 async fn the_first_candidate_leads_and_the_others_learn_for_how_long() {
     let t = Fixture::start().await;
     assert_eq!(lead(&t, "a", 1).await, OURS);
+    t.broker().sweep(&default_queue()).await.unwrap();
     is_anothers(lead(&t, "b", 1).await);
     t.advance(TTL * 6 / 10);
     let Lead::Another(left) = lead(&t, "b", 1).await else { panic!("a leads") };
@@ -112,12 +113,16 @@ async fn a_newer_program_wants_the_lead_and_gets_it_when_the_older_resigns() {
 #[tokio::test]
 async fn a_request_that_was_fulfilled_is_forgotten() {
     let t = Fixture::start().await;
+    assert_eq!(lead(&t, "new", 2).await, OURS);
+    resign(&t, "new", 2).await;
     assert_eq!(lead(&t, "old", 1).await, OURS);
     is_anothers(lead(&t, "new", 2).await);
     resign(&t, "old", 1).await;
     assert_eq!(lead(&t, "new", 2).await, OURS);
     resign(&t, "new", 2).await;
     assert_eq!(lead(&t, "old", 1).await, OURS, "a roll-back finds no other candidate");
+    is_anothers(lead(&t, "new", 2).await);
+    assert_eq!(lead(&t, "old", 1).await, WANTED, "but the next roll-out");
 }
 
 #[tokio::test]
@@ -351,9 +356,12 @@ async fn the_history_of_an_entry_is_read_newest_first_and_by_pages() {
 #[tokio::test]
 async fn the_history_keeps_the_newest_thousand() {
     let t = Fixture::start().await;
+    let older = event(&t, -1);
+    t.broker().record_enqueue("another", &older).await.unwrap();
     record(&t, 0..1010).await;
     let all = history(&t, 1, 2000).await;
     assert_eq!((all.len(), all[0].task_id.as_str(), all[999].task_id.as_str()), (1000, "1009", "10"));
+    assert_eq!(t.broker().enqueue_history("another", Page::default()).await.unwrap(), [older]);
 }
 
 #[tokio::test]

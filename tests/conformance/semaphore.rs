@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use asynq_tests::task_id;
+use asynq_tests::{default_queue, task_id};
 use tokio::task::JoinSet;
 
 use super::Fixture;
@@ -64,6 +64,7 @@ async fn a_token_counts_until_its_time_is_over() {
     let t = Fixture::start().await;
     assert!(acquire(&t, "mail", 1, "a").await);
     t.advance(Duration::from_secs(59));
+    t.broker().sweep(&default_queue()).await.unwrap();
     assert!(!acquire(&t, "mail", 1, "b").await);
     t.advance(Duration::from_secs(2));
     assert!(acquire(&t, "mail", 1, "b").await);
@@ -94,10 +95,13 @@ async fn a_token_whose_end_has_passed_already_counts_for_the_time_that_its_attem
 #[tokio::test]
 async fn scopes_do_not_share_tokens() {
     let t = Fixture::start().await;
-    for scope in ["mail", "mail:slow", "Größe *?[x] {y}"] {
-        assert!(acquire(&t, scope, 1, "a").await, "{scope}");
+    let scopes = ["mail", "mail:slow", "Größe *?[x] {y}"];
+    for (scope, holder) in scopes.into_iter().zip(["a", "c", "a"]) {
+        assert!(acquire(&t, scope, 1, holder).await, "{scope}");
         assert!(!acquire(&t, scope, 1, "b").await, "{scope}");
     }
+    assert!(release(&t, scopes[0], "a").await);
+    assert!(!acquire(&t, scopes[2], 1, "b").await, "that token is still out");
 }
 
 #[tokio::test]

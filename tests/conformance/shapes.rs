@@ -87,12 +87,12 @@ async fn a_shape_that_stays_as_it_is_is_kept_for_longer() {
 async fn a_shape_is_kept_for_its_time_from_its_last_use() {
     let t = Fixture::start().await;
     let almost = SHAPE_TTL - Duration::from_secs(60);
-    keep(&t, &[new("mail", Some(1), "a"), new("mail", Some(2), "b")]).await;
+    keep(&t, &[new("mail", Some(1), "a"), new("mail", Some(2), "b"), new("bye", Some(1), "c")]).await;
     t.advance(almost);
     assert!(stored(&t, "mail", Some(1)).await.is_some(), "looked for, and so kept for longer");
     t.advance(Duration::from_secs(120));
     assert!(stored(&t, "mail", Some(1)).await.is_some());
-    assert_eq!(stored(&t, "mail", Some(2)).await, None);
+    assert_eq!((stored(&t, "mail", Some(2)).await, stored(&t, "bye", Some(1)).await), (None, None));
     keep(&t, &[new("mail", Some(2), "b")]).await;
     t.advance(almost);
     assert!(stored(&t, "mail", Some(2)).await.is_some());

@@ -75,6 +75,8 @@ async fn a_lock_whose_task_is_gone_refuses_no_task() {
     let leave = |key: &str| {
         t.store.leave_lock(&default_queue(), &lock_key(key), &task_id("gone"), t.now() + TimeDelta::hours(1));
     };
+    // Another queue has a task of that id.
+    t.enqueue(task("gone").in_queue("low")).await;
     leave("k");
     t.enqueue(task("t1").locked(&lock_key("k"), 60)).await;
     assert_eq!(t.holder_of(&lock_key("k")).await.unwrap(), "t1");
@@ -376,9 +378,12 @@ async fn a_lock_that_ended_during_the_run_is_taken_again_unless_another_has_it()
     extend(&t, &[&run], &lock_key("k")).await;
     assert_eq!(t.holder_of(&lock_key("k")).await.unwrap(), "t1");
     t.advance(20 * t.broker().lease() + Duration::from_secs(2));
-    t.enqueue(task("t2").locked(&lock_key("k"), 600)).await;
+    t.enqueue(task("t2").locked(&lock_key("k"), 60)).await;
     extend(&t, &[&run], &lock_key("k")).await;
     assert_eq!(t.holder_of(&lock_key("k")).await.unwrap(), "t2");
+    t.advance(Duration::from_secs(62));
+    extend(&t, &[&run], &lock_key("k")).await;
+    assert_eq!(t.holder_of(&lock_key("k")).await.unwrap(), "t1", "the time of the other is over");
 }
 
 #[tokio::test]

@@ -171,6 +171,7 @@ async fn a_clock_that_was_a_day_ahead_stops_neither_ticks_nor_leaders() {
     w.clock.advance(SECOND);
     assert!(matches!(w.fire(1, Overlap::Allow).await, Ticked::Enqueued(_)));
     assert_eq!(w.broker.lead(&candidate("b", 0), TTL).await.unwrap(), Lead::Ours { wanted: false });
+    assert!(matches!(w.broker.lead(&candidate("c", 0), TTL).await.unwrap(), Lead::Another(_)));
     w.clock.set(now + DAY);
     assert!(matches!(w.fire(86_400, Overlap::Allow).await, Ticked::Duplicate), "its marker is still there");
     w.end().await;
