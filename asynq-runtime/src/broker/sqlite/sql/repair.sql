@@ -18,7 +18,7 @@ UPDATE main.task SET state = 5 /* archived */, at = ?2 WHERE seq = ?1;
 -- name: move
 -- Puts a task into another queue. Its body and failures know it by its row, and stay. A pending task waits in its new
 -- queue from now on. ?1 seq, ?2 q, ?3 at, ?4 uniq, ?5 now.
-UPDATE main.task SET q = ?2, at = ?3, uniq = ?4, since = iif(state = 2 /* pending */, ?5, since) WHERE seq = ?1;
+UPDATE main.task SET q = ?2, at = ?3, uniq = ?4, since = ?5 WHERE seq = ?1;
 
 -- name: set_lock
 -- Sets the unique lock of a task. ?1 seq, ?2 key.
