@@ -9,8 +9,7 @@ use crate::{
 
 use super::super::{sql, stored_task::StoredTask, tx::Tx};
 
-/// Fails a task that is active although its lease has passed. The columns `server` and `run` are cleared, so that the lost run
-/// is fenced when it settles late.
+/// Fails a task that is active although its lease has passed. The lost run is fenced when it settles late: the task is not active.
 pub(super) fn end(tx: &mut Tx<'_>, queue: &QueueName, id: &TaskId, error: &str) -> rusqlite::Result<Changed> {
     let Some(task) = StoredTask::find(&tx.view, queue, id.as_str())? else { return Ok(Changed::NotFound) };
     let StoredTask { seq, q, .. } = task;

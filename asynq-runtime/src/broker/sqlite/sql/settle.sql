@@ -1,4 +1,5 @@
 -- Stores the outcomes of runs (contract: `broker/settle.rs`).
+-- A task that is not active has no `server` and no `run`: the state alone fences the run that ended, and its long number is in `last`.
 
 -- name: done
 -- Deletes a task without a unique lock if a run still holds it: fence and outcome in one, for the most common of all ends.
