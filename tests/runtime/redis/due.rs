@@ -124,7 +124,7 @@ async fn a_task_that_a_person_changes_takes_its_exact_time_along() {
                     assert_eq!(broker.change_task(&queue(), &id, None, action).await.unwrap(), Changed::Done);
                 }
                 assert!(!redis.exists::<_, bool>(DUE).await.unwrap(), "{id}");
-                // What was run must not be taken by the next round.
+                // A task that was run must not be taken by the next round.
                 for run in take(&broker, &member("me"), 9).await {
                     settle(&broker, &run, Action::Done).await;
                 }
