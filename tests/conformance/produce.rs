@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use asynq_runtime::{
-    broker::{Placed, Refused, Wanted},
+    broker::{NewTask, Placed, Refused, Wanted},
     task::{Extra, TaskState, Unknown},
 };
 use asynq_tests::{Build as _, Entry, Seeded as _, Store as _, done, lock_key, queue, task, task_id};
@@ -268,10 +268,11 @@ async fn an_id_is_taken(state: &str) {
     t.seed_every_state().await;
     let before = t.store.dump();
 
-    let refused = t.try_enqueue(task(state).with_payload("another")).await;
-
-    assert!(matches!(refused, Err(Refused::IdConflict)), "{refused:?}");
-    assert_eq!(t.store.dump(), before);
+    for id_is_ours in [false, true] {
+        let refused = t.try_enqueue(NewTask { id_is_ours, ..task(state).with_payload("another") }).await;
+        assert!(matches!(refused, Err(Refused::IdConflict)), "{refused:?}");
+        assert_eq!(t.store.dump(), before);
+    }
 }
 
 macro_rules! an_id_is_taken_while_its_task_is {

@@ -40,6 +40,8 @@ async fn a_run_that_ends_in_any_way_leaves_no_lease() {
     for ((run, action), left) in runs.iter().zip(every_action()).zip((0..5).rev()) {
         assert_eq!(settle(&broker, run, action.clone()).await, Settled::Ok);
         assert_eq!(redis.zcard::<_, usize>("asynq:{default}:lease").await.unwrap(), left, "{action:?}");
+        let key = format!("asynq:{{default}}:t:{}", run.key.id);
+        assert!(!redis.hexists::<_, _, bool>(key, "x").await.unwrap(), "{action:?}: there are no extra facts");
     }
 }
 

@@ -209,6 +209,26 @@ async fn a_text_in_place_of_the_beginning_of_a_burst_does_not_stop_an_enqueue() 
 }
 
 #[tokio::test]
+async fn a_foreign_key_stops_a_replacement_before_anything_is_changed() {
+    let (_server, broker, mut redis) = Server::with_broker().await;
+    let replacing = |id: &str| NewTask {
+        when: When::In(HOUR),
+        unique: Some(UniqueLock { key: "asynq:{default}:unique:email:k".into(), ttl: HOUR }),
+        replaces: Some(Replaces::default()),
+        ..task(id)
+    };
+    broker.enqueue(vec![NewTask { when: When::Now, ..replacing("a") }]).await.remove(0).unwrap();
+    for name in ["scheduled", "retry", "x:due"] {
+        let key = format!("asynq:{{default}}:{name}");
+        let () = redis.set(&key, "foreign").await.unwrap();
+        let before = dump(&mut redis).await;
+        assert!(broker.enqueue(vec![replacing("b")]).await.remove(0).is_err(), "{name}");
+        assert!(dump(&mut redis).await == before, "{name}: something was changed");
+        let () = redis.del(&key).await.unwrap();
+    }
+}
+
+#[tokio::test]
 async fn a_count_of_crashes_with_a_fraction_stops_no_recovery() {
     let server = Server::start(&[]);
     let mut redis = server.foreign().await;

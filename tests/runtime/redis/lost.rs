@@ -161,7 +161,7 @@ async fn an_enqueue_whose_answer_was_lost_is_not_stored_again_after_the_task_has
     assert_eq!(settle(&direct, &warm, Action::Done).await, Settled::Ok);
     for round in 0..10 {
         let id = format!("t{round}");
-        let one = [id.as_str()];
+        let new = if round % 2 == 0 { task(&id) } else { replacing(&id) };
         proxy.lose_answers(1);
         let worker = async {
             loop {
@@ -171,7 +171,8 @@ async fn an_enqueue_whose_answer_was_lost_is_not_stored_again_after_the_task_has
                 }
             }
         };
-        let ((), settled) = soon(async { tokio::join!(put(&broker, &one), worker) }).await;
+        let (placed, settled) = soon(async { tokio::join!(broker.enqueue(vec![new]), worker) }).await;
+        assert!(placed[0].is_ok(), "{placed:?}");
         assert_eq!((settled, proxy.still_to_lose()), (Settled::Ok, 0));
     }
     let stats = direct.queue_stats(&queue()).await.unwrap();
@@ -183,18 +184,20 @@ async fn an_enqueue_whose_answer_was_lost_is_not_stored_again_after_the_task_has
 async fn a_repeat_without_a_receipt_says_that_its_task_is_scheduled() {
     let server = Server::start(&["--slowlog-log-slower-than", "0"]);
     let (mut redis, broker) = (server.foreign().await, server.broker().await);
-    for id in ["known", "t1"] {
-        let mut new = task(id);
-        new.when = When::In(HOUR);
-        broker.enqueue(vec![new]).await.remove(0).unwrap();
+    // Where the receipt and the argument are that says that it was sent before.
+    for (new, receipt, again) in [(task as fn(&str) -> NewTask, 6, 12), (replacing, 13, 20)] {
+        for id in ["known", "t1"] {
+            broker.enqueue(vec![NewTask { when: When::In(HOUR), ..new(id) }]).await.remove(0).unwrap();
+            let () = redis.del("asynq:{default}:unique:email:k").await.unwrap();
+        }
+        let mut call = newest_script(&mut redis).await;
+        let () = redis.del(&call[receipt]).await.unwrap();
+        call[again] = "1".into();
+        let answer: Vec<String> = redis::cmd("EVALSHA").arg(&call[1..]).query_async(&mut redis).await.unwrap();
+        let due: String = redis.zscore("asynq:{default}:x:due", "s:t1").await.unwrap();
+        assert_eq!((answer[0].as_str(), answer.last()), ("s", Some(&due)));
+        let () = redis::cmd("FLUSHALL").query_async(&mut redis).await.unwrap();
     }
-    let mut call = newest_script(&mut redis).await;
-    // EVALSHA, digest, number of keys, six keys of which the fourth is the receipt, now, items, number of the send, sent before?
-    let () = redis.del(&call[6]).await.unwrap();
-    call[12] = "1".into();
-    let answer: Vec<String> = redis::cmd("EVALSHA").arg(&call[1..]).query_async(&mut redis).await.unwrap();
-    let due: String = redis.zscore("asynq:{default}:x:due", "s:t1").await.unwrap();
-    assert_eq!((answer[0].as_str(), answer.last()), ("s", Some(&due)));
 }
 
 fn replacing(id: &str) -> NewTask {
