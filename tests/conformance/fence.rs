@@ -81,6 +81,8 @@ async fn recovered_and_done_by_another(action: Action) {
     let (t, late) = lost().await;
     let rightful = t.take_one().await;
     accepted(&t, &rightful, done()).await;
+    // Another queue has a task of that id.
+    t.enqueue(task(late.key.id.as_str()).in_queue("low")).await;
     let before = t.store.dump();
     assert_eq!(t.settle(&late, action).await, Settled::Gone);
     assert_eq!(t.store.dump(), before);

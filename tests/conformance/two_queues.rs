@@ -43,7 +43,7 @@ async fn fill(t: &Fixture, name: &str) -> TaskSet {
     t.broker().claim_set(&queue(name), &group("set"), &rules).await.unwrap().expect("it is large enough")
 }
 
-/// What the reading calls tell of a queue.
+/// Returns all that the reading calls tell of a queue.
 async fn seen(t: &Fixture, name: &QueueName) -> String {
     let b = t.broker();
     let mut seen = format!(

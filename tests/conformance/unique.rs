@@ -50,6 +50,9 @@ async fn an_id_conflict_leaves_no_lock_behind() {
     let refused = t.try_enqueue(task("taken").locked(&lock_key("k"), 60)).await;
     assert!(matches!(refused, Err(Refused::IdConflict)), "{refused:?}");
     assert_eq!(t.holder_of(&lock_key("k")).await, None);
+    t.enqueue(task("holder").locked(&lock_key("held"), 60)).await;
+    let refused = t.try_enqueue(task("taken").locked(&lock_key("held"), 60)).await;
+    assert!(matches!(refused, Err(Refused::IdConflict)), "an id that is taken is told first: {refused:?}");
 }
 
 #[tokio::test]
