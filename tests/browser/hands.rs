@@ -274,6 +274,9 @@ fn every_page_fits_a_phone_and_can_be_read_and_heard_in_light_and_dark() {
             assert_eq!(browser.js(nameless).await, json!([]), "{path}");
             let marks = "return ['header', 'nav', 'main', 'h1'].map((tag) => document.querySelectorAll(tag).length > 0).concat(document.querySelectorAll('main, h1').length)";
             assert_eq!(browser.js(marks).await, json!([true, true, true, true, 2]), "{path}");
+            let skips = "const levels = [...document.querySelectorAll('main :is(h1, h2, h3)')].map((e) => Number(e.tagName[1]));
+                return levels.filter((level, at) => level > (levels[at - 1] ?? 0) + 1)";
+            assert_eq!(browser.js(skips).await, json!([]), "{path}: no level of headings is left out");
         }
         browser.screen(Some((390, 844))).await;
         world.open("/queues/mail?state=completed").await;

@@ -143,7 +143,10 @@ fn render(view: &View) -> Markup {
             }
         } @else {
             (figures(totals))
-            section.charts aria-label="The last hour, all queues" { @for chart in &view.charts { (chart.show()) } }
+            section.charts {
+                h2.sr { "The last hour, all queues" }
+                @for chart in &view.charts { (chart.show()) }
+            }
             (table(view))
         }
     }
