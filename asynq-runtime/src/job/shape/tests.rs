@@ -159,6 +159,13 @@ fn a_shape_with_a_long_name_costs_no_memory_per_element_and_no_endless_text() {
     assert!(shape.to_text().len() < 1000);
 }
 
+/// Newtypes around each other add nothing to a text, so its length does not bound the stack that they take.
+#[test]
+fn the_text_of_thousands_of_newtypes_around_each_other_ends_early() {
+    let types = (1..2600).map(|next| Form::Newtype(Node::Type(next))).chain([Form::Unit]);
+    assert_eq!(ShapeDocument::new(Node::Type(0), types.collect()).to_text(), "…");
+}
+
 proptest! {
     /// Payloads are data from outside.
     #[test]

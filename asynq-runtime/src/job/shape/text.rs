@@ -4,6 +4,8 @@ use super::{Form, Node, ShapeDocument};
 
 /// Longest text in bytes, beside its last word.
 const LONGEST: usize = 600;
+/// Deepest nesting of named types that is written. The document may be data from outside, and newtypes around each other add no text.
+const DEEPEST: usize = 128;
 
 impl ShapeDocument {
     /// Returns a text such as `{to: str, copies: u32, note: str?}`; a long one ends in `…`.
@@ -74,7 +76,7 @@ impl Text<'_> {
             }
             Node::Tuple(nodes) => self.parts(["(", ")"], nodes, Self::node),
             Node::Type(index) => match self.types.get(*index) {
-                Some(form) if !self.around.contains(index) => {
+                Some(form) if self.around.len() < DEEPEST && !self.around.contains(index) => {
                     self.around.push(*index);
                     self.form(form);
                     self.around.pop();
