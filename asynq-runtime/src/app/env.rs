@@ -8,6 +8,7 @@ use std::{
 
 use super::error::AppError;
 use crate::{
+    censor::usage_without_passwords,
     connect::{URL_VARIABLE, text_of_variable},
     job::IntoSpan,
     task::QueueName,
@@ -133,6 +134,14 @@ pub(super) const LOG_FORMAT: Field = Field { id: "log-format", flag: "--log-form
 
 /// Parses `critical=6,default=3/10,tenant:*`: name, weight and most tasks at a time; the default weight is 1.
 fn parse_queues(text: &str) -> Result<Vec<Queue>, String> {
+    // The error of an entry quotes a part of the text, in which the password of a URL in the wrong place is not recognised any more.
+    let is_clean = usage_without_passwords(text) == text;
+    let whole =
+        || format!("{text:?} is not a list of queues; write names with their weights, such as critical=6,default");
+    parse_entries(text).map_err(|reason| if is_clean { reason } else { whole() })
+}
+
+fn parse_entries(text: &str) -> Result<Vec<Queue>, String> {
     let mut queues: Vec<Queue> = Vec::new();
     for entry in text.split(',') {
         let (name, weight) = match entry.rsplit_once('=') {
@@ -247,6 +256,11 @@ mod tests {
             ("ASYNQ_ONLY", "a,,b", "ASYNQ_ONLY: \"a,,b\" has an empty name"),
             ("ASYNQ_QUEUES", "a,a=2", "ASYNQ_QUEUES: queue `a` is named twice"),
             ("ASYNQ_QUEUES", "a,,b", "ASYNQ_QUEUES: \"\" cannot be used: queue name must not be empty"),
+            (
+                "ASYNQ_QUEUES",
+                "unix:///s?user=u&pass=canary,rest",
+                "ASYNQ_QUEUES: \"unix:///s?user=u&pass=***\" is not a list of queues; write names with their weights",
+            ),
             ("ASYNQ_QUEUES", "{a}=1", "ASYNQ_QUEUES: \"{a}\" cannot be used: queue name must not contain `{`"),
             (
                 "ASYNQ_CONCURRENCY",
