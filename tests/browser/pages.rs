@@ -282,6 +282,8 @@ fn the_broker_page_shows_slow_calls_and_their_subjects() {
         assert_eq!(browser.js(visible).await, false, "they are folded away");
         browser.click("#node-0 .slow summary").await;
         assert_eq!(browser.js(visible).await, true);
+        let scroller = "return document.querySelector('#node-0 .slow .scroll').tabIndex";
+        assert_eq!(browser.js(scroller).await, 0, "the keyboard reaches what is beyond a narrow screen");
         let shown = browser.text("#node-0 .slow").await;
         assert!(shown.contains("SETEX asynq:{mail}:marked") && shown.contains("ms"), "{shown}");
         assert!(!browser.js("return document.documentElement.outerHTML").await.to_string().contains("private payload"));

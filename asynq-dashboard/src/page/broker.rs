@@ -81,7 +81,7 @@ fn slots(slots: &[QueueSlot], left_out: usize) -> Markup {
     html! {
         section.panel aria-label="Queues in the cluster" {
             h2 { "Queues in the cluster" }
-            div.scroll { table {
+            div.scroll tabindex="0" { table {
                 thead { tr { th scope="col" { "Queue" } th.num scope="col" { "Slot" } th scope="col" { "Nodes, the master first" } } }
                 tbody { @for slot in slots {
                     tr id={ "slot-" (segment(slot.queue.as_str())) } {

@@ -197,7 +197,7 @@ fn slow_calls(calls: &[SlowCall], now: DateTime<Utc>) -> Markup {
         details.slow {
             summary { h2 { "Slow calls " small { (count(calls.len() as u64)) " of late" } } }
             @if calls.is_empty() { p.soft { "None." } } @else {
-                div.scroll { table {
+                div.scroll tabindex="0" { table {
                     thead { tr { th scope="col" { "When" } th.num scope="col" { "Took" } th scope="col" { "Command" } } }
                     tbody { @for call in calls {
                         tr { td { (when(now, call.at)) } td.num { (took(call.took)) } td.mono { (cell(&call.command)) } }
