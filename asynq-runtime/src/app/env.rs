@@ -134,11 +134,14 @@ pub(super) const LOG_FORMAT: Field = Field { id: "log-format", flag: "--log-form
 
 /// Parses `critical=6,default=3/10,tenant:*`: name, weight and most tasks at a time; the default weight is 1.
 fn parse_queues(text: &str) -> Result<Vec<Queue>, String> {
-    // The error of an entry quotes a part of the text, in which the password of a URL in the wrong place is not recognised any more.
-    let is_clean = usage_without_passwords(text) == text;
-    let whole =
-        || format!("{text:?} is not a list of queues; write names with their weights, such as critical=6,default");
-    parse_entries(text).map_err(|reason| if is_clean { reason } else { whole() })
+    parse_entries(text).map_err(|reason| {
+        // The error of an entry quotes a part of the text, in which the password of a URL in the wrong place is not recognised any more.
+        let clean = usage_without_passwords(text);
+        if clean == text {
+            return reason;
+        }
+        format!("{clean:?} is not a list of queues; write names with their weights, such as critical=6,default")
+    })
 }
 
 fn parse_entries(text: &str) -> Result<Vec<Queue>, String> {
