@@ -193,6 +193,18 @@ async fn a_lock_that_never_ends_is_listed() {
 }
 
 #[tokio::test]
+async fn a_first_id_without_a_task_hides_no_number_of_its_queue() {
+    let (_server, broker, mut redis) = Server::with_broker().await;
+    put(&broker, &["a"]).await;
+    let () = redis.rpush("asynq:{default}:pending", "gone").await.unwrap();
+    for case in ["there is no key", "a key of a foreign type"] {
+        let stats = broker.queue_stats(&queue()).await.unwrap();
+        assert_eq!((stats.size, stats.pending, stats.latency), (2, 2, Duration::ZERO), "{case}");
+        let () = redis.set("asynq:{default}:t:gone", "text").await.unwrap();
+    }
+}
+
+#[tokio::test]
 async fn a_text_in_place_of_the_beginning_of_a_burst_does_not_stop_an_enqueue() {
     let (_server, broker, mut redis) = Server::with_broker().await;
     let debounced = |id: &str| NewTask {

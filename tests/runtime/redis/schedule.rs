@@ -334,6 +334,8 @@ async fn foreign_keys_stop_a_tick_before_anything_is_changed() {
     let () = redis.set(key("x:cron:e"), "foreign").await.unwrap();
     let paused = broker.pause_entry(&queue(), &plain.plan.entry, true).await;
     assert_eq!(paused.unwrap_err().kind(), BrokerErrorKind::Corrupt, "it is not an unknown entry");
+    let planned = broker.plan_entry(&plain.plan).await;
+    assert_eq!(planned.unwrap_err().kind(), BrokerErrorKind::Corrupt, "it is not a new entry");
 }
 
 #[tokio::test]

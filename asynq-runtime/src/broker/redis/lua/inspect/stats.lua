@@ -15,10 +15,7 @@ for _, group in ipairs(names) do
 end
 local since = ''
 local head = call('LINDEX', KEYS[1], -1)
-if head then
-  since = peek('HGET', ARGV[2] .. 't:' .. head, 'pending_since')
-  if type(since) ~= 'string' then since = '' end
-end
+if head then since = peek('HGET', ARGV[2] .. 't:' .. head, 'pending_since') end
 -- A due task that no server forwards is late as well.
 for i = 3, 4 do
   local due = tonumber(call('ZRANGE', KEYS[i], 0, 0, 'WITHSCORES')[2])

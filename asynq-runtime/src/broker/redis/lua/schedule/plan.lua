@@ -6,8 +6,7 @@
 local call = redis.call
 local _, _, now_ms = clock(ARGV[1])
 local spec, zone, revision = ARGV[2], ARGV[3], ARGV[4]
-local entry, failed = read_entry(KEYS[1])
-if failed then return failed end
+local entry = read_entry(KEYS[1])
 -- The entry was written before the clock went back.
 if entry and is_ahead(entry, now_ms) then
   call('HSET', KEYS[1], 'last', whole(now_ms))
