@@ -239,12 +239,15 @@ async fn a_sweep_removes_tasks_without_their_message_and_ends_leases_of_another_
     for id in ["a", "b", "c"] {
         enqueue(&broker, task(id)).await.unwrap();
     }
+    let other = QueueName::new("other").unwrap();
+    enqueue(&broker, NewTask { queue: other.clone(), ..task("d") }).await.unwrap();
     assert_eq!(dequeue(&broker, &member, 2).await.len(), 2);
     let damage = rusqlite::Connection::open(&file).unwrap();
-    damage.execute_batch("DELETE FROM body WHERE seq IN (SELECT seq FROM task WHERE id IN ('b', 'c'))").unwrap();
+    damage.execute_batch("DELETE FROM body WHERE seq IN (SELECT seq FROM task WHERE id IN ('b', 'c', 'd'))").unwrap();
     damage.execute_batch("UPDATE task SET at = at + 86400000 WHERE id = 'a'").unwrap();
     let swept = broker.sweep(&queue()).await.unwrap();
     assert_eq!((swept.leases_restored, swept.ghosts_removed), (1, 2));
+    assert_eq!(broker.sweep(&other).await.unwrap().ghosts_removed, 1, "each queue by its own sweep");
     // The server of the run lives, so that a second look is needed, a lease later.
     let recovered = eventually("the run is recovered", async || {
         let recovered = broker.recover(&[queue()]).await.unwrap();

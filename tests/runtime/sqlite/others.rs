@@ -131,13 +131,34 @@ async fn more_than_one_slice_of_a_dead_program_comes_back_call_by_call() {
     let (_folder, file) = new_file();
     let (gone, broker) = (open(&file).await, open(&file).await);
     let member = join(&gone).await;
-    broker.enqueue((0..250).map(|n| task(&n.to_string())).collect()).await;
-    assert_eq!(dequeue(&gone, &member, 250).await.len(), 250);
+    let other = QueueName::new("other").unwrap();
+    let elsewhere = NewTask { queue: other.clone(), ..task("elsewhere") };
+    broker.enqueue((0..250).map(|n| task(&n.to_string())).chain([elsewhere]).collect()).await;
+    let wanted = [Wanted { queue: queue(), n: 250 }, Wanted { queue: other.clone(), n: 1 }];
+    assert_eq!(gone.dequeue(&member, &wanted).await.unwrap().len(), 251);
     gone.close().await;
     for (count, more) in [(100, true), (100, true), (50, false), (0, false)] {
         let recovered = broker.recover(&[queue()]).await.unwrap();
         assert_eq!((recovered.tasks.len(), recovered.more), (count, more));
     }
+    let recovered = broker.recover(&[queue(), other.clone()]).await.unwrap();
+    assert_eq!(recovered.tasks, [(other, TaskId::new("elsewhere").unwrap())]);
+    check_whole(&file);
+}
+
+#[tokio::test]
+async fn the_lapse_of_a_lease_counts_at_once_where_its_server_has_left() {
+    let (_folder, file) = new_file();
+    let broker = open_tenacious(&file).await;
+    let (stays, leaves) = (join(&broker).await, join(&broker).await);
+    for (member, id) in [(&stays, "a"), (&leaves, "b")] {
+        enqueue(&broker, task(id)).await.unwrap();
+        assert_eq!(dequeue(&broker, member, 1).await.len(), 1);
+    }
+    broker.leave(&leaves).await.unwrap();
+    rusqlite::Connection::open(&file).unwrap().execute("UPDATE task SET at = 0", []).unwrap();
+    let recovered = broker.recover(&[queue()]).await.unwrap();
+    assert_eq!(recovered.tasks, [(queue(), TaskId::new("b").unwrap())]);
 }
 
 #[tokio::test]

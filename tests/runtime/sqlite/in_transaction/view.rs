@@ -1,6 +1,6 @@
 //! The view `enqueue`, as programs of any language use it.
 
-use asynq_runtime::broker::{GroupRules, Groups as _};
+use asynq_runtime::broker::{GroupRules, Groups as _, Repair as _};
 
 use super::*;
 
@@ -18,12 +18,18 @@ async fn four_columns_are_enough() {
     // The view reads SQLite's time; the broker's clock stands still at another.
     let now = || t.number("SELECT CAST(unixepoch('subsec') * 1000 AS INTEGER)");
     let before = now();
-    theirs.execute(INSERT, params!["a", message("a")]).unwrap();
+    let mut kept = task("a").message;
+    kept.retention = 3_600;
+    theirs.execute(INSERT, params!["a", kept.encode()]).unwrap();
     let since = t.number("SELECT since FROM task");
     assert!((before..=now()).contains(&since), "{since} is not between {before} and now");
     assert_eq!(t.number("SELECT at - since FROM task"), 0);
     let run = dequeue(&t.broker, &t.member, 1).await.remove(0);
-    assert_eq!(run.message.unwrap(), task("a").message);
+    assert_eq!(run.message.as_ref().unwrap(), &kept);
+    assert_eq!(settle(&t.broker, outcome(&run, Action::Complete { result: None })).await, Settled::Ok);
+    let done = t.broker.task(&queue(), &run.key.id).await.unwrap().unwrap();
+    let completed_at = done.completed_at.map(|at| at.timestamp_millis());
+    assert_eq!(completed_at, Some(t.broker.now().timestamp_millis()), "the message alone says how long it is kept");
     check_whole(&t.file());
 }
 
@@ -37,6 +43,37 @@ async fn a_lock_whose_task_was_deleted_by_hand_refuses_nothing() {
         SELECT 'default', 'b', 'mail', ?1, key, 1000 FROM ulock";
     theirs.execute(locked, [message("b")]).unwrap();
     assert_eq!(t.number("SELECT count(*) FROM ulock WHERE id = 'b'"), 1);
+}
+
+#[tokio::test]
+async fn a_lock_is_held_in_its_queue_alone_by_either_clock() {
+    let t = World::new().await;
+    let theirs = t.theirs();
+    let insert = |or: &str, queue: &str, id: &str, now: Option<&str>| {
+        let columns = "queue, id, type, msg, unique_key, unique_ms, now";
+        let sql = format!(
+            "INSERT {or} INTO enqueue({columns}) SELECT ?1, ?2, 'mail', ?3, 'k', iif(?1 = 'default', 7200000, 3600000), ?4"
+        );
+        theirs.execute(&sql, params![queue, id, message(id), now]).map(drop).map_err(|error| unique_error(&error))
+    };
+    for queue in ["another", "default"] {
+        insert("", queue, "a", None).unwrap();
+    }
+    theirs.execute(INSERT, params!["c", message("c")]).unwrap();
+    for (queue, now) in [("another", None), ("another", Some("1000")), ("default", None), ("default", Some("1000"))] {
+        assert_eq!(insert("", queue, "b", now), Err(Refusal::Lock), "{queue} at {now:?}");
+        insert("OR IGNORE", queue, "b", now).unwrap();
+    }
+    check_whole(&t.file());
+    theirs
+        .execute_batch("DELETE FROM task WHERE id = 'a' AND q = (SELECT q FROM queue WHERE name = 'default')")
+        .unwrap();
+    insert("", "default", "b", None).unwrap();
+    assert_eq!(insert("", "another", "b", None), Err(Refusal::Lock), "the task of the other queue is there");
+    let spans =
+        "(SELECT name, id, until - since FROM queue JOIN task USING (q) JOIN ulock USING (q, id) ORDER BY name)";
+    let row = |queue, id, ms| format!("[Text({queue:?}), Text({id:?}), Integer({ms})]\n");
+    assert_eq!(rows(&theirs, spans), row("another", "a", 3_600_000) + &row("default", "b", 7_200_000));
 }
 
 #[tokio::test]
@@ -60,15 +97,21 @@ async fn many_rows_of_one_statement_come_in_its_order_or_not_at_all() {
 #[tokio::test]
 async fn a_row_has_a_position_among_those_of_its_queue_whatever_other_queues_have() {
     let t = World::new().await;
-    let elsewhere = NewTask { queue: QueueName::new("other").unwrap(), ..task("elsewhere") };
-    for task in [task("a"), elsewhere] {
+    let other = QueueName::new("other").unwrap();
+    for task in [task("a"), NewTask { queue: other.clone(), ..task("moved") }] {
         enqueue(&t.broker, task).await.unwrap();
     }
-    let now = t.number("SELECT at FROM task WHERE id = 'a'");
-    let at_the_same_time = "INSERT INTO enqueue(queue, id, type, msg, now) VALUES ('default', 'b', 'mail', ?1, ?2)";
-    t.theirs().execute(at_the_same_time, params![message("b"), now]).unwrap();
-    enqueue(&t.broker, task("c")).await.unwrap();
-    assert_eq!(ids(&dequeue(&t.broker, &t.member, 9).await), ["a", "b", "c"]);
+    for (id, is_moved) in [("b", false), ("c", true)] {
+        if is_moved {
+            t.broker.move_task(&other, &TaskId::new("moved").unwrap(), &queue()).await.unwrap();
+        }
+        let now = t.number("SELECT max(at) FROM task");
+        let at_the_same_time = "INSERT INTO enqueue(queue, id, type, msg, now) VALUES ('default', ?1, 'mail', ?2, ?3)";
+        t.theirs().execute(at_the_same_time, params![id, message(id), now]).unwrap();
+    }
+    enqueue(&t.broker, task("d")).await.unwrap();
+    assert_eq!(t.number("SELECT count(*) FROM task WHERE seq >> 40 <> q"), 1, "the moved task alone is behind them");
+    assert_eq!(ids(&dequeue(&t.broker, &t.member, 9).await), ["a", "b", "moved", "c", "d"]);
     check_whole(&t.file());
 }
 
@@ -155,7 +198,9 @@ async fn a_row_that_cannot_be_a_task_is_refused_with_the_reason() {
         ("", "'', 'a', 'mail', X'00', NULL, NULL, NULL", "queue, id and type"),
         ("", "'q', NULL, 'mail', X'00', NULL, NULL, NULL", "queue, id and type"),
         ("OR IGNORE", "'q', 7, 'mail', X'00', NULL, NULL, NULL", "queue, id and type"),
+        ("", "'q', '', 'mail', X'00', NULL, NULL, NULL", "queue, id and type"),
         ("", "'q', 'a', '', X'00', NULL, NULL, NULL", "queue, id and type"),
+        ("", "'q', 'a', 7, X'00', NULL, NULL, NULL", "queue, id and type"),
         ("", "'q', 'a', 'mail', 'text', NULL, NULL, NULL", "msg a task message"),
         ("OR IGNORE", "'q', 'a', 'mail', NULL, NULL, NULL, NULL", "msg a task message"),
         ("", "'q', 'a', 'mail', X'00', 'k', NULL, NULL", "unique_key"),
@@ -184,19 +229,25 @@ async fn a_row_that_cannot_be_a_task_is_refused_with_the_reason() {
     assert_eq!(t.number("SELECT (SELECT count(*) FROM task) + (SELECT count(*) FROM queue)"), 0);
 }
 
-/// As some drivers bind all values.
+/// As some drivers bind all values, and as JavaScript's drivers bind numbers.
 #[tokio::test]
-async fn a_text_that_is_a_whole_number_is_a_time() {
+async fn a_text_and_a_float_that_are_whole_numbers_are_times() {
     let t = World::new().await;
     let theirs = t.theirs();
-    let sql =
-        "INSERT INTO enqueue(queue, id, type, msg, due, delay, now) VALUES ('default', ?1, 'mail', ?2, ?3, ?4, '1000')";
-    for (id, due, delay, at) in
-        [("due", Some("61000"), None, 61_000), ("past", Some("200"), None, 1_000), ("delay", None, Some("500"), 1_500)]
-    {
-        theirs.execute(sql, params![id, message(id), due, delay]).unwrap();
-        assert_eq!(t.number(&format!("SELECT at FROM task WHERE id = '{id}'")), at, "{id}");
-        assert_eq!(t.number(&format!("SELECT state = 3 FROM task WHERE id = '{id}'")), i64::from(at > 1_000), "{id}");
+    for number in [|ms: &str| format!("'{ms}'"), |ms: &str| format!("{ms}.0")] {
+        let now = number("1000");
+        for (column, ms, at) in [("due", "61000", 61_000), ("due", "200", 1_000), ("delay", "500", 1_500)] {
+            let (id, value) = (format!("{column} {ms} {now}"), number(ms));
+            let values = format!("('default', ?1, 'mail', ?2, {value}, {now})");
+            let sql = format!("INSERT INTO enqueue(queue, id, type, msg, {column}, now) VALUES {values}");
+            theirs.execute(&sql, params![id, message(&id)]).unwrap();
+            let stored = |what: &str| {
+                let sql = format!("SELECT {what} FROM task WHERE id = ?1");
+                theirs.query_row(&sql, [&id], |row| row.get::<_, i64>(0)).unwrap()
+            };
+            assert_eq!((stored("at"), stored("since")), (at, 1_000), "{id}");
+            assert_eq!(stored("state = 3"), i64::from(at > 1_000), "{id}");
+        }
     }
     check_whole(&t.file());
 }
