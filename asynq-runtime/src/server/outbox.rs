@@ -216,9 +216,8 @@ impl Outbox {
                     items.waiting.push_front(again(SendHistory { is_sent_alone: true, ..history }));
                 }
                 Err(failed) => {
-                    let (refused, is_sent_alone) = (history.refused.saturating_add(1), is_about_items(&failed));
-                    from_behind
-                        .push(again(SendHistory { refused, is_sent_alone: history.is_sent_alone || is_sent_alone }));
+                    let refused = history.refused.saturating_add(1);
+                    from_behind.push(again(SendHistory { refused, is_sent_alone: is_about_items(&failed) }));
                     first_refusal = Some((key, failed));
                 }
             }
@@ -303,9 +302,7 @@ impl Items {
         let (batch, history): (Vec<_>, Vec<_>) =
             self.waiting.drain(..n).map(|item| (item.settlement, item.history)).unzip();
         let batch = Arc::new(batch);
-        if n > 0 {
-            self.sent = Some((Arc::clone(&batch), history));
-        }
+        self.sent = Some((Arc::clone(&batch), history));
         (batch, self.deferred.iter().map(|(due, _)| *due).min())
     }
 }

@@ -45,6 +45,25 @@ fn an_outcome_that_spoiled_a_call_is_sent_alone() {
     assert_eq!(batches(items), ["ab", "x", "y", "c"]);
 }
 
+#[test]
+fn a_call_that_is_refused_as_a_whole_is_sent_again_at_once_one_by_one_and_only_the_cause_waits() {
+    let outbox = Outbox::default();
+    let sent = || -> Vec<String> {
+        outbox.items.lock().next(Instant::now()).0.iter().map(|sent| sent.run.id.to_string()).collect()
+    };
+    let refused = || Err(BrokerError::new(BrokerErrorKind::Unexpected, "one of them"));
+    outbox.items.lock().waiting = ["a", "x", "b"].map(item).into();
+    assert_eq!(sent(), ["a", "x", "b"]);
+    outbox.answered(vec![refused(), refused(), refused()]);
+    for (id, answer) in [("a", Ok(Settled::Ok)), ("x", refused()), ("b", Ok(Settled::Ok))] {
+        assert_eq!(sent(), [id]);
+        outbox.answered(vec![answer]);
+    }
+    let items = outbox.items.lock();
+    assert!(items.waiting.is_empty() && items.deferred.len() == 1);
+    assert!(items.deferred[0].1.history.is_sent_alone, "the cause would spoil another call");
+}
+
 fn retry((id, megabytes): (&str, usize)) -> Item {
     let message = TaskMessage { payload: vec![0_u8; megabytes << 20].into(), ..TaskMessage::default() };
     let action = Action::Retry { delay: Duration::ZERO, error: None, counted: true, extra: Extra::default() };
@@ -82,6 +101,10 @@ fn large_outcomes_that_are_refused_leave_room_for_one_task_at_a_time() {
     let damaged = BrokerError::new(BrokerErrorKind::Corrupt, "a damaged page");
     let answered = outbox.answered(vec![Err(damaged)]);
     assert_eq!((answered.was_full, outbox.room()), (true, 1), "the fetcher must be woken");
+    // No memory is used here for all that may be refused.
+    outbox.items.lock().bytes = MOST_REFUSED;
+    assert_eq!(outbox.room(), 0);
+    outbox.items.lock().bytes = FULL;
     outbox.add(0, || Some(item("b").settlement));
     assert_eq!(outbox.room(), 0);
 }
@@ -124,6 +147,10 @@ fn outcomes_of_a_queue_that_is_away_let_those_of_others_pass() {
 #[test]
 fn a_call_of_which_outcomes_are_refused_is_an_error_of_the_broker_and_one_line() {
     let (outbox, log) = (Outbox::default(), Log::keep());
+    // A success before uses up no line.
+    outbox.items.lock().waiting = [item("first")].into();
+    outbox.items.lock().next(Instant::now());
+    outbox.answered(vec![Ok(Settled::Ok)]);
     outbox.items.lock().waiting = ["a", "b", "c"].map(item).into();
     outbox.items.lock().next(Instant::now());
     let damaged = || Err(BrokerError::new(BrokerErrorKind::Corrupt, "a damaged page"));
@@ -136,6 +163,11 @@ fn a_call_of_which_outcomes_are_refused_is_an_error_of_the_broker_and_one_line()
     assert!(text.lines().any(|line| line == counted), "{text}");
     let lines = log.with("a damaged page");
     assert!(lines.len() == 1 && lines[0].contains("refused=2 id=a"), "{lines:?}");
+    // The next refusal comes too soon for another line.
+    outbox.items.lock().waiting = [item("d")].into();
+    outbox.items.lock().next(Instant::now());
+    outbox.answered(vec![damaged()]);
+    assert_eq!(log.with("a damaged page").len(), 1);
 }
 
 #[test]
@@ -179,6 +211,9 @@ fn a_server_that_leaves_sends_refused_outcomes_at_once_and_their_pauses_begin_an
     let (batch, due) = outbox.items.lock().next(Instant::now());
     let ids: Vec<_> = batch.iter().map(|sent| sent.run.id.to_string()).collect();
     assert_eq!((ids, due), (["refused", "b", "a"].map(str::to_owned).to_vec(), None));
+    // A fetch that was under way may bring tasks even later.
+    outbox.add(0, || Some(Settlement { action: Action::Requeue, ..item("late").settlement }));
+    assert_eq!(outbox.items.lock().waiting.len(), 1, "the last to be sent");
     let away = BrokerError::new(BrokerErrorKind::Unavailable, "away");
     outbox.answered(vec![Err(away), Ok(Settled::Ok), Ok(Settled::Ok)]);
     let items = outbox.items.lock();
