@@ -360,11 +360,11 @@ mod tests {
         let tasks = runs.hold([attempt("a", "same"), attempt("b", "same")], (Utc::now(), Instant::now()));
         assert!(tasks.iter().all(|task| runs.start(task)));
         assert_eq!((runs.running(), runs.free()), (2, 2));
-        assert!(tasks[0].settling());
-        runs.forget([&tasks[0].attempt.key]);
-        // The other run is still extended, and can still be cancelled.
-        assert_eq!(runs.keys(), std::slice::from_ref(&tasks[1].attempt.key));
+        assert!(tasks[0].settling() && runs.cancel(&TaskId::from_wire("other")).is_empty());
         assert_eq!(runs.cancel(&TaskId::from_wire("same")), [QueueName::from_wire("b")]);
+        runs.forget([&tasks[0].attempt.key]);
+        // The other run is still extended.
+        assert_eq!(runs.keys(), std::slice::from_ref(&tasks[1].attempt.key));
         assert!(!runs.is_empty());
     }
 
@@ -381,17 +381,19 @@ mod tests {
 
     #[test]
     fn a_lost_run_is_stopped_and_its_outcome_unwanted() {
-        let runs = ActiveRuns::new(1, true);
-        let a = runs.hold([attempt("a", "1")], (Utc::now(), Instant::now())).remove(0);
-        let queue = &a.attempt.key.queue;
-        assert!(runs.start(&a));
+        let runs = ActiveRuns::new(2, true);
+        let tasks = runs.hold([attempt("a", "1"), attempt("a", "2")], (Utc::now(), Instant::now()));
+        let (a, queue) = (&tasks[0], &tasks[0].attempt.key.queue);
+        assert!(tasks.iter().all(|task| runs.start(task)));
         assert!(runs.lose(&a.attempt.key));
         assert_eq!((a.stop.is_requested(), a.stop.why()), (true, Why::Lost));
-        assert!(!a.settling());
+        assert!(!a.settling() && runs.keys() == [tasks[1].attempt.key.clone()]);
         // The slot becomes free when the job has ended, not before.
-        assert_eq!((runs.free(), runs.running_of(queue)), (0, 1));
-        runs.release(&a);
-        assert_eq!((runs.free(), runs.running_of(queue)), (1, 0));
+        assert_eq!((runs.free(), runs.running_of(queue)), (0, 2));
+        runs.release(a);
+        assert_eq!((runs.free(), runs.running_of(queue)), (1, 1), "the limit of the queue still counts the other");
+        runs.release(&tasks[1]);
+        assert_eq!((runs.free(), runs.running_of(queue)), (2, 0));
     }
 
     /// Between the end of a job and its settlement a crash of the worker still counts as one of the task.
@@ -439,8 +441,9 @@ mod tests {
         assert!(unended.len() == 1 && unended[0].settling());
         // The job ends after its task was requeued.
         assert!(!tasks[1].settling());
+        let late = runs.hold([attempt("a", "3")], (Utc::now(), Instant::now())).remove(0);
         runs.abandon();
-        assert!(runs.is_empty());
+        assert!(runs.is_empty() && late.stop.why() == Why::Lost && !late.settling(), "its outcome is discarded");
     }
 
     #[test]
