@@ -303,6 +303,31 @@ async fn tasks_that_did_not_reach_the_layers_are_requeued_in_order() {
     soon(running.shutdown()).await.unwrap();
 }
 
+/// After 65 starts a batch has two tasks, and the first queue has one.
+#[tokio::test]
+async fn by_strict_priority_no_queue_is_asked_for_the_rest_of_a_batch_before_the_layers_are_ready_again() {
+    const HIGH: u32 = 66;
+    let flaky = Flaky::new(memory().await);
+    let broker: Arc<dyn Broker> = flaky.clone();
+    let client = Client::new(broker.clone());
+    client.enqueue_many((0..HIGH).map(|_| logs::job("high").queue("high"))).await.unwrap();
+    client.enqueue_many([logs::job("low").queue("low")]).await.unwrap();
+    let (builder, mut log) = server::<(logs,)>(&broker);
+    let gate = Arc::new(ReadyGate::default());
+    gate.open(HIGH);
+    let guard = Arc::clone(&gate);
+    let builder = builder.queues([("high", 9), ("low", 1)]).strict_priority().concurrency(100);
+    let running = start(builder.layer(layer_fn(move |inner| Guarded(Arc::clone(&guard), inner)))).await;
+    soon(running.signals().settled.reached(u64::from(HIGH))).await;
+    gate.open(1);
+    for expected in (0..HIGH).map(|_| "high").chain(["low"]) {
+        assert_eq!(logged(&mut log).await, format!("job {expected} nothing"));
+    }
+    soon(running.shutdown()).await.unwrap();
+    let settled = flaky.settled.lock().unwrap();
+    assert!(settled.iter().all(|(_, settlement)| settlement.action != Action::Requeue), "{settled:?}");
+}
+
 #[tokio::test]
 async fn layers_that_are_always_ready_are_trusted_with_batches() {
     const TASKS: u32 = 600;

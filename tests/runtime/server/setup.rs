@@ -19,10 +19,10 @@ use asynq_runtime::{
 use futures_util::FutureExt as _;
 use tokio::{
     runtime::{self, Runtime},
-    sync::{mpsc, oneshot},
+    sync::{Semaphore, mpsc, oneshot},
 };
 
-use super::{Log, flaky::Flaky, ids, logged, memory, server, soon, start};
+use super::{Gate, Log, flaky::Flaky, ids, logged, memory, server, soon, start, waits_for_a_permit};
 
 struct Mailer;
 
@@ -163,6 +163,23 @@ async fn by_strict_priority_a_queue_waits_until_all_of_greater_weight_are_empty(
     }
     started.sort();
     assert_eq!(started, high);
+}
+
+#[tokio::test]
+async fn by_strict_priority_an_idle_server_that_is_woken_for_two_queues_fills_its_slots_from_the_first() {
+    let broker = memory().await;
+    let (builder, mut log) = server::<(waits_for_a_permit,)>(&broker);
+    let gate = Gate::new(Semaphore::new(0));
+    let builder = builder.state(Arc::clone(&gate)).queues([("high", 9), ("low", 1)]);
+    let running = start(builder.strict_priority().concurrency(2)).await;
+    soon(running.signals().idle.reached(1)).await;
+    // One call stores all of them at one moment.
+    let tasks = ["low", "low", "high", "high"].map(|queue| waits_for_a_permit::job(queue).queue(queue));
+    running.client().enqueue_many(tasks).await.unwrap();
+    assert_eq!([logged(&mut log).await, logged(&mut log).await], ["high started", "high started"]);
+    gate.add_permits(4);
+    soon(running.signals().settled.reached(4)).await;
+    soon(running.shutdown()).await.unwrap();
 }
 
 /// A call gives few large tasks, however many wait.
