@@ -147,6 +147,25 @@ async fn more_than_one_slice_of_a_dead_program_comes_back_call_by_call() {
 }
 
 #[tokio::test]
+async fn tasks_of_a_dead_program_come_back_in_the_order_in_which_they_waited() {
+    let t = World::new().await;
+    let gone = t.another_broker().await;
+    let member = join(&gone).await;
+    for id in ["a", "b"] {
+        enqueue(&t.broker, task(id)).await.unwrap();
+    }
+    let first = dequeue(&gone, &member, 1).await.remove(0);
+    t.clock.advance(Duration::from_secs(1));
+    assert_eq!(settle(&gone, outcome(&first, Action::Requeue)).await, Settled::Ok);
+    assert_eq!(ids(&dequeue(&gone, &member, 2).await), ["a", "b"]);
+    gone.close().await;
+    assert_eq!(t.broker.recover(&[queue()]).await.unwrap().tasks.len(), 2);
+    let member = join(&t.broker).await;
+    assert_eq!(ids(&dequeue(&t.broker, &member, 2).await), ["a", "b"]);
+    t.end().await;
+}
+
+#[tokio::test]
 async fn the_lapse_of_a_lease_counts_at_once_where_its_server_has_left() {
     let (_folder, file) = new_file();
     let broker = open_tenacious(&file).await;
