@@ -224,6 +224,7 @@ async fn bytes_that_are_not_a_message_are_delivered_with_the_reason_and_archived
     assert_eq!(shown, [("undecodable", &b""[..]), ("test", b"\xff\xff")]);
     let reason = |n: usize| archived[n].last_error.as_deref().unwrap();
     assert!(reason(0).starts_with("the message of this task is missing"), "{}", reason(0));
+    assert!(archived[0].archived_at.is_some() && archived[0].last_failed_at == archived[0].archived_at);
     assert!(reason(1).starts_with("undecodable task message (2 bytes)"), "{}", reason(1));
     let stats = broker.queue_stats(&queue()).await.unwrap();
     assert_eq!((stats.archived, stats.active, stats.pending), (2, 2, 0), "the lost one is set aside");
