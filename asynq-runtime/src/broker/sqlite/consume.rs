@@ -316,7 +316,30 @@ impl Drop for Attempt<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{
+        super::{connection, migrate},
+        *,
+    };
+
+    /// A run that goes on would be taken a second time.
+    #[test]
+    fn a_dequeue_whose_answer_was_lost_gives_back_its_own_tasks_alone_and_in_their_order() {
+        let mut connection = connection::open_memory().unwrap();
+        let names = migrate::settle_in(&mut connection, false, "here", |_| Ok(())).unwrap();
+        connection
+            .execute_batch(
+                "INSERT INTO queue(q, name) VALUES (1, 'default');
+                 INSERT INTO task(q, state, at, since, id, type, server, run) VALUES
+                   (1, 1, 90, 1, 'another run', 't', 7, 2), (1, 1, 90, 3, 'second', 't', 7, 1),
+                   (1, 1, 90, 2, 'first', 't', 7, 1), (1, 1, 90, 4, 'another server', 't', 8, 1)",
+            )
+            .unwrap();
+        let mut tx = Tx::new(View::new(&connection, names, 50));
+        let released = release(&mut tx, 7, &[1]).unwrap();
+        assert_eq!(released.iter().map(|(_, id)| id.as_str()).collect::<Vec<_>>(), ["first", "second"]);
+        let pending = "SELECT group_concat(id, ' ' ORDER BY at) FROM task WHERE state = 2";
+        assert_eq!(connection.query_row(pending, [], |row| row.get::<_, String>(0)).unwrap(), "first second");
+    }
 
     #[test]
     fn a_call_that_was_begun_but_not_answered_is_remembered_and_one_that_was_not_begun_is_not() {
