@@ -214,18 +214,24 @@ async fn a_copy_whose_task_has_left_its_queue_in_another_way_is_released_by_the_
     assert_eq!(broker.task(&low(), &id("t1")).await.unwrap().unwrap().last_error, None);
 }
 
+/// A Redis where the move of `t1` has broken off, with a proxy before it, a broker that goes straight to it, a connection, and a broker
+/// behind the proxy. Redis knows all scripts of a move, so that each step is one write.
+async fn broken_off_before_a_proxy() -> (Server, Proxy, RedisBroker, MultiplexedConnection, RedisBroker) {
+    let server = Server::start(&[]);
+    let proxy = Proxy::before(&server);
+    let direct = server.broker().await;
+    let mut redis = server.foreign().await;
+    break_move(&direct, &mut redis, "t0").await;
+    assert_eq!(direct.move_task(&queue(), &id("t0"), &low()).await.unwrap(), Changed::Done);
+    break_move(&direct, &mut redis, "t1").await;
+    let broker = RedisBroker::connect(&proxy.url(), patient()).await.unwrap();
+    (server, proxy, direct, redis, broker)
+}
+
 #[tokio::test]
 async fn a_move_says_that_the_task_has_arrived_only_if_it_has() {
     for deleted in [true, false] {
-        let server = Server::start(&[]);
-        let proxy = Proxy::before(&server);
-        let direct = server.broker().await;
-        let mut redis = server.foreign().await;
-        // Redis knows all scripts from here on, so that each step is one write.
-        break_move(&direct, &mut redis, "t0").await;
-        assert_eq!(direct.move_task(&queue(), &id("t0"), &low()).await.unwrap(), Changed::Done);
-        break_move(&direct, &mut redis, "t1").await;
-        let broker = RedisBroker::connect(&proxy.url(), patient()).await.unwrap();
+        let (_server, proxy, direct, mut redis, broker) = broken_off_before_a_proxy().await;
         // The last write of a look, the copy, which is there already, the drop and the release.
         proxy.hold_back_nth(4);
         let moving = tokio::spawn(async move { broker.move_task(&queue(), &id("t1"), &low()).await });
@@ -248,14 +254,7 @@ async fn a_move_says_that_the_task_has_arrived_only_if_it_has() {
 
 #[tokio::test]
 async fn a_mover_that_another_overtakes_leaves_the_task_where_it_has_arrived() {
-    let server = Server::start(&[]);
-    let proxy = Proxy::before(&server);
-    let direct = server.broker().await;
-    let mut redis = server.foreign().await;
-    break_move(&direct, &mut redis, "t0").await;
-    assert_eq!(direct.move_task(&queue(), &id("t0"), &low()).await.unwrap(), Changed::Done);
-    break_move(&direct, &mut redis, "t1").await;
-    let broker = RedisBroker::connect(&proxy.url(), patient()).await.unwrap();
+    let (_server, proxy, direct, mut redis, broker) = broken_off_before_a_proxy().await;
     let before = scripts(&mut redis).await;
     // Behind the look and the copy, which is there already, the drop is held back.
     proxy.hold_back_nth(3);
