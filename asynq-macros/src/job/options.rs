@@ -94,6 +94,20 @@ const REFUSED_BY_SCHEDULES: [&str; 4] = ["unique_by", "debounce", "debounce_max"
 /// Settings of one enqueue alone, because they differ from one task to the next.
 const PER_CALL: [&str; 7] = ["process_in", "process_at", "task_id", "header", "delay", "or_replace", "awaited"];
 
+/// Words of other frameworks for matters that no option of a job decides, and what decides them.
+const ELSEWHERE: [(&[&str], &str); 4] = [
+    (&["blocking", "spawn_blocking", "sync"], "a function without `async` runs on a thread that may block"),
+    (&["priority", "weight"], "it belongs to the queue: write `.queue(\"critical\", 6)` where the server is built"),
+    (
+        &["concurrency", "max_concurrency"],
+        "it belongs to the queue: write `.queue_concurrency(\"mail\", 2)` where the server is built; for all servers together the job takes a token of a `rate::Semaphore`",
+    ),
+    (
+        &["rate_limit", "throttle"],
+        "it belongs to the server: put tower's `RateLimitLayer` around its jobs by `.layer(…)` where it is built",
+    ),
+];
+
 /// Returns the examples of all options, those of a schedule as well.
 #[cfg(test)]
 pub(super) fn examples() -> impl Iterator<Item = String> {
@@ -145,6 +159,9 @@ pub(super) fn unknown(name: &str, attribute: Attribute) -> String {
             "unknown option `{name}`; it belongs to one enqueue, not to the job: write `.{builder}({argument})` behind `::job(…)`"
         );
     }
+    if let Some((_, place)) = ELSEWHERE.iter().find(|(words, _)| words.contains(&name)) {
+        return format!("unknown option `{name}`; {place}");
+    }
     let is_taken = |name: &&str| attribute == Attribute::Job || !REFUSED_BY_SCHEDULES.contains(name);
     let names = || all(attribute).map(|known| known.name).filter(is_taken);
     let synonym = SYNONYMS.iter().find(|(_, words)| words.contains(&name)).map(|(ours, _)| *ours);
@@ -187,7 +204,7 @@ mod tests {
 
     #[test]
     fn an_unknown_word_gets_the_list_and_no_guess() {
-        for written in ["priority", "concurrency", "rate_limit", "x"] {
+        for written in ["colour", "x"] {
             let message = unknown(written, Attribute::Job);
             assert!(message.contains("use one of these: queue, retry"), "{written}: {message}");
         }
@@ -198,6 +215,23 @@ mod tests {
         assert!(unknown("task_id", Attribute::Job).contains("`.task_id(…)`"));
         assert!(unknown("delay", Attribute::Job).contains("`.process_in(…)`"));
         assert!(unknown("awaited", Attribute::Job).contains("`.awaited()`"));
+    }
+
+    #[test]
+    fn a_word_for_what_no_option_decides_is_answered_with_its_place() {
+        for (word, place) in [
+            ("blocking", "`async`"),
+            ("priority", "`.queue("),
+            ("concurrency", "`.queue_concurrency("),
+            ("throttle", "`RateLimitLayer`"),
+        ] {
+            for attribute in [Attribute::Job, Attribute::Periodic] {
+                let message = unknown(word, attribute);
+                assert!(message.contains(place) && !message.contains("one of these"), "{message}");
+            }
+        }
+        let words = || ELSEWHERE.iter().flat_map(|(words, _)| *words);
+        assert!(words().all(|word| known(word, Attribute::Periodic).is_none()));
     }
 
     #[test]
