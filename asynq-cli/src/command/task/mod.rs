@@ -32,7 +32,8 @@ pub(crate) enum Task {
     Inspect(inspect::Inspect),
     /// Asks the servers that run tasks to cancel them
     ///
-    /// Requests are not acknowledged, as in asynq. A task that is active but has no worker is ended.
+    /// A run that is cancelled counts as failed, so its task is retried. Requests are not acknowledged, as in asynq. A run that has no
+    /// worker any more is ended.
     ///
     /// With --json: an array of objects with `id`, `ended_in` (queues in which no worker ran it and it was ended) and
     /// `error`.
