@@ -73,13 +73,13 @@ impl<J: Job> Enqueued<J> {
     /// be awaited at a time. Where the task has ended already, or `limit` is zero, the answer comes at once.
     ///
     /// Nothing is polled: the broker notifies of the end, whichever program ran the task. If the broker is unreachable
-    /// meanwhile, it is asked again when it is back. A `limit` of less than a second leaves the broker a second to answer; one of
-    /// zero asks once.
+    /// meanwhile, it is asked again when it is back. When `limit` is over the broker is asked once more, and has a second to
+    /// answer, also after a shorter `limit`; one of zero asks once, as any call does.
     ///
     /// # Errors
     ///
-    /// `limit` is not a length of time, the broker was unreachable when the time was over, or the job succeeded and left
-    /// something that is not a result of `J`.
+    /// `limit` is not a length of time, the broker refused the question or was unreachable when the time was over, or the job
+    /// succeeded and left something that is not a result of `J`.
     pub fn wait(&self, limit: impl IntoSpan) -> BoxFuture<'_, Result<Outcome<Value<J>>, ResultError>>
     where
         Value<J>: ReadResult,
