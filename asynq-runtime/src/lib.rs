@@ -54,8 +54,8 @@
 //! | `RedisBroker::connect`, `SqliteBroker::open` in [`broker`] | URLs of brokers with all their parameters |
 //! | [`testing`] | a whole application in memory, for tests of your own jobs |
 //!
-//! The guides are pages of the repository's `docs/`: start, jobs, failures, workers, schedules, groups, transactions, brokers,
-//! operating, testing, coming from other frameworks.
+//! The guides are pages of the repository's `docs/`: start, jobs, changing a job, waiting for results, failures, groups, workers,
+//! schedules, transactions, brokers, operating, the command line, the HTTP API, testing, coming from other frameworks, limits.
 //!
 //! # The parts
 //!
