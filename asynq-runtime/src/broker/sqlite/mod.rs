@@ -128,7 +128,7 @@ impl SqliteOptions {
 ///
 /// Several programs on one host may open the same file; each enqueue that returned is on disk. Dropping the broker ends
 /// its threads; [`close`](Broker::close) waits until they have ended. When the last program on the file has closed it in this way,
-/// `-wal` and `-shm` are gone: the one file is all there is.
+/// `-wal` and `-shm` are gone, and the one file has everything: the lock files beside it, `-next` and `-turn`, are empty.
 pub struct SqliteBroker {
     store: Arc<Store>,
     tokens: Tokens,
