@@ -52,15 +52,17 @@ fn an_alert_about_the_gauge_of_one_job_sees_that_the_job_is_gone() {
     assert!(alerts(&page).any(|(_, rule)| of_one(rule).is_some()), "such a rule is found");
 }
 
-/// A rate over a window is above 0 until the window has passed the last event.
+/// A rate or an increase over a window is above 0 until the window has passed the last event: where it is as long as `for`, two events
+/// of one minute fire after that time, when all is well again.
 #[test]
-fn an_alert_about_a_rate_needs_more_than_one_event() {
+fn an_alert_about_a_rate_needs_more_than_a_moment_of_events() {
     let page = read("docs/operations.md");
     let minutes = |text: &str, before: &str, after: &str| -> Option<u32> {
         text.split_once(before)?.1.split_once(after)?.0.parse().ok()
     };
     let of_one_event = alerts(&page).filter_map(|(name, rule)| {
-        let rate = rule.split_once("rate(").filter(|_| rule.contains("])) > 0"))?.1;
+        let rate =
+            rule.split_once("rate(").or_else(|| rule.split_once("increase(")).filter(|_| rule.contains("])) > 0"))?.1;
         let (window, lasts) = (minutes(rate, "[", "m]")?, minutes(rate, "for: ", "m")?);
         (window >= lasts).then(|| format!("{name}: a rate over {window} min fires after {lasts}"))
     });
