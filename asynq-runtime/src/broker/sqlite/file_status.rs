@@ -85,7 +85,7 @@ impl FileStatus {
 
     /// Returns the error of all calls from now on: SQLite would go on writing into a file without a name.
     pub(super) fn error(self, place: &str) -> Option<BrokerError> {
-        let lost = || "tasks written since are lost, restart this program".to_owned();
+        let lost = || "tasks written since may be lost, restart this program".to_owned();
         let (event, advice) = match self {
             Self::Same => return None,
             Self::Replaced => ("replaced", lost()),

@@ -268,7 +268,7 @@ impl SharedState {
         // A log that is gone has a cause of its own.
         if checked.is_err() && !self.look_for_file() {
             let message = format!(
-                "{} was emptied or cut off while it was in use; tasks written since are lost, restart this program",
+                "{} was emptied or cut off while it was in use; tasks written since may be lost, restart this program",
                 log.display()
             );
             self.break_down(corrupt(message));
