@@ -110,7 +110,7 @@ impl Session {
                 if !self.options.broker.name_a_host() && text(name)?.is_some() {
                     return Err(CliError::Usage(format!(
                         "the flags name no host, which means this one, and {name} is set; write it all in one URL: \
-                         --url redis://USER:PASSWORD@HOST:PORT/DB"
+                         --url redis://LOGIN@HOST:PORT/DB, where LOGIN is USER:PASSWORD"
                     )));
                 }
             }

@@ -274,7 +274,7 @@ async fn sentinels_refuse_a_wrong_password_of_their_own() {
     let error = connect(&url).await.unwrap_err();
     assert_eq!(error.kind(), BrokerErrorKind::Denied, "{error:?}");
     assert!(!format!("{error} {error:?}").contains("canary"), "{error:?}");
-    assert!(error.to_string().contains("sentinel_pass="), "{error}");
+    assert!(error.to_string().contains("(sentinel_user and sentinel_pass)"), "{error}");
 }
 
 /// The advice for a server that hides its policy would turn the check off, and change nothing.

@@ -218,7 +218,7 @@ impl RedisOptions {
 impl RedisBroker {
     /// Connects to a Redis, a Redis Cluster or the master that sentinels name:
     ///
-    /// - `redis://[user[:password]@]host[:port][/db]`, `redis+unix:///path?db=&user=&pass=`
+    /// - `redis://[[user]:password@]host[:port][/db]`, `redis+unix:///path?db=&user=&pass=`
     /// - `redis-cluster://[user:password@]host[:port],…` (feature `cluster`): some nodes; they know the others
     /// - `redis-sentinel://[user:password@]host[:26379],…[/db]?master=name` (feature `sentinel`), with `sentinel_user=` and
     ///   `sentinel_pass=` where the sentinels want a login of their own

@@ -46,7 +46,7 @@ impl MasterWatch {
                     log!(debug, sentinel = %sentinel, "a sentinel is not watched: {error}");
                     // The login of the URL is that of the servers.
                     let login = match code_of(&error) {
-                        Some("NOAUTH" | "WRONGPASS") => " takes a login of its own (sentinel_user= and sentinel_pass=)",
+                        Some("NOAUTH" | "WRONGPASS") => " takes a login of its own (sentinel_user and sentinel_pass)",
                         _ => "",
                     };
                     let message = format!("the sentinel {sentinel}{login}: {error}");

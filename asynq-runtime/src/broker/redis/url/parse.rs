@@ -117,7 +117,7 @@ impl Target {
         let login = Login { user: query.login.user.or(login.user), password: query.login.password.or(login.password) };
         check_login(
             &login,
-            "the Redis URL has a user but no password; write redis://user:password@host, or redis://:password@host",
+            "the Redis URL has a user but no password; write redis://LOGIN@host, where LOGIN is user:password, or :password without a user",
         )?;
         let durability = match (query.durability, query.patience) {
             (Some(durability), Some(patience)) => durability.within(patience),
