@@ -144,7 +144,18 @@ impl From<InspectError> for Failure {
             | InspectError::Broker(source) => of_broker(source),
             _ => Kind::BadRequest,
         };
-        Self::new(kind, error.to_string())
+        Self::new(kind, in_fields(&error))
+    }
+}
+
+/// Returns the text of an error with fields and parameters of a request instead of the library's methods.
+fn in_fields(error: &InspectError) -> String {
+    match error {
+        InspectError::QueueNotEmpty { queue, tasks } => {
+            format!("queue `{queue}` still has tasks ({tasks}); say `force` to delete them too")
+        }
+        InspectError::Request { what: "per_page", reason } => format!("invalid `per`: {reason}"),
+        other => other.to_string(),
     }
 }
 
@@ -173,5 +184,31 @@ impl IntoResponse for Failure {
         }
         response.extensions_mut().insert(self);
         response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use asynq_runtime::task::QueueName;
+
+    use super::*;
+
+    #[test]
+    fn a_message_names_a_field_that_a_request_can_have() {
+        let queue = QueueName::from_wire("q");
+        for (error, kind, message) in [
+            (
+                InspectError::QueueNotEmpty { queue, tasks: 3 },
+                Kind::Conflict,
+                "queue `q` still has tasks (3); say `force` to delete them too",
+            ),
+            (
+                InspectError::Request { what: "per_page", reason: "it must be 1 to 500".into() },
+                Kind::BadRequest,
+                "invalid `per`: it must be 1 to 500",
+            ),
+        ] {
+            assert_eq!(Failure::from(error), Failure::new(kind, message));
+        }
     }
 }
