@@ -155,7 +155,7 @@ async fn a_move_that_cannot_be_changes_nothing() {
     t.enqueue(task("holder").in_queue("other").locked(other, 60)).await;
     let error = inspector.move_to("default", "locked", "other").await.unwrap_err();
     assert!(matches!(&error, InspectError::Duplicate { holder: Some(id) } if id == "holder"), "{error}");
-    assert_eq!(error.to_string(), "an equal task is already waiting or running (id holder)");
+    assert_eq!(error.to_string(), "an equal task already holds the unique lock (id holder)");
     assert_eq!(state(&inspector, "locked").await, Some(TaskState::Pending));
 }
 

@@ -85,6 +85,6 @@ on_both_brokers! {
         let second = stage.program(PROGRAM).args(args).output().unwrap();
         let error = crate::stage::error_line(&second);
         let id = first.split(' ').next().unwrap();
-        assert!(error.contains("an equal task is already waiting or running") && error.contains(id), "{error}");
+        assert!(error.contains("an equal task already holds the unique lock") && error.contains(id), "{error}");
     }
 }

@@ -177,7 +177,7 @@ mod tests {
         let id = TaskId::new("welcome:ann@example.com").unwrap();
         let line = |error: EnqueueError| AppError::from(error).line();
         let equal = line(EnqueueError::Duplicate { holder: Some(id) });
-        assert_eq!(equal, "an equal task is already waiting or running (id welcome:ann@example.com)");
+        assert_eq!(equal, "an equal task already holds the unique lock (id welcome:ann@example.com)");
         let option = line(EnqueueError::Option { option: "x", reason: "jobs:secret@host is wrong".to_owned() });
         assert_eq!(option, "invalid option `x`: jobs:***@host is wrong");
     }

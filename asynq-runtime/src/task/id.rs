@@ -174,7 +174,7 @@ pub(crate) fn check_type_name(name: &str) -> Result<(), InvalidName> {
 /// Returns the text of the errors that say that a unique lock is held: by `holder`, if it is known.
 pub(crate) fn equal_task(holder: Option<&TaskId>) -> String {
     let holder = holder.map(|id| format!(" (id {id})")).unwrap_or_default();
-    format!("an equal task is already waiting or running{holder}")
+    format!("an equal task already holds the unique lock{holder}")
 }
 
 #[cfg(test)]

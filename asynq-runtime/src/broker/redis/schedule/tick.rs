@@ -158,7 +158,7 @@ mod tests {
             (&["d", "back"], "Duplicate"),
             (&["k", "x"], "Skipped(\"x\")"),
             (&["c", ""], "Refused(the task id is taken in this queue)"),
-            (&["u", ""], "Refused(an equal task is already waiting or running)"),
+            (&["u", ""], "Refused(an equal task already holds the unique lock)"),
         ];
         for (answer, ticked) in cases {
             assert_eq!(format!("{:?}", read(answer).unwrap()), ticked);
