@@ -50,8 +50,14 @@ impl Backoff {
 
     /// Returns the pause of a task that had failed `retried` times before it failed with `error`.
     pub fn delay(&self, retried: u32, error: &JobError) -> Duration {
+        self.delay_behind(0, retried, error)
+    }
+
+    /// Returns [`delay`](Self::delay) behind so many attempts in a row that were not a failure: declared pauses count them, too, and a
+    /// function gets the failures alone.
+    pub(crate) fn delay_behind(&self, deferrals: u32, retried: u32, error: &JobError) -> Duration {
         match self.0 {
-            Kind::Declared(backoff) => backoff.delay(retried),
+            Kind::Declared(backoff) => backoff.delay(retried.saturating_add(deferrals)),
             Kind::By(decide) => decide(retried, error).min(LONGEST),
         }
     }

@@ -209,7 +209,7 @@ fn returned(result: RunResult) -> Attempted {
 pub(super) fn judged(
     mut attempted: Attempted,
     is_failure: Option<&IsFailure>,
-    retry_delay: &dyn Fn(&JobError) -> Option<Duration>,
+    retry_delay: &dyn Fn(&JobError, Policy) -> Option<Duration>,
 ) -> Attempted {
     let Ended::Failed { policy, error, delay } = &mut attempted.ended else { return attempted };
     let own = attempted.error.0.as_ref();
@@ -221,6 +221,7 @@ pub(super) fn judged(
         }
     }
     if matches!(policy, Policy::Fail | Policy::NotAFailure) {
+        let retry_delay = |error: &JobError| retry_delay(error, *policy);
         *delay = own.map_or_else(|| retry_delay(&JobError::fail(error.as_str())), retry_delay);
     }
     attempted
@@ -373,7 +374,7 @@ mod tests {
             text => text != "throttled",
         });
         let server: ServerBackoff = Arc::new(|_, error, _| Duration::from_secs(error.to_string().len() as u64));
-        let retry_delay = |error: &JobError| retry_delay(None, Some(&server), &TaskMessage::default(), error);
+        let retry_delay = |error: &JobError, _| retry_delay(None, Some(&server), &TaskMessage::default(), 0, error);
         let table = [
             (own(JobError::fail("throttled")), Policy::NotAFailure, "throttled", Some(s(9))),
             (own(JobError::fail("closed")), Policy::Fail, "closed", Some(s(6))),

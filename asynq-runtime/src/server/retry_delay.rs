@@ -15,16 +15,17 @@ const LONGEST_RETRY_DELAY: Duration = asynq_grammar::backoff::LONGEST;
 /// and of the task: asynq's `RetryDelayFunc`. A longer delay than 10 days is cut to that.
 pub(crate) type ServerBackoff = Arc<dyn Fn(u32, &JobError, &TaskInfo) -> Duration + Send + Sync>;
 
-/// Returns the delay of a task after `error`; `None` leaves it to asynq's formula. A function that panics is passed over: the task
-/// must not suffer for it.
+/// Returns the delay of a task after `error`; `None` leaves it to asynq's formula. `deferrals` are the attempts in a row before this one
+/// that were not a failure, as this one is not. A function that panics is passed over: the task must not suffer for it.
 pub(super) fn retry_delay(
     job: Option<Backoff>,
     server: Option<&ServerBackoff>,
     message: &TaskMessage,
+    deferrals: u32,
     error: &JobError,
 ) -> Option<Duration> {
     let retried = message.spent_retries();
-    let job = job.and_then(|job| decided("the job's", || job.delay(retried, error)));
+    let job = job.and_then(|job| decided("the job's", || job.delay_behind(deferrals, retried, error)));
     job.or_else(|| {
         let decide = server?;
         let task = TaskInfo::from_message(message, TaskState::Active);
@@ -73,7 +74,7 @@ mod tests {
         ];
         let message = TaskMessage { r#type: "mail".into(), retried: 3, ..TaskMessage::default() };
         for (at, (job, server, expected)) in table.into_iter().enumerate() {
-            assert_eq!(retry_delay(job, server, &message, &JobError::fail("why")), expected, "case {at}: {job:?}");
+            assert_eq!(retry_delay(job, server, &message, 0, &JobError::fail("why")), expected, "case {at}: {job:?}");
         }
     }
 

@@ -8,6 +8,7 @@ use std::{
 use asynq_test_support::Log;
 use metrics_exporter_prometheus::PrometheusBuilder;
 use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
 
 use super::*;
 use crate::{
@@ -15,7 +16,7 @@ use crate::{
         RunKey, RunToken,
         sqlite::{SqliteBroker, SqliteOptions},
     },
-    job::{JobOptions, Registry},
+    job::{Backoff, Job, JobOptions, JobResult, Registry},
     server::{
         config::OnUnknown,
         handlers::{Handlers, handler},
@@ -37,8 +38,19 @@ async fn attempted_by(
     stop: &Stop,
     decided: impl FnOnce(Settlement),
 ) {
+    let registry = Registry::only::<()>().expect("an empty registry");
+    attempted_with(Dispatcher::new(registry, handlers, on_unknown), hooks, Extra::default(), stop, decided).await;
+}
+
+/// Makes an attempt at a task with these facts.
+async fn attempted_with(
+    dispatcher: Dispatcher,
+    hooks: Hooks,
+    extra: Extra,
+    stop: &Stop,
+    decided: impl FnOnce(Settlement),
+) {
     let broker = SqliteBroker::in_memory(SqliteOptions::default()).await.expect("a database in memory");
-    let dispatcher = Dispatcher::new(Registry::only::<()>().expect("an empty registry"), handlers, on_unknown);
     let parts = ExecutorParts {
         states: Arc::default(),
         blocking: BlockingPool::default(),
@@ -51,7 +63,7 @@ async fn attempted_by(
         key: RunKey { queue, id, token: RunToken(1), server: 0, row: 0 },
         message: Arc::new(TaskMessage { r#type: "nobody:knows".to_owned(), ..TaskMessage::default() }),
         crashes: 0,
-        extra: Extra::default(),
+        extra,
         waited: None,
         asked: Instant::now(),
         asked_at: Utc::now(),
@@ -137,6 +149,36 @@ async fn an_attempt_knows_the_time_that_it_has_left() {
     attempted_by(handlers, Hooks::default(), OnUnknown::default(), &Stop::default(), drop).await;
     let (left, timeout) = (*left.lock(), JobOptions::DEFAULT_TIMEOUT);
     assert!(left <= timeout && left > timeout - Duration::from_secs(60), "{left:?}");
+}
+
+/// A job whose task is known to [`attempted_with`].
+#[derive(Serialize, Deserialize)]
+struct Throttled {}
+
+impl Job for Throttled {
+    const NAME: &'static str = "nobody:knows";
+    const BACKOFF: Option<Backoff> = Some(Backoff::exponential(Duration::from_secs(1), Duration::from_secs(600)));
+    type Output = JobResult;
+    async fn run(self, _: &JobContext) -> JobResult {
+        Err(JobError::not_a_failure("busy"))
+    }
+}
+
+#[tokio::test]
+async fn an_end_that_is_not_a_failure_waits_longer_each_time_by_the_pauses_of_its_job() {
+    for (deferrals, seconds) in [(0, 1), (1, 2), (3, 8), (20, 600)] {
+        let registry = Registry::only::<Throttled>().expect("one job");
+        let dispatcher = Dispatcher::new(registry, Handlers::default(), OnUnknown::default());
+        let extra = Extra { deferrals, ..Extra::default() };
+        let noted = Arc::new(Mutex::new(None));
+        let decided = |settlement: Settlement| *noted.lock() = Some(settlement.action);
+        attempted_with(dispatcher, Hooks::default(), extra, &Stop::default(), decided).await;
+        let action = noted.lock().take().expect("a settlement");
+        assert!(
+            matches!(action, Action::Retry { delay, counted: false, .. } if delay == Duration::from_secs(seconds)),
+            "{deferrals}: {action:?}"
+        );
+    }
 }
 
 #[tokio::test]
