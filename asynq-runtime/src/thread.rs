@@ -98,6 +98,13 @@ impl Tasks {
     }
 }
 
+/// Returns the size of a stack that no machine has room for.
+#[cfg(test)]
+pub(crate) fn stack_without_room() -> usize {
+    // Three of the four GiB that a process of 32 bits can address.
+    usize::try_from(1_u64 << 60).unwrap_or(3 << 30)
+}
+
 #[cfg(test)]
 mod tests {
     use tokio::sync::oneshot;
@@ -116,8 +123,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_thread_that_the_system_refuses_is_an_error_in_an_async_context_too() {
-        // No machine has room for such a stack.
-        assert!(Thread::start_by(thread::Builder::new().stack_size(1 << 60)).is_err());
+        assert!(Thread::start_by(thread::Builder::new().stack_size(stack_without_room())).is_err());
     }
 
     #[tokio::test]

@@ -240,7 +240,9 @@ impl Drop for AttemptMetrics {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Barrier, atomic::AtomicU64};
+    use std::sync::Barrier;
+
+    use metrics::atomics::AtomicU64;
 
     use super::*;
 

@@ -356,13 +356,14 @@ mod tests {
 
     #[test]
     fn a_host_name_is_looked_up_where_the_runtime_gets_no_further_thread() {
-        // No machine has room for such a stack, so that the runtime cannot start a thread, as under a limit of processes.
+        // The runtime cannot start a thread, as under a limit of processes.
+        let stack = crate::thread::stack_without_room();
         let runtime =
-            tokio::runtime::Builder::new_current_thread().enable_all().thread_stack_size(1 << 60).build().unwrap();
+            tokio::runtime::Builder::new_current_thread().enable_all().thread_stack_size(stack).build().unwrap();
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = Address::Tcp { host: "localhost".into(), port: listener.local_addr().unwrap().port() };
         runtime.block_on(Socket::open(&address, None)).unwrap();
-        let lacking = thread::Builder::new().stack_size(1 << 60);
+        let lacking = thread::Builder::new().stack_size(stack);
         let error = runtime.block_on(look_up("localhost", 1, lacking)).unwrap_err();
         assert!(reply::failed(error.into()).is_unavailable(), "the next attempt may find a thread");
     }

@@ -21,8 +21,8 @@ use crate::{
 /// Most tasks that one script reads, and scripts in one write; a longer page takes several.
 const SLICE: usize = 100;
 const SLICES: usize = 5;
-/// Beyond this a script's numbers are not exact any more, and no list is so long.
-const END: usize = 1 << 52;
+/// Beyond this a script's numbers are not exact any more, or a place in a list does not fit into 32 bits. No list is so long.
+const END: usize = 1 << if usize::BITS > 52 { 52 } else { 31 };
 
 impl RedisBroker {
     /// Returns a page over all groups. The walk begins with the first group, and skips the tasks before the page by the
