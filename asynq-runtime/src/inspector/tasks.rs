@@ -152,7 +152,8 @@ impl Inspector {
         })
     }
 
-    /// Asks the server that runs the task to cancel it, in all queues. If a task with this id is active although its lease has
+    /// Asks the server that runs the task to cancel it, in all queues. The run ends as a failed attempt: the task waits for its next
+    /// retry, and is archived where none is left. If a task with this id is active although its lease has
     /// passed, no worker runs it, and it is ended as a failed attempt: retried or archived, as its counters say. Returns the
     /// queues of such tasks. An empty list says nothing of the task: it is the answer for one that runs and was asked to stop, for one
     /// that waits, which is not cancelled, and for an id that no task has. A worker whose connection is cut at this moment learns of
