@@ -67,6 +67,7 @@ async fn arguments_are_changed_with_their_type() {
     double::enqueue(&client, 21).await.unwrap();
 
     let seen = inspector.task("default", &task.id).await.unwrap();
+    assert_eq!(inspector.arguments::<double>(&seen).await.unwrap().n, 42);
     inspector.edit::<double>("default", &task.id, |job| assert_eq!(job.n, 42)).await.unwrap();
     assert_eq!(inspector.task("default", &task.id).await.unwrap(), seen, "an edit without a change leaves no trace");
 }
@@ -312,6 +313,21 @@ async fn arguments_of_an_unknown_job_are_shown_and_edited_by_their_shape() {
     }
 }
 
+/// A running task cannot be edited.
+#[tokio::test]
+async fn arguments_are_read_with_their_type_in_any_state() {
+    let (t, client, inspector) = world().await;
+    client.enqueue(mail::job("ann", "Hi").task_id("t1")).await.unwrap();
+    t.take_one().await;
+    let task = inspector.task("default", "t1").await.unwrap();
+    assert_eq!(task.state, TaskState::Active);
+    let job: mail = inspector.arguments(&task).await.unwrap();
+    assert_eq!((job.to.as_str(), job.subject.as_str()), ("ann", "Hi"));
+
+    let error = inspector.arguments::<double>(&task).await.map(|job| job.n).unwrap_err();
+    assert_eq!(error.to_string(), "task `t1` is a `edit:mail`, not a `edit:double`");
+}
+
 /// A worker of this program runs such a task, and most repairs come right after a deploy.
 #[tokio::test]
 async fn arguments_of_an_earlier_version_are_edited_by_the_job_of_today() {
@@ -340,6 +356,9 @@ async fn arguments_of_an_earlier_version_are_edited_by_the_job_of_today() {
     let task = earlier::grown::job("ann").task_id("t1").process_in("1h");
     task.enqueue(&client().await).await.unwrap();
     let inspector = client().await.inspector();
+    let waiting = inspector.task("default", "t1").await.unwrap();
+    let today = inspector.arguments::<grown>(&waiting).await.unwrap();
+    assert_eq!((today.to.as_str(), today.copies), ("ann", 0));
     let change = |job: &mut grown| {
         job.to = "bob".into();
         job.copies += 2;

@@ -26,6 +26,20 @@ pub(super) struct Change {
     pub(super) unique_by: Option<(Bytes, Bytes)>,
 }
 
+/// A kept shape, and the kind of payload that it is for.
+type KeptShape = (Needs, Arc<ShapeLookup>);
+
+/// Reads the arguments of a task of job `J`, by the shape that was kept for a payload of this kind where it needs one.
+fn read_arguments<J: Job>(task: &TaskInfo, earlier: Option<&KeptShape>) -> Result<J, InspectError> {
+    if !is_named::<J>(&task.r#type) {
+        let found = task.r#type.clone();
+        return Err(InspectError::OtherJob { id: task.id.clone(), expected: J::NAME, found });
+    }
+    // Another program may have written arguments of another shape in the meantime.
+    let lookup = earlier.filter(|(needs, _)| Needs::of(&task.payload) == Some(*needs));
+    Ok(resolve_arguments(&task.payload, lookup.map(|(_, lookup)| &**lookup))?)
+}
+
 impl Inspector {
     /// Changes the arguments of a pending, scheduled, retry, archived or aggregating task of job `J`. If the task holds a unique
     /// lock, the lock of the new arguments takes its place. `change` is called again if another program changed the task in the
@@ -53,18 +67,12 @@ impl Inspector {
         mut change: impl FnMut(&mut J) + Send,
     ) -> Result<(), InspectError> {
         let (queue, id) = (queue_name(queue)?, task_id(id)?);
-        let earlier = self.earlier_shape::<J>(&queue, &id).await?;
+        let earlier = self.earlier_shape::<J>(&self.task(&queue, &id).await?).await?;
         // A worker of the earlier version may take the task, and looks for the shape of the new payload by the task's name.
         let names = std::iter::once(J::NAME).chain(J::ALIASES.iter().copied());
         DueShapes::among(&*self.broker, names.map(|name| ArgumentShape::of::<J>().named(name))).keep().await;
         self.replace(&queue, id, |task| {
-            if !is_named::<J>(&task.r#type) {
-                let found = task.r#type.clone();
-                return Err(InspectError::OtherJob { id: task.id.clone(), expected: J::NAME, found });
-            }
-            // Another program may have written arguments of another shape in the meantime.
-            let lookup = earlier.as_ref().filter(|(needs, _)| Needs::of(&task.payload) == Some(*needs));
-            let mut job: J = resolve_arguments(&task.payload, lookup.map(|(_, lookup)| &**lookup))?;
+            let mut job: J = read_arguments(task, earlier.as_ref())?;
             let before = job.unique_by().transpose()?;
             change(&mut job);
             let unique_by = before.zip(job.unique_by().transpose()?);
@@ -73,14 +81,34 @@ impl Inspector {
         .await
     }
 
+    /// Returns the arguments of a task of job `J`, in whatever state it is. Those of an earlier version of the job are read as a worker
+    /// reads them.
+    ///
+    /// ```no_run
+    /// # use asynq_runtime::prelude::*;
+    /// # #[job] async fn send_email(to: String) -> JobResult { let _ = to; Ok(()) }
+    /// # async fn given_up(client: &Client) -> Result<(), BoxError> {
+    /// let inspector = client.inspector();
+    /// for task in inspector.tasks("default", TaskState::Archived).await? {
+    ///     let job: send_email = inspector.arguments(&task).await?;
+    ///     println!("{} to {}", task.id, job.to);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The task belongs to another job, its arguments cannot be read, or the broker failed, which is asked for the shape of an earlier
+    /// version alone.
+    pub async fn arguments<J: Job>(&self, task: &TaskInfo) -> Result<J, InspectError> {
+        let earlier = self.earlier_shape::<J>(task).await?;
+        read_arguments(task, earlier.as_ref())
+    }
+
     /// Returns the shape that the broker keeps of a task that another version of job `J` wrote, and the kind of payload that it is
     /// for; `None` for a task that needs none.
-    async fn earlier_shape<J: Job>(
-        &self,
-        queue: &QueueName,
-        id: &TaskId,
-    ) -> Result<Option<(Needs, Arc<ShapeLookup>)>, InspectError> {
-        let task = self.task(queue, id).await?;
+    async fn earlier_shape<J: Job>(&self, task: &TaskInfo) -> Result<Option<KeptShape>, InspectError> {
         let needs = match decode_arguments::<J>(&task.payload) {
             Err(error) if is_named::<J>(&task.r#type) && error.is_of_another_version() => Needs::of(&task.payload),
             _ => None,
