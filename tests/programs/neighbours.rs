@@ -64,8 +64,13 @@ fn flags_win_over_the_environment_and_that_over_the_set_up() {
         let worker = Program::start(command);
         worker.wait_for(&[expected, "serving"]);
         let output = worker.terminate();
-        let warned = output.lines().filter(|line| line.contains("does not serve the job's queue")).count();
-        assert_eq!(warned, if variable.is_some() { 4 } else { 0 }, "{output}");
+        let warned: Vec<&str> =
+            output.lines().filter(|line| line.contains("does not serve the queue of these jobs")).collect();
+        // One for each queue, with its jobs.
+        assert_eq!(warned.len(), if variable.is_some() { 2 } else { 0 }, "{output}");
+        for (line, jobs) in warned.iter().zip(["bill", "from_a_library, hello, stuck"]) {
+            assert!(line.contains(&format!("jobs=\"{jobs}")), "{line}");
+        }
     }
 }
 

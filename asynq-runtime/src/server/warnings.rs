@@ -1,6 +1,10 @@
 //! Warns at the start of a server of settings that do not go with its jobs, with other servers or with the tasks that wait.
 
-use std::{collections::HashSet, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use asynq_grammar::{nearest, shell};
 
@@ -27,11 +31,11 @@ pub(super) fn panics_abort() {
 pub(super) fn unserved_jobs(server: &Server) {
     let served = &server.parts.config.queues;
     let of_jobs: HashSet<&str> = server.registry().iter().map(|job| job.options.queue).collect();
+    let mut unserved: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for job in server.registry().iter() {
         let queue = job.options.queue;
         if !served.iter().any(|entry| entry.pattern.matches(queue)) {
-            let advice = advice(mistaken(queue, served, &of_jobs));
-            log!(warn, job = job.name, queue, "this worker does not serve the job's queue: {advice}");
+            unserved.entry(queue).or_default().push(job.name);
         } else if let Some(group) = job.options.group
             && !server.parts.aggregations.takes(group, job.name)
         {
@@ -42,6 +46,10 @@ pub(super) fn unserved_jobs(server: &Server) {
                 "this worker does not aggregate the job: its tasks wait in their group for a worker that does"
             );
         }
+    }
+    for (queue, jobs) in unserved {
+        let advice = advice(mistaken(queue, served, &of_jobs));
+        log!(warn, queue, jobs = jobs.join(", "), "this worker does not serve the queue of these jobs: {advice}");
     }
 }
 
