@@ -164,7 +164,7 @@ pub(crate) fn is_named<J: Job>(name: &str) -> bool {
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a job",
     label = "expected a job",
-    note = "put `#[job]` on a function and name it here, or write `impl Job for {Self}`"
+    note = "put `#[job]` on a function `f` and name it here, where `f::enqueue(…)` and `f::job(…)` make tasks and `f(…)` runs it; or write `impl Job for {Self}`"
 )]
 pub trait Job: Serialize + DeserializeOwned + Send + Sized + 'static {
     /// Name on the wire, which routes a task to its job. Tasks that are queued under an earlier name need that name among the
