@@ -197,7 +197,7 @@ on_both_brokers! {
         for (options, expected) in [
             (&[][..], " is pending in critical on "),
             (&["--queue", "low", "--in", "10m"], ", due "),
-            (&["--queue", "low", "--at", "2222-01-02T03:04:05.678Z"], "already waiting"),
+            (&["--queue", "low", "--at", "2222-01-02T03:04:05.678Z"], "holds the unique lock"),
             (&["--queue", "other", "--at", "2222-01-02T03:04:05.678Z"], ", due 2222-01-02T03:04:05.678Z\n"),
         ] {
             let args: Vec<&str> = ["enqueue", "send_email", arguments].iter().chain(options).copied().collect();

@@ -40,6 +40,6 @@ on_both_brokers! {
         // In a second run, kept and waiting tasks exist already, and the rest is new.
         let again = stage.program(HELPER).arg("produce").output().unwrap();
         assert!(!again.status.success());
-        assert!(text(&again.stderr).contains("an equal task is already waiting"), "{}", text(&again.stderr));
+        assert!(text(&again.stderr).contains("an equal task already holds the unique lock"), "{}", text(&again.stderr));
     }
 }
