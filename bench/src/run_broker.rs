@@ -30,6 +30,16 @@ impl RunBroker {
         })
     }
 
+    /// Returns this private Redis behind the port that `before` has opened before its own.
+    ///
+    /// # Errors
+    ///
+    /// `before` failed, or this is not a private Redis.
+    pub(crate) fn behind(&self, before: impl FnOnce(u16) -> Result<u16, BoxError>) -> Result<Self, BoxError> {
+        let Self::Redis(server) = self else { return Err("only a private Redis has a port of its own".into()) };
+        Ok(Self::Given(format!("redis://127.0.0.1:{}", before(server.port())?)))
+    }
+
     /// Returns the order with the name and URL of this broker.
     pub(crate) fn order(&self, order: &Order) -> Order {
         let (broker, url) = match self {

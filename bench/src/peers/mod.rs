@@ -1,5 +1,6 @@
 //! Ours beside other libraries: the same tasks on one redis-server, in turns, each program as its users build it.
 
+mod distance;
 mod plan;
 mod program;
 mod report;
@@ -76,11 +77,12 @@ pub(crate) async fn compare(extent: &Extent) -> Result<(), BoxError> {
     }
     skipped.iter().for_each(|line| eprintln!("{line}"));
     let (plan, broker) = (plan::plan(extent), RunBroker::start("redis")?);
+    let away = broker.behind(distance::before)?;
     let mut table = Table::new();
     for round in 0..extent.runs {
         for planned in plan.iter().filter(|planned| round < planned.times) {
             eprintln!("round {} of {}: {}", round + 1, extent.runs, planned.key);
-            let order = broker.order(&planned.order);
+            let order = if planned.is_away { &away } else { &broker }.order(&planned.order);
             for program in sequence(&programs, round) {
                 let (name, version) = program
                     .map_or((OURS, env!("CARGO_PKG_VERSION")), |program| (program.name, program.version.as_str()));

@@ -14,6 +14,8 @@ pub(super) struct Planned {
     pub(super) order: Order,
     /// The number of rounds in which it runs.
     pub(super) times: usize,
+    /// Whether its Redis is a round trip away.
+    pub(super) is_away: bool,
 }
 
 /// A line of the table.
@@ -59,6 +61,10 @@ pub(super) const ROWS: &[Row] = &[
     row("drain over 1,000 queues, concurrency 100, tasks/s", "drain, 1,000 queues", Rate),
     row("payload of 100 kB, enqueue, 64 callers, tasks/s", "enqueue 64, 100 kB", Rate),
     row("payload of 100 kB, drain, concurrency 100, tasks/s", "drain 100, 100 kB", Rate),
+    row("Redis 1 ms away, enqueue, one awaiting producer, tasks/s", "1 ms away, enqueue", Rate),
+    row("Redis 1 ms away, enqueue, 64 callers, tasks/s", "1 ms away, enqueue 64", Rate),
+    row("Redis 1 ms away, drain, concurrency 10, tasks/s", "1 ms away, drain 10", Rate),
+    row("Redis 1 ms away, drain, concurrency 100, tasks/s", "1 ms away, drain 100", Rate),
     row("large backlog, drain, concurrency 100, tasks/s", "drain 100, backlog", Rate),
 ];
 
@@ -69,6 +75,8 @@ impl Figure {
     }
 }
 
+/// The names of runs whose Redis is a round trip away begin so.
+const AWAY: &str = "1 ms away";
 /// Bytes of a large payload.
 const LARGE: usize = 100_000;
 const MANY_QUEUES: u64 = 1_000;
@@ -84,7 +92,7 @@ pub(super) fn plan(extent: &Extent) -> Vec<Planned> {
         let (workload, broker) = (workload.to_owned(), "redis".to_owned());
         let mut order = Order { workload, broker, n, concurrency, payload_bytes: 100, ..Order::default() };
         more(&mut order);
-        plan.push(Planned { key, order, times: extent.runs });
+        plan.push(Planned { key, order, times: extent.runs, is_away: key.starts_with(AWAY) });
     };
     let plain = |_: &mut Order| {};
     let large = |order: &mut Order| order.payload_bytes = LARGE;
@@ -109,6 +117,10 @@ pub(super) fn plan(extent: &Extent) -> Vec<Planned> {
     add("drain, 1,000 queues", "drain", 50_000, 100, &queues);
     add("enqueue 64, 100 kB", "enqueue-concurrent", 2_000, 64, &large);
     add("drain 100, 100 kB", "drain", 2_000, 100, &large);
+    add("1 ms away, enqueue", "enqueue", 2_000, 1, &plain);
+    add("1 ms away, enqueue 64", "enqueue-concurrent", 20_000, 64, &plain);
+    add("1 ms away, drain 10", "drain", 5_000, 10, &plain);
+    add("1 ms away, drain 100", "drain", 10_000, 100, &plain);
     add("drain 100, backlog", "drain", 100_000, 100, &|order| {
         order.among = Some(if extent.quick { 5 * FEW } else { extent.waiting });
     });
