@@ -56,6 +56,10 @@ async fn tasks_come_by_state_page_and_group() {
         let answer = served.get(&format!("/api/queues/default/tasks{bad}")).await;
         assert_eq!((answer.status, answer.code().as_str()), (400, "bad_request"), "{bad}");
     }
+    let refused = served.get("/api/queues/default/tasks?state=retry&group=g").await;
+    assert_eq!((refused.status, refused.code().as_str()), (400, "bad_request"));
+    let message = "invalid `group`: only aggregating tasks wait in groups; list the state `aggregating`";
+    assert_eq!(refused.json()["error"]["message"], message);
     let groups = served.get("/api/queues/default/groups").await.json();
     assert_eq!((&groups["groups"][0]["group"], &groups["groups"][0]["size"]), (&json!("g"), &json!(1)));
 }

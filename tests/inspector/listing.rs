@@ -33,7 +33,7 @@ async fn an_invalid_page_is_refused_with_the_valid_range() {
         (list().page(0), "invalid `page`: pages are counted from 1"),
         (list().per_page(0), "invalid `per_page`: it must be 1 to 500"),
         (list().per_page(501), "invalid `per_page`: it must be 1 to 500"),
-        (list().group("g"), "invalid `group`: only aggregating tasks wait in groups; list TaskState::Aggregating"),
+        (list().group("g"), "invalid `group`: only aggregating tasks wait in groups; list the state `aggregating`"),
     ] {
         assert_eq!(call.await.unwrap_err().to_string(), expected);
     }

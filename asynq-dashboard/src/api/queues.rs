@@ -81,9 +81,6 @@ pub(super) async fn tasks(
     }
     let mut list = app.inspector.tasks(&queue, state).page(page).per_page(per);
     if !which.group.is_empty() {
-        if state != TaskState::Aggregating {
-            return Err(Failure::bad_request("only aggregating tasks wait in groups: say `state=aggregating`"));
-        }
         list = list.group(&which.group);
     }
     let tasks = list.brief().await?;

@@ -83,7 +83,7 @@ impl ListTasks {
             return refuse("per_page", "it must be 1 to 500");
         }
         if group.is_some() && state != TaskState::Aggregating {
-            return refuse("group", "only aggregating tasks wait in groups; list TaskState::Aggregating");
+            return refuse("group", "only aggregating tasks wait in groups; list the state `aggregating`");
         }
         let tasks = inspector.broker.list(&queue, state, group.as_ref(), page, most).await?;
         if tasks.is_empty() {
