@@ -1,7 +1,7 @@
 //! `doctor`: finds faults of a system, and reports their effects and repairs.
 
 use asynq_grammar::shell;
-use asynq_runtime::broker::Node;
+use asynq_runtime::broker::{Node, OddityKind};
 use clap::Args;
 use serde::Serialize;
 
@@ -105,8 +105,11 @@ fn text(report: &Report<'_>, evidence: &Evidence, style: Style) -> String {
         }
         text.push('\n');
     }
-    if evidence.queues.iter().any(|queue| !queue.examination.complete) {
-        text.push_str("Not every task was looked at; --limit says how many are.\n");
+    let mut unseen = evidence.queues.iter().map(|queue| &queue.examination).filter(|found| !found.complete).peekable();
+    if unseen.peek().is_some() {
+        let has_foreign = unseen.any(|found| found.count(OddityKind::ForeignKey) > 0);
+        let and = if has_foreign { " a foreign key in place of a list ends the look at its queue, and" } else { "" };
+        text.push_str(&format!("Not every task was looked at:{and} --limit says how many are.\n"));
     }
     text
 }

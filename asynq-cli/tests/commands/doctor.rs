@@ -151,6 +151,8 @@ on_both_brokers! {
         serve(&cli).await;
         let answer = cli.run("doctor --limit 1 --json").await;
         assert!(answer.out.contains("\"complete\": false"), "{answer}");
+        let answer = cli.run("doctor --limit 1").await;
+        assert!(answer.out.ends_with("\nNot every task was looked at: --limit says how many are.\n"), "{answer}");
     }
 }
 
