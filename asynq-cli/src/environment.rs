@@ -11,7 +11,7 @@ use std::{
 
 use asynq_runtime::{Client, app::wants_colours};
 
-use crate::{error::CliError, show, without_echo};
+use crate::without_echo;
 
 /// A future that ends when the user asks the command to stop.
 pub(crate) type Stop = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -79,16 +79,6 @@ impl Environment {
             client: None,
             stop: Box::new(signalled),
         }
-    }
-
-    /// Writes a usage error or the help that was asked for, and returns the exit code.
-    pub(crate) fn write_usage(&mut self, usage: &clap::Error) -> u8 {
-        // The text repeats arguments, and a name among them may hold an escape sequence.
-        let text = asynq_runtime::app::usage_without_passwords(&usage.render().to_string());
-        let text = show::clean_lines(&text);
-        let stream = if usage.use_stderr() { &mut self.err } else { &mut self.out };
-        let _ = stream.write_all(text.as_bytes()).and_then(|()| stream.flush());
-        if usage.use_stderr() { CliError::USAGE } else { 0 }
     }
 }
 

@@ -40,7 +40,10 @@ use clap::Parser as _;
 
 #[doc(hidden)]
 pub use self::environment::{Environment, Input};
-use self::{command::Cli, session::Session};
+use self::{
+    command::Cli,
+    session::{Options, Session},
+};
 
 /// Runs the command line of this process.
 pub fn main() -> ExitCode {
@@ -63,10 +66,14 @@ pub fn main() -> ExitCode {
 /// Runs one command line, its first word the program's name, and returns its exit code: 0 done, 1 refused or failed, 2 not
 /// understood or no broker, 3 not confirmed, 130 stopped by Ctrl+C.
 #[doc(hidden)]
-pub async fn run(args: impl IntoIterator<Item = OsString>, mut environment: Environment) -> u8 {
+pub async fn run(args: impl IntoIterator<Item = OsString>, environment: Environment) -> u8 {
     let Cli { options, command, .. } = match Cli::try_parse_from(args) {
         Ok(cli) => cli,
-        Err(usage) => return environment.write_usage(&usage),
+        Err(usage) => {
+            let mut session = Session::new(Options::default(), environment);
+            let written = session.write_usage(&usage);
+            return session.end(written).await;
+        }
     };
     let mut session = Session::new(options, environment);
     // Boxed: the futures of all commands together nest deeper than the compiler follows.

@@ -4,7 +4,7 @@ use std::io::{self, Read, Write as _};
 
 use asynq_runtime::{
     Client, DEFAULT_URL, Inspector, URL_VARIABLE,
-    app::{text_of_variable, without_passwords},
+    app::{text_of_variable, usage_without_passwords, without_passwords},
     broker::BrokerErrorKind,
 };
 use clap::Args;
@@ -25,7 +25,7 @@ pub(crate) struct Session {
 }
 
 /// Options that every command understands.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub(crate) struct Options {
     #[command(flatten)]
     broker: BrokerFlags,
@@ -161,6 +161,18 @@ impl Session {
     pub(crate) fn write(&mut self, text: &str) -> Result<(), CliError> {
         let out = &mut self.environment.out;
         out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(CliError::system("cannot write the answer"))
+    }
+
+    /// Writes a usage error, or the help that was asked for.
+    pub(crate) fn write_usage(&mut self, usage: &clap::Error) -> Result<(), CliError> {
+        // The text repeats arguments, and a name among them may hold an escape sequence.
+        let text = show::clean_lines(&usage_without_passwords(&usage.render().to_string()));
+        if !usage.use_stderr() {
+            return self.write(&text);
+        }
+        let err = &mut self.environment.err;
+        let _ = err.write_all(text.as_bytes()).and_then(|()| err.flush());
+        Err(CliError::Reported(CliError::USAGE))
     }
 
     /// Writes a line for people to standard error; it is cleaned here, and passwords in URLs are hidden.

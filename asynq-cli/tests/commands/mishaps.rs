@@ -23,12 +23,12 @@ async fn double(n: u64) -> JobResult {
     Ok(())
 }
 
-/// A standard error whose reader went away.
-struct Closed;
+/// An output whose writes fail: its reader went away, or its disk is full.
+struct Failing(io::ErrorKind);
 
-impl io::Write for Closed {
+impl io::Write for Failing {
     fn write(&mut self, _: &[u8]) -> io::Result<usize> {
-        Err(io::ErrorKind::BrokenPipe.into())
+        Err(self.0.into())
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -237,7 +237,7 @@ on_both_brokers! {
         cli.t.seed_pending(&["one"]).await;
         let environment = Environment {
             out: Box::new(io::sink()),
-            err: Box::new(Closed),
+            err: Box::new(Failing(io::ErrorKind::BrokenPipe)),
             input: Input::Terminal(Box::new(&b"y\n"[..])),
             client: Some(Client::new(cli.t.another_broker().await)),
             ..Environment::of_this_process()
@@ -309,8 +309,20 @@ on_both_brokers! {
 
         let found = cli.doctor().await;
         assert!(has(&found, "foreign-key", "default") && has(&found, "no-consumer", "low"), "{found}");
+        let told = cli.run("doctor").await;
+        assert!(told.out.contains("\nNot every task was looked at: a foreign key in place of a list ends"), "{told}");
         let removed = cli.run("queue rm default --force --yes").await;
         assert!(removed.code == 1 && removed.err.contains(expected), "{removed}");
         assert_eq!(cli.t.broker().task(&queue("low"), &asynq_tests::task_id("sound")).await.unwrap().unwrap().state, TaskState::Pending);
+    }
+}
+
+#[tokio::test]
+async fn help_that_cannot_be_written_is_a_failure() {
+    for (kind, code) in [(io::ErrorKind::StorageFull, 1), (io::ErrorKind::BrokenPipe, 0)] {
+        for help in ["--help", "--version"] {
+            let environment = Environment { out: Box::new(Failing(kind)), ..Environment::of_this_process() };
+            assert_eq!(asynq_cli::run(["asynq", help].map(Into::into), environment).await, code, "{help}: {kind}");
+        }
     }
 }
