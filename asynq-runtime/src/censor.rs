@@ -46,7 +46,8 @@ fn end_of_run(text: &str) -> usize {
 /// Returns the text of a usage error as [`without_passwords`] does, also without the part between a colon and an at sign in any
 /// word: it quotes arguments and settings in the wrong place, and a URL among them may lack its scheme.
 pub fn usage_without_passwords(text: &str) -> String {
-    without_passwords(text).split_inclusive(is_end).map(of_url).collect()
+    // A password may have other quotes in it; quotation marks part the texts of JSON.
+    without_passwords(text).split_inclusive(|c: char| c.is_whitespace() || c == '"').map(of_url).collect()
 }
 
 /// Returns whether a word ends here.
@@ -136,6 +137,9 @@ mod tests {
             ("jobs:secret@h, jobs:other@h", "jobs:***@h, jobs:***@h"),
             ("unexpected argument 'jobs:secret@h' found", "unexpected argument 'jobs:***@h' found"),
             ("'redis://u:p'w\"x`y@h' found", "'redis://u:***@h' found"),
+            ("cannot listen at jobs:pa`ss'word@h:80: refused", "cannot listen at jobs:***@h:80: refused"),
+            ("`jobs:pa`ss@h` is not an address", "`jobs:***@h` is not an address"),
+            ("{\"from\":\"ann\",\"to\":\"a@b.c\"}", "{\"from\":\"ann\",\"to\":\"a@b.c\"}"),
             ("jobs:secret@h?password=b", "jobs:***@h?password=***"),
             ("mail to ann@example.com", "mail to ann@example.com"),
             ("\u{1f980}:\u{1f980}@\u{e4}", "\u{1f980}:***@\u{e4}"),
