@@ -3,15 +3,9 @@
 mod connection_limit;
 mod patient;
 
-use std::{
-    future::Future,
-    io,
-    net::SocketAddr,
-    pin::pin,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{future::Future, io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
 
+use asynq_runtime::server::SeldomLines;
 use axum::{Router, body::Body, extract::ConnectInfo, http::Request};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::{
@@ -39,8 +33,6 @@ const LARGEST_HEAD: usize = 64 * 1024;
 const FAREWELL: Duration = Duration::from_secs(2);
 /// The pause after a connection that could not be accepted, such as for want of file handles.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Shortest time between two lines about such connections: a program without file handles may try for hours.
-const BETWEEN_LINES: Duration = Duration::from_secs(60);
 
 /// A dashboard that listens already.
 #[derive(Debug)]
@@ -77,7 +69,8 @@ impl Bound {
         // Dropped with this future, so that no connection outlives it.
         let mut connections = JoinSet::new();
         let mut stopping = pin!(stopping);
-        let mut logged_at = None;
+        // A program without file handles may try for hours.
+        let lines = SeldomLines::default();
         loop {
             let accepted = async {
                 let permit = Arc::clone(&permits).acquire_owned().await.map_err(io::Error::other)?;
@@ -90,7 +83,7 @@ impl Bound {
                 accepted = accepted => match accepted {
                     Ok(accepted) => accepted,
                     Err(error) => {
-                        if is_line_due(&mut logged_at, Instant::now()) {
+                        if lines.is_due() {
                             log!(warn, "connections to the dashboard are not accepted at once, will try again: {error}");
                         }
                         tokio::time::sleep(PAUSE).await;
@@ -116,15 +109,6 @@ impl Bound {
             log!(debug, "requests to the dashboard were cut off");
         }
     }
-}
-
-/// Returns whether a line may be logged `now`, and notes that it was.
-fn is_line_due(logged_at: &mut Option<Instant>, now: Instant) -> bool {
-    let is_due = logged_at.is_none_or(|at| now.saturating_duration_since(at) >= BETWEEN_LINES);
-    if is_due {
-        *logged_at = Some(now);
-    }
-    is_due
 }
 
 /// Returns the connection as a future that ends with it.
@@ -159,14 +143,6 @@ pub(crate) async fn resolve(text: &str) -> Result<Vec<SocketAddr>, DashboardErro
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn connections_that_are_not_accepted_fill_no_log() {
-        let begin = Instant::now();
-        let mut logged_at = None;
-        let lines = (0..1_200).filter(|&n| is_line_due(&mut logged_at, begin + PAUSE * n)).count();
-        assert_eq!(lines, 2, "one in each of two minutes");
-    }
 
     #[tokio::test]
     async fn a_port_alone_is_one_of_this_machine() {

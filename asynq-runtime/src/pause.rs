@@ -10,7 +10,7 @@ const BETWEEN_LINES: (Duration, Duration) = (Duration::from_secs(3), Duration::f
 
 /// Lines about something that may last for ever, or happens thousands of times in a second: ever fewer while it lasts.
 #[derive(Debug, Default)]
-pub(crate) struct SeldomLines {
+pub struct SeldomLines {
     last: Mutex<Option<Line>>,
 }
 
@@ -23,7 +23,7 @@ struct Line {
 
 impl SeldomLines {
     /// Returns whether a line is due, and counts it as written.
-    pub(crate) fn is_due(&self) -> bool {
+    pub fn is_due(&self) -> bool {
         self.is_due_at(Instant::now())
     }
 

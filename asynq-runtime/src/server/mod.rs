@@ -119,6 +119,8 @@ pub use self::{
     service::{Service, ServiceContext, ServiceEntry, ServiceRow},
     signals::{Signal, Signals},
 };
+#[doc(hidden)]
+pub use crate::pause::SeldomLines;
 use crate::{broker::Broker, client::Client, job::Registry, variables::warn_of_misspelled_variables};
 
 /// The target of the spans `job` and `tick`, which write no lines, and of the error that ends a worker. `main!` has a directive for it.
