@@ -18,8 +18,8 @@ pub(super) struct AuditLine {
     method: Method,
     path: String,
     peer: String,
-    /// The caller; `None` if the login failed or was never asked for.
-    pub(super) who: Option<Caller>,
+    /// The caller; not authenticated also if the login failed or was never asked for.
+    pub(super) who: Caller,
     /// The answer; `None` if the client did not wait for it.
     pub(super) status: Option<StatusCode>,
 }
@@ -32,7 +32,7 @@ impl AuditLine {
             // The path is encoded, so that no name can begin a line of its own; a query is not part of a change.
             path: request.uri().path().to_owned(),
             peer: peer(request).map_or_else(|| "unknown".to_owned(), |peer| peer.to_string()),
-            who: None,
+            who: Caller::Unauthenticated,
             status: None,
         }
     }
@@ -43,10 +43,9 @@ impl Drop for AuditLine {
         if is_reader(&self.method) {
             return;
         }
-        let who = self.who.as_ref().map_or("nobody".into(), Caller::name);
+        let who = self.who.name();
         let status = self.status.map_or("unanswered".into(), |status| status.as_u16().to_string());
-        let is_in = self.who.as_ref().is_some_and(Caller::is_in);
-        let shown = if is_in { self.path.len() } else { LONGEST_OF_VISITORS };
+        let shown = if self.who.is_in() { self.path.len() } else { LONGEST_OF_VISITORS };
         let path: String = self.path.chars().take(shown).collect();
         let (method, path, peer) = (&self.method, &path, &self.peer);
         log!(info, who = ?who, peer, %method, path, %status, "the dashboard was asked for a change");

@@ -45,7 +45,7 @@ pub(crate) async fn guard(State((app, access)): State<(AppState, Access)>, reque
     let response = tokio::time::timeout(TIMEOUT, whole).await;
     let mut response = response.unwrap_or_else(|_| Failure::new(Kind::Slow, slow).into_response());
     line.status = Some(response.status());
-    if line.who.as_ref().is_some_and(Caller::is_in) {
+    if line.who.is_in() {
         response.extensions_mut().insert(KnownCaller);
     }
     response
@@ -59,7 +59,7 @@ async fn pass(
     app: &AppState,
     access: Access,
     mut request: Request,
-    who: &mut Option<Caller>,
+    who: &mut Caller,
 ) -> Result<Request, Failure> {
     limits::check(request.uri(), request.headers())?;
     let host = host::of(&request);
@@ -68,16 +68,15 @@ async fn pass(
     }
     origin::check_reader(request.headers())?;
     // Public routes authenticate too: a wrong token counts everywhere, and a page shows the user's name.
-    let caller = app.login.caller(&request, renews(&request, &app.config.mount));
-    *who = caller.as_ref().ok().cloned();
-    match caller {
-        Ok(caller) if access.is_open() || caller.is_in() => {
-            request.extensions_mut().insert::<Caller>(caller);
-        }
-        Err(_) if access.is_open() => {}
-        Ok(_) => return Err(Failure::new(Kind::NoLogin, "log in first")),
-        Err(failure) => return Err(failure),
+    match app.login.caller(&request, renews(&request, &app.config.mount)) {
+        Ok(caller) => *who = caller,
+        Err(failure) if !access.is_open() => return Err(failure),
+        Err(_) => {}
     }
+    if !access.is_open() && !who.is_in() {
+        return Err(Failure::new(Kind::NoLogin, "log in first"));
+    }
+    request.extensions_mut().insert(who.clone());
     if is_reader(request.method()) {
         return Ok(request);
     }
