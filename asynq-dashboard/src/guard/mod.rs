@@ -55,12 +55,7 @@ pub(crate) async fn guard(State((app, access)): State<(AppState, Access)>, reque
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct KnownCaller;
 
-async fn pass(
-    app: &AppState,
-    access: Access,
-    mut request: Request,
-    who: &mut Caller,
-) -> Result<Request, Failure> {
+async fn pass(app: &AppState, access: Access, mut request: Request, who: &mut Caller) -> Result<Request, Failure> {
     limits::check(request.uri(), request.headers())?;
     let host = host::of(&request);
     if access != Access::Probe {

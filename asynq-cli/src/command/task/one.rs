@@ -2,7 +2,7 @@
 
 use asynq_runtime::{Inspector, TaskState, inspector::InspectError, task::TaskInfo};
 use clap::Args;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{super::several::Several, TheTasks, many::confirm_beyond_archive};
 use crate::{error::CliError, session::Session, show::clean};
@@ -30,15 +30,17 @@ pub(crate) struct Move {
 
 impl TheTasks {
     pub(super) async fn run(self, session: &mut Session) -> Result<(), CliError> {
-        each(session, &self, "run", None, "is pending", async |inspector, queue, id| inspector.run(queue, id).await)
-            .await
+        each(session, &self, json!({ "done": "run" }), "is pending", async |inspector, queue, id| {
+            inspector.run(queue, id).await
+        })
+        .await
     }
 
     pub(super) async fn delete(self, session: &mut Session) -> Result<(), CliError> {
         if let Err(error) = session.confirm(&format!("Delete {}?", self.named())) {
             return refused(session, &self, error);
         }
-        each(session, &self, "deleted", None, "is deleted", async |inspector, queue, id| {
+        each(session, &self, json!({ "done": "deleted" }), "is deleted", async |inspector, queue, id| {
             inspector.delete(queue, id).await
         })
         .await
@@ -51,7 +53,7 @@ impl Archive {
         // A task that is archived in its place is counted already.
         let is_new = |task: &TaskInfo| task.state != TaskState::Archived || task.archived_at.is_none();
         confirm_room(session, &self.tasks, &self.tasks.queue, &question, is_new, self.beyond_archive).await?;
-        each(session, &self.tasks, "archived", None, "is archived", async |inspector, queue, id| {
+        each(session, &self.tasks, json!({ "done": "archived" }), "is archived", async |inspector, queue, id| {
             inspector.archive(queue, id).await
         })
         .await
@@ -65,8 +67,8 @@ impl Move {
             let is_new = |task: &TaskInfo| task.state == TaskState::Archived;
             confirm_room(session, &self.tasks, &self.to, &question, is_new, self.beyond_archive).await?;
         }
-        let text = format!("is in queue {}", self.to);
-        each(session, &self.tasks, "moved", Some(&self.to), &text, async |inspector, queue, id| {
+        let (done, text) = (json!({ "done": "moved", "to": self.to }), format!("is in queue {}", self.to));
+        each(session, &self.tasks, done, &text, async |inspector, queue, id| {
             inspector.move_to(queue, id, &self.to).await
         })
         .await
@@ -107,24 +109,20 @@ fn refused(session: &mut Session, tasks: &TheTasks, error: CliError) -> Result<(
     Several::changing("id").refuse(session, tasks.ids().into_iter().map(String::as_str), error)
 }
 
-/// Runs `act` on each task, and reports the results.
+/// Runs `act` on each task, and reports the results: what was `done` and the queue for a program, `text` for people.
 async fn each(
     session: &mut Session,
     tasks: &TheTasks,
-    done: &str,
-    to: Option<&str>,
+    mut done: Value,
     text: &str,
     act: impl AsyncFn(&Inspector, &str, &str) -> Result<(), InspectError>,
 ) -> Result<(), CliError> {
     let inspector = session.inspector().await?;
+    done["queue"] = json!(tasks.queue);
     Several::changing("id")
         .each(session, tasks.ids(), async |id| {
             act(&inspector, &tasks.queue, id).await?;
-            let fields = match to {
-                Some(to) => json!({ "queue": tasks.queue, "done": done, "to": to }),
-                None => json!({ "queue": tasks.queue, "done": done }),
-            };
-            Ok((fields, format!("task {} {}\n", clean(id), clean(text))))
+            Ok((done.clone(), format!("task {} {}\n", clean(id), clean(text))))
         })
         .await
 }
