@@ -38,7 +38,6 @@ async fn ask(broker: &dyn Broker) -> Result<NodeList, BrokerError> {
         return Ok(NodeList { nodes, slots: Vec::new(), left_out: 0 });
     }
     let mut queues = broker.queues().await?;
-    queues.sort();
     let left_out = queues.len().saturating_sub(MOST_QUEUES);
     queues.truncate(MOST_QUEUES);
     // A login that may not read the slots still sees the nodes.

@@ -351,7 +351,5 @@ async fn queues(app: &AppState, query: &Query) -> Result<Vec<QueueName>, Failure
     if !query.queue.is_empty() {
         return Ok(vec![app.inspector.queue(&query.queue).await?.name]);
     }
-    let mut queues = app.client.broker().queues().await?;
-    queues.sort_by(|a, b| a.as_str().cmp(b.as_str()));
-    Ok(queues)
+    Ok(app.client.broker().queues().await?)
 }

@@ -41,10 +41,8 @@ pub(crate) struct Totals {
 }
 
 impl Snapshot {
-    /// Creates a snapshot of these queues.
-    pub(crate) fn new(at: DateTime<Utc>, mut queues: Vec<QueueStats>, mut unreadable: Vec<UnreadableQueue>) -> Self {
-        queues.sort_by(|a, b| a.name.as_str().cmp(b.name.as_str()));
-        unreadable.sort_by(|a, b| a.name.as_str().cmp(b.name.as_str()));
+    /// Creates a snapshot of these queues, both lists by name.
+    pub(crate) fn new(at: DateTime<Utc>, queues: Vec<QueueStats>, unreadable: Vec<UnreadableQueue>) -> Self {
         let totals = queues.iter().fold(Totals::default(), Totals::add);
         Self { at, queues, unreadable, totals }
     }
