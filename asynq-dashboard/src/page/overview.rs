@@ -14,7 +14,7 @@ use super::{
         button::Button,
         chart::{Chart, spark},
         listing::empty,
-        state::{ORDER, bar, state},
+        state::{bar, state},
         text,
     },
 };
@@ -194,7 +194,7 @@ fn table(view: &View) -> Markup {
                         th scope="col" { "Queue" }
                         th scope="col" { "Tasks by state" }
                         th.num scope="col" { "Size" }
-                        @for of in ORDER { th.num.(width(of)) scope="col" { (state(of)) } }
+                        @for of in TaskState::ALL { th.num.(width(of)) scope="col" { (state(of)) } }
                         th.num scope="col" { "Latency" }
                         th.num scope="col" { "Processed" }
                         th.num scope="col" { "Failed" }
@@ -241,7 +241,7 @@ fn line(view: &View, row: &Row) -> Markup {
             th.name scope="row" { a href=(link) { (name) } @if queue.paused { " " span.tag.warn { "paused" } } }
             td.whole { (bar(queue)) }
             td.num data-l="Size" { (count(queue.size)) }
-            @for of in ORDER {
+            @for of in TaskState::ALL {
                 @let n = queue.count(of);
                 td.num.(width(of)).(zero(n)) data-l=(of) { (count(n)) }
             }

@@ -19,7 +19,7 @@ use super::{
         button::Button,
         chart::{Chart, Kind, Series, Unit},
         listing::empty,
-        state::{ORDER, state},
+        state::state,
         tasks::Table,
     },
     pick,
@@ -144,9 +144,9 @@ async fn group_size(app: &AppState, queue: &QueueName, group: &str) -> Result<u6
     Ok(stats.map_or(0, |stats| stats.size))
 }
 
-/// Returns the state that people want to see: the first of [`ORDER`] that has tasks.
+/// Returns the state that people want to see: the first of [`TaskState::ALL`] that has tasks.
 fn first_state(stats: &QueueStats) -> TaskState {
-    ORDER.into_iter().find(|&state| stats.count(state) > 0).unwrap_or(TaskState::Pending)
+    TaskState::ALL.into_iter().find(|&state| stats.count(state) > 0).unwrap_or(TaskState::Pending)
 }
 
 /// Returns the chart of runs per day.
@@ -228,7 +228,7 @@ fn tabs(view: &View<'_>) -> Markup {
     let path = href(&view.app.config.mount, &["queues", view.stats.name.as_str()]);
     html! {
         nav.tabs aria-label="Tasks by state" {
-            @for of in ORDER {
+            @for of in TaskState::ALL {
                 a href=(with_query(&path, &[("state", of.as_str()), ("per", &view.params.per())])) aria-current=[(of == view.state).then_some("page")] {
                     (state(of)) b { (count(view.stats.count(of))) }
                 }

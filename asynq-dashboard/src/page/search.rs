@@ -7,7 +7,7 @@ use maud::{Markup, html};
 use super::{
     Page, Tab,
     format::count,
-    part::{listing::empty, state::ORDER, tasks::Table},
+    part::{listing::empty, tasks::Table},
 };
 use crate::{
     failure::Failure,
@@ -64,7 +64,7 @@ fn render(app: &AppState, query: &Query, found: Option<&SearchResult>, reader: &
                 label { "Queue" input name="queue" value=(query.queue) placeholder="any"; }
                 label { "State" select name="state" {
                     option value="" { "any" }
-                    @for state in ORDER { option value=(state) selected[query.state == state.as_str()] { (state) } }
+                    @for state in TaskState::ALL { option value=(state) selected[query.state == state.as_str()] { (state) } }
                 } }
                 label { "Type" input name="type" value=(query.r#type) placeholder="any" list="types"; }
                 label { "From (UTC)" input type="datetime-local" step="1" name="since" value=(in_form(&query.since)); }

@@ -42,7 +42,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const SLICE: usize = 200;
 /// Queues that are asked for an id at once: each has one such task at most, of a shape of its own.
 const QUEUES_AT_ONCE: usize = ArgumentReader::MOST_SHAPES;
-/// All states, in the order in which people look at them.
+/// All states, in the order in which they are searched: what runs and what has failed comes first.
 const STATES: [TaskState; 7] = [
     TaskState::Active,
     TaskState::Retry,

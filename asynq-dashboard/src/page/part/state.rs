@@ -5,9 +5,6 @@ use maud::{Markup, html};
 
 use crate::page::format::count;
 
-/// The states in the order in which people look at them.
-pub(crate) const ORDER: [TaskState; 7] = TaskState::ALL;
-
 /// Renders the name of a state with its mark.
 pub(crate) fn state(state: TaskState) -> Markup {
     html! { span class={ "state s-" (state) } { (state) } }
@@ -15,7 +12,7 @@ pub(crate) fn state(state: TaskState) -> Markup {
 
 /// Renders one bar of a queue's tasks, a piece per state, with its numbers as text for screen readers.
 pub(crate) fn bar(stats: &QueueStats) -> Markup {
-    let there: Vec<_> = ORDER.map(|state| (state, stats.count(state))).into_iter().filter(|&(_, n)| n > 0).collect();
+    let there: Vec<_> = TaskState::ALL.map(|of| (of, stats.count(of))).into_iter().filter(|&(_, n)| n > 0).collect();
     let label: Vec<String> = there.iter().map(|(state, n)| format!("{} {state}", count(*n))).collect();
     let label = if label.is_empty() { "empty".to_owned() } else { label.join(", ") };
     html! {
