@@ -5,7 +5,7 @@
 //! text that is not a duration with the same words. The bounds are those of the option: the attribute refuses a fraction of a second that
 //! the builder rounds up. Every error has the range of the bytes that are wrong ([`TextError::range`]), so that a caller can point at
 //! them. [`nearest`] and [`one_slip`] find the word that was meant by an unknown one, [`shell::quote`] writes one for a shell,
-//! and [`thousands`] formats a number for people.
+//! and [`thousands`] and [`counted`] format a number for people.
 //!
 //! The crate has no dependencies, does no I/O and does not panic.
 
@@ -23,4 +23,4 @@ pub use backoff::Backoff;
 pub use error::TextError;
 pub use nearest::{nearest, one_slip};
 pub use pattern::Pattern;
-pub use thousands::thousands;
+pub use thousands::{counted, thousands};

@@ -28,3 +28,13 @@ mod tests {
         }
     }
 }
+
+/// Formats a number with its noun.
+///
+/// ```
+/// assert_eq!(asynq_grammar::counted(1, "task"), "1 task");
+/// assert_eq!(asynq_grammar::counted(1_204, "task"), "1,204 tasks");
+/// ```
+pub fn counted(n: u64, noun: &str) -> String {
+    format!("{} {noun}{}", thousands(n), if n == 1 { "" } else { "s" })
+}

@@ -1,6 +1,6 @@
 //! `doctor`: finds faults of a system, and reports their effects and repairs.
 
-use asynq_grammar::shell;
+use asynq_grammar::{counted, shell};
 use asynq_runtime::broker::{Node, OddityKind};
 use clap::Args;
 use serde::Serialize;
@@ -10,7 +10,7 @@ use crate::{
     doctor::{Evidence, Finding, diagnose, gather},
     error::CliError,
     session::Session,
-    show::{Style, clean, number},
+    show::{Style, clean},
 };
 
 #[derive(Debug, Args)]
@@ -65,14 +65,13 @@ fn is_unchecked(node: &Node) -> bool {
 fn text(report: &Report<'_>, evidence: &Evidence, style: Style) -> String {
     let mut text = format!("{}\n", clean(&report.broker));
     let versions: Vec<&str> = evidence.nodes.iter().map(|node| node.version.as_str()).collect();
-    let counted = |n: usize, noun: &str| format!("{} {noun}{}", number(n as u64), if n == 1 { "" } else { "s" });
     let unanswered: usize = evidence.unanswered.values().map(|unanswered| unanswered.queues.len()).sum();
     text.push_str(&format!(
         "version {}, {}, {}\n\n",
         clean(&versions.join(", ")),
-        counted(evidence.queues.len() + unanswered, "queue"),
+        counted((evidence.queues.len() + unanswered) as u64, "queue"),
         match evidence.has_all_servers() {
-            true => counted(evidence.servers.len(), "server"),
+            true => counted(evidence.servers.len() as u64, "server"),
             false => "servers not known".to_owned(),
         }
     ));

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use asynq_grammar::counted;
 use asynq_runtime::{Inspector, task::QueueName};
 
 /// Most queues that a finding names.
@@ -19,10 +20,7 @@ pub(crate) struct Unanswered {
 impl Unanswered {
     /// Returns how many queues there are, and some of their names.
     pub(super) fn listed(&self) -> String {
-        let number = match self.queues.len() {
-            1 => "1 queue".to_owned(),
-            n => format!("{n} queues"),
-        };
+        let number = counted(self.queues.len() as u64, "queue");
         let names: Vec<&str> = self.queues.iter().take(EXAMPLES).map(QueueName::as_str).collect();
         let more = if self.queues.len() > EXAMPLES { ", …" } else { "" };
         format!("{number}: {}{more}", names.join(", "))

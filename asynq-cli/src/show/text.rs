@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use asynq_grammar::{duration, thousands};
+use asynq_grammar::{counted, duration};
 use asynq_runtime::app::is_hostile;
 use chrono::{DateTime, Utc};
 
@@ -82,16 +82,12 @@ pub(crate) fn bytes(n: u64) -> String {
 
 /// Returns a count such as `1 task` or `1,204 tasks`.
 pub(crate) fn tasks(n: u64) -> String {
-    format!("{} {}", thousands(n), noun(n))
+    counted(n, "task")
 }
 
 /// Returns a count of tasks of a kind, such as `1 archived task`.
 pub(crate) fn tasks_of(kind: &str, n: u64) -> String {
-    format!("{} {kind} {}", thousands(n), noun(n))
-}
-
-fn noun(n: u64) -> &'static str {
-    if n == 1 { "task" } else { "tasks" }
+    counted(n, &format!("{kind} task"))
 }
 
 #[cfg(test)]

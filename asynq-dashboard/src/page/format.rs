@@ -2,14 +2,9 @@
 
 use std::time::Duration;
 
-pub(crate) use asynq_grammar::thousands as count;
+pub(crate) use asynq_grammar::{counted, thousands as count};
 use chrono::{DateTime, Utc};
 use maud::{Markup, html};
-
-/// Formats a number with its noun: `1` → `1 task`, `2` → `2 tasks`.
-pub(crate) fn counted(n: u64, noun: &str) -> String {
-    format!("{} {noun}{}", count(n), if n == 1 { "" } else { "s" })
-}
 
 /// Formats the two largest units of a span: `250 ms`, `3.2 s`, `2 min 5 s`, `3 h 20 min`, `4 d 2 h`.
 pub(crate) fn span(span: Duration) -> String {

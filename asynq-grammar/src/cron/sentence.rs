@@ -6,6 +6,7 @@ use super::{
     Fields,
     field::{bit, members, stepped},
 };
+use crate::counted;
 
 const MONTHS: [&str; 13] = [
     "",
@@ -33,7 +34,7 @@ pub(super) fn of_interval(interval: Duration) -> String {
     let parts: Vec<(u64, &str)> = parts.into_iter().filter(|(n, _)| *n > 0).collect();
     match parts[..] {
         [(1, unit)] => format!("Every {unit}"),
-        _ => format!("Every {}", listed(parts.iter().map(|&(n, unit)| plural(n, unit)), "and")),
+        _ => format!("Every {}", listed(parts.iter().map(|&(n, unit)| counted(n, unit)), "and")),
     }
 }
 
@@ -93,7 +94,7 @@ fn time(fields: &Fields) -> String {
 fn part(set: u64, bounds: RangeInclusive<u32>, unit: &str) -> String {
     match step(set, bounds) {
         Some(1) => format!("every {unit}"),
-        Some(step) => format!("every {}", plural(u64::from(step), unit)),
+        Some(step) => format!("every {}", counted(u64::from(step), unit)),
         None if set.count_ones() == 1 => format!("at {unit} {}", set.trailing_zeros()),
         None => format!("at {unit}s {}", runs(members(set), |n| n.to_string())),
     }
@@ -123,7 +124,7 @@ fn days(fields: &Fields) -> Option<String> {
     for n in members(fields.before_last) {
         of_month.push(match n {
             0 => "on the last day of the month".to_owned(),
-            n => format!("{} before the last day of the month", plural(u64::from(n), "day")),
+            n => format!("{} before the last day of the month", counted(u64::from(n), "day")),
         });
     }
     of_month.extend(members(fields.nearest).map(|n| format!("on the workday nearest to day {n} of the month")));
@@ -200,10 +201,6 @@ fn listed(parts: impl Iterator<Item = String>, and: &str) -> String {
         [one] => one.clone(),
         [first @ .., last] => format!("{} {and} {last}", first.join(", ")),
     }
-}
-
-fn plural(n: u64, unit: &str) -> String {
-    if n == 1 { format!("1 {unit}") } else { format!("{n} {unit}s") }
 }
 
 fn ordinal(n: u32) -> String {
