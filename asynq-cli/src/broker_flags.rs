@@ -2,6 +2,7 @@
 
 use asynq_runtime::URL_VARIABLE;
 use clap::Args;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, utf8_percent_encode};
 
 use crate::error::CliError;
 
@@ -106,11 +107,10 @@ impl BrokerFlags {
         }
         let login = match (&self.username, &self.password) {
             (None, None) => String::new(),
-            (user, password) => format!(
-                "{}:{}@",
-                user.as_deref().map(encoded).unwrap_or_default(),
-                password.as_deref().map(encoded).unwrap_or_default()
-            ),
+            (user, password) => {
+                let [user, password] = [user, password].map(|part| encoded(part.as_deref().unwrap_or_default()));
+                format!("{user}:{password}@")
+            }
         };
         let db = self.db.filter(|&db| db > 0).map(|db| format!("/{db}")).unwrap_or_default();
         let name = self.tls_server.as_deref().map(|name| format!("?tls_name={}", encoded(name))).unwrap_or_default();
@@ -119,14 +119,9 @@ impl BrokerFlags {
 }
 
 /// Percent-encodes `text`, so that any password can stand in a URL.
-fn encoded(text: &str) -> String {
-    text.bytes().fold(String::new(), |mut done, byte| {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => done.push(char::from(byte)),
-            _ => done.push_str(&format!("%{byte:02X}")),
-        }
-        done
-    })
+fn encoded(text: &str) -> PercentEncode<'_> {
+    const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
+    utf8_percent_encode(text, ESCAPED)
 }
 
 #[cfg(test)]
