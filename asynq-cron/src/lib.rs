@@ -8,7 +8,7 @@
 //!
 //! The rules (expressions, clocks, missed and overlapping runs, deploys) are in the repository's `docs/schedules.md`.
 
-#[macro_use(debug_as_text, log)]
+#[macro_use(debug_as_text, log, partial_debug)]
 extern crate asynq_runtime;
 
 mod control;

@@ -72,7 +72,6 @@ pub fn service() -> SchedulerService {
 
 /// A scheduler; [`service`] makes one.
 #[must_use = "a scheduler does nothing until it is given to a server"]
-#[derive(Debug)]
 pub struct SchedulerService {
     linked: bool,
     entries: Vec<Periodic>,
@@ -186,6 +185,8 @@ impl SchedulerService {
         Ok(())
     }
 }
+
+partial_debug!(SchedulerService { linked, entries, ttl, election, program, release, sync_every, .. });
 
 impl Service for SchedulerService {
     fn name(&self) -> &'static str {

@@ -1,7 +1,6 @@
 //! Builds a dashboard into a router, or into a server of its own.
 
 use std::{
-    fmt,
     future::Future,
     net::{IpAddr, Ipv6Addr},
 };
@@ -285,16 +284,7 @@ fn mount(path: &str) -> Result<String, DashboardError> {
     if is_path { Ok(trimmed.to_owned()) } else { Err(DashboardError::Mount { path: path.to_owned() }) }
 }
 
-impl fmt::Debug for Dashboard {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Dashboard")
-            .field("client", &self.client)
-            .field("config", &self.config)
-            .field("hosts", &self.hosts)
-            .field("has_login", &self.has_login())
-            .finish_non_exhaustive()
-    }
-}
+partial_debug!(Dashboard { client, config, hosts, .. });
 
 #[cfg(test)]
 mod tests {

@@ -2,7 +2,6 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    fmt,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -31,12 +30,6 @@ const LONGEST_ERROR: usize = 4096;
 pub(crate) struct Provider(
     pub(crate) Arc<dyn Fn() -> BoxFuture<'static, Result<Vec<Periodic>, BoxError>> + Send + Sync>,
 );
-
-impl fmt::Debug for Provider {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Provider(..)")
-    }
-}
 
 impl Work {
     /// Calls the provider when that is due and its last call has ended, and gives up a call that takes too long.
