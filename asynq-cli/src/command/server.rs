@@ -7,12 +7,12 @@ use asynq_runtime::{
 };
 use chrono::{DateTime, Utc};
 use clap::Subcommand;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::{
     error::CliError,
     session::Session,
-    show::{Cell, Style, Table, ago, short_name, time},
+    show::{Cell, Style, Table, ago, short_name},
     unlisted,
 };
 
@@ -81,26 +81,16 @@ pub(super) fn table<'a>(
 /// Returns the fields of a server in `Statistics`, and for each task also its start, its deadline, and whether its run
 /// is stuck.
 fn to_json(state: &ServerState, now: DateTime<Utc>) -> Value {
-    let at = |at: Option<Timestamp>| at.and_then(Timestamp::to_datetime).map(time);
-    let mut tasks: Vec<_> = state.workers.iter().collect();
-    tasks.sort_by(|a, b| (&a.queue, &a.task_id).cmp(&(&b.queue, &b.task_id)));
-    let tasks = tasks.into_iter().map(|worker| {
-        json!({
-            "id": worker.task_id,
-            "type": worker.task_type,
-            "queue": worker.queue,
-            "since": at(worker.start_time),
-            "deadline": at(worker.deadline),
-            "stuck": worker.is_stuck(now),
-        })
-    });
-    Statistics::server_to_json(&state.info, tasks)
+    let mut runs: Vec<_> = state.workers.iter().collect();
+    runs.sort_by(|a, b| (&a.queue, &a.task_id).cmp(&(&b.queue, &b.task_id)));
+    Statistics::server_to_json(&state.info, runs.into_iter().map(|run| Statistics::run_to_json(run, now)))
 }
 
 #[cfg(test)]
 mod tests {
     use asynq_runtime::task::{QueueWeight, WorkerInfo};
     use chrono::TimeDelta;
+    use serde_json::json;
 
     use super::*;
 

@@ -7,7 +7,6 @@ use asynq_runtime::{
     TaskInfo, TaskState,
     broker::{Failure, GroupStats, Node, QueueStats, ServerState, SlowCall, TaskBrief},
     inspector::Statistics,
-    task::Timestamp,
 };
 use serde_json::{Map, Value, json};
 
@@ -128,18 +127,12 @@ pub(super) async fn servers(app: &AppState, servers: &[ServerState]) -> Vec<Valu
 
 fn server(app: &AppState, reader: &Reader<'_>, server: &ServerState) -> Value {
     let now = app.client.broker().now();
-    let workers = server.workers.iter().map(|worker| {
-        json!({
-            "id": worker.task_id,
-            "type": worker.task_type,
-            "queue": worker.queue,
-            "payload": reader.payload(&worker.task_type, &worker.task_payload),
-            "since": worker.start_time.and_then(Timestamp::to_datetime).map(time),
-            "deadline": worker.deadline.and_then(Timestamp::to_datetime).map(time),
-            "stuck": worker.is_stuck(now),
-        })
+    let runs = server.workers.iter().map(|run| {
+        let mut value = Statistics::run_to_json(run, now);
+        value["payload"] = json!(reader.payload(&run.task_type, &run.task_payload));
+        value
     });
-    Statistics::server_to_json(&server.info, workers)
+    Statistics::server_to_json(&server.info, runs)
 }
 
 /// Returns one periodic entry.

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::{InspectError, Inspector, QueueReading};
 use crate::{
     broker::{QueueSlot, QueueStats, ServerState},
-    task::{QueueName, QueueWeight, ServerInfo, TaskInfo, Timestamp},
+    task::{QueueName, QueueWeight, ServerInfo, TaskInfo, Timestamp, WorkerInfo},
 };
 
 impl Inspector {
@@ -288,6 +288,20 @@ impl Statistics {
         })
     }
 
+    /// Returns one run of a server at the broker's time `now`, for a program that reports servers alone.
+    #[doc(hidden)]
+    pub fn run_to_json(run: &WorkerInfo, now: DateTime<Utc>) -> Value {
+        let at = |at: Option<Timestamp>| at.and_then(Timestamp::to_datetime).map(time);
+        json!({
+            "id": run.task_id,
+            "type": run.task_type,
+            "queue": run.queue,
+            "since": at(run.start_time),
+            "deadline": at(run.deadline),
+            "stuck": run.is_stuck(now),
+        })
+    }
+
     /// Returns one task in the JSON form, without the fields whose form each program chooses: `payload` and `result`, and whether the
     /// task is an orphan, which is `orphan` of `asynq` and `is_orphan` of the dashboard. The dashboard cuts a long `last_error`.
     #[doc(hidden)]
@@ -368,7 +382,6 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::task::WorkerInfo;
 
     fn at(second: i64, ms: u32) -> DateTime<Utc> {
         DateTime::from_timestamp(1_893_553_440 + second, ms * 1_000_000).unwrap()
