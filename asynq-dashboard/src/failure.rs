@@ -8,7 +8,7 @@ use axum::{
 };
 
 /// Seconds after which a page without the broker asks again by itself.
-const RETRY_AFTER: u32 = 3;
+pub(crate) const RETRY_AFTER: u32 = 3;
 
 /// A request that was not fulfilled. The response has the requested form: a page, or JSON of the form `{"error":
 /// {"code", "message"}}`.

@@ -9,7 +9,7 @@ use axum::{
 use serde_json::json;
 
 use crate::{
-    failure::{Failure, Kind},
+    failure::{Failure, Kind, RETRY_AFTER},
     guard::KnownCaller,
     page::{self, Page},
     path,
@@ -78,11 +78,9 @@ fn as_page(app: &AppState, requested: &str, failure: &Failure, response: Respons
     let is_known = response.extensions().get::<KnownCaller>().is_some() && !app.config.observed_only;
     let page = page::layout(app, &if is_known { page } else { page.bare() }).into_string();
     let mut response = with_body(response, Html(page).into_response());
-    if failure.kind == Kind::Away
-        && let Some(seconds) = failure.kind.retry_after()
-    {
+    if failure.kind == Kind::Away {
         // Browsers ask again by themselves, also without scripts.
-        response.headers_mut().insert(header::REFRESH, HeaderValue::from(seconds));
+        response.headers_mut().insert(header::REFRESH, HeaderValue::from(RETRY_AFTER));
     }
     response
 }
