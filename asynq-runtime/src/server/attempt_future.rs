@@ -12,6 +12,7 @@ use super::{
     dispatcher::NotRun,
     hooks::IsFailure,
     outcome::Ended,
+    retry_delay::Backoffs,
     stop::{Stop, Why},
 };
 use crate::{
@@ -206,23 +207,21 @@ fn returned(result: RunResult) -> Attempted {
 
 /// Asks the program about an attempt that failed: whether the ordinary error that its job returned is a failure, and how long the
 /// task waits. A panic, a timeout and a cancellation have no error of the job, and are failures.
-pub(super) fn judged(
-    mut attempted: Attempted,
-    is_failure: Option<&IsFailure>,
-    retry_delay: &dyn Fn(&JobError, Policy) -> Option<Duration>,
-) -> Attempted {
+pub(super) fn judged(mut attempted: Attempted, is_failure: Option<&IsFailure>, backoffs: &Backoffs<'_>) -> Attempted {
     let Ended::Failed { policy, error, delay } = &mut attempted.ended else { return attempted };
     let own = attempted.error.0.as_ref();
     if let (Policy::Fail, Some(own), Some(is_failure)) = (*policy, own, is_failure) {
         match panics::catch(|| is_failure(own)) {
             Ok(true) => {}
             Ok(false) => *policy = Policy::NotAFailure,
-            Err(panic) => return judged(panicked(&panic).into(), None, retry_delay),
+            Err(panic) => return judged(panicked(&panic).into(), None, backoffs),
         }
     }
     if matches!(policy, Policy::Fail | Policy::NotAFailure) {
-        let retry_delay = |error: &JobError| retry_delay(error, *policy);
-        *delay = own.map_or_else(|| retry_delay(&JobError::fail(error.as_str())), retry_delay);
+        *delay = match own {
+            Some(own) => backoffs.delay(*policy, own),
+            None => backoffs.delay(*policy, &JobError::fail(error.as_str())),
+        };
     }
     attempted
 }
@@ -307,10 +306,7 @@ mod tests {
         task::{coop::consume_budget, yield_now},
     };
 
-    use super::{
-        super::retry_delay::{ServerBackoff, retry_delay},
-        *,
-    };
+    use super::{super::retry_delay::ServerBackoff, *};
     use crate::{
         job::{JobContext, JobOptions, run_blocking},
         task::TaskMessage,
@@ -374,7 +370,8 @@ mod tests {
             text => text != "throttled",
         });
         let server: ServerBackoff = Arc::new(|_, error, _| Duration::from_secs(error.to_string().len() as u64));
-        let retry_delay = |error: &JobError, _| retry_delay(None, Some(&server), &TaskMessage::default(), 0, error);
+        let message = TaskMessage::default();
+        let backoffs = Backoffs { job: None, server: Some(&server), message: &message, deferrals: 0 };
         let table = [
             (own(JobError::fail("throttled")), Policy::NotAFailure, "throttled", Some(s(9))),
             (own(JobError::fail("closed")), Policy::Fail, "closed", Some(s(6))),
@@ -390,12 +387,12 @@ mod tests {
             ),
         ];
         for (attempted, policy, error, delay) in table {
-            let judged = judged(attempted, Some(&is_failure), &retry_delay).ended;
+            let judged = judged(attempted, Some(&is_failure), &backoffs).ended;
             assert_eq!(judged, Ended::Failed { policy, error: error.to_owned(), delay });
         }
         let interrupted = stopped_by_itself(own(JobError::fail("throttled")), Ended::Interrupted);
-        assert_eq!(judged(interrupted, Some(&is_failure), &retry_delay).ended, Ended::Interrupted);
-        let panicked = judged(own(JobError::fail("panic")), Some(&is_failure), &retry_delay).ended;
+        assert_eq!(judged(interrupted, Some(&is_failure), &backoffs).ended, Ended::Interrupted);
+        let panicked = judged(own(JobError::fail("panic")), Some(&is_failure), &backoffs).ended;
         assert!(
             matches!(&panicked, Ended::Failed { policy: Policy::Fail, error, delay: Some(_) } if error.contains("no idea")),
             "{panicked:?}"

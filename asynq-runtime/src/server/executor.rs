@@ -16,7 +16,7 @@ use super::{
     hooks::{self, Hooks},
     layer_stack::Permit,
     outcome::{Ended, Facts, decide},
-    retry_delay::retry_delay,
+    retry_delay::Backoffs,
     stop::{Stop, Why},
     stuck::{self, GivenUp},
 };
@@ -101,18 +101,14 @@ impl Executor {
         let attempt_metrics = self.dispatcher.metrics(&message.r#type).begin(attempt.waited);
         let run = async {
             let attempted = self.run(attempt, stop, permit, &attempt_metrics).await;
-            let retry_delay = |error: &JobError, policy: Policy| {
-                let job = self.dispatcher.registry.get(&message.r#type);
-                let deferrals = if policy == Policy::NotAFailure { extra.deferrals } else { 0 };
-                retry_delay(
-                    job.and_then(|job| job.backoff),
-                    self.parts.hooks.backoff.as_ref(),
-                    message,
-                    deferrals,
-                    error,
-                )
+            let Hooks { is_failure, backoff, .. } = &self.parts.hooks;
+            let backoffs = Backoffs {
+                job: self.dispatcher.registry.get(&message.r#type).and_then(|job| job.backoff),
+                server: backoff.as_ref(),
+                message,
+                deferrals: extra.deferrals,
             };
-            let Attempted { ended, error } = judged(attempted, self.parts.hooks.is_failure.as_ref(), &retry_delay);
+            let Attempted { ended, error } = judged(attempted, is_failure.as_ref(), &backoffs);
             let is_revoked = matches!(ended, Ended::Failed { policy: Policy::Revoke, .. });
             let is_unknown = matches!(ended, Ended::Unknown(_));
             if let Ended::Unknown(why) = &ended {
@@ -134,7 +130,7 @@ impl Executor {
             if let Action::Retry { delay, error: Some(error), counted: true, .. } = &mut action
                 && never_ran
             {
-                *delay = retry_delay(&JobError::fail(error.as_str()), Policy::Fail).unwrap_or(*delay);
+                *delay = backoffs.delay(Policy::Fail, &JobError::fail(error.as_str())).unwrap_or(*delay);
             }
             // The task is another server's, or gone: whatever the job returned, its run has no outcome, and hooks are told of none.
             let is_lost = stop.why() == Why::Lost;

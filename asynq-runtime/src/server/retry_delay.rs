@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::{
-    job::{Backoff, JobError},
+    job::{Backoff, JobError, Policy},
     panics,
     task::{TaskInfo, TaskMessage, TaskState},
 };
@@ -15,22 +15,28 @@ const LONGEST_RETRY_DELAY: Duration = asynq_grammar::backoff::LONGEST;
 /// and of the task: asynq's `RetryDelayFunc`. A longer delay than 10 days is cut to that.
 pub(crate) type ServerBackoff = Arc<dyn Fn(u32, &JobError, &TaskInfo) -> Duration + Send + Sync>;
 
-/// Returns the delay of a task after `error`; `None` leaves it to asynq's formula. `deferrals` are the attempts in a row before this one
-/// that were not a failure, as this one is not. A function that panics is passed over: the task must not suffer for it.
-pub(super) fn retry_delay(
-    job: Option<Backoff>,
-    server: Option<&ServerBackoff>,
-    message: &TaskMessage,
-    deferrals: u32,
-    error: &JobError,
-) -> Option<Duration> {
-    let retried = message.spent_retries();
-    let job = job.and_then(|job| decided("the job's", || job.delay_behind(deferrals, retried, error)));
-    job.or_else(|| {
-        let decide = server?;
-        let task = TaskInfo::from_message(message, TaskState::Active);
-        decided("the server's", || decide(retried, error, &task).min(LONGEST_RETRY_DELAY))
-    })
+/// The back-offs that decide how long one task waits.
+pub(super) struct Backoffs<'a> {
+    pub(super) job: Option<Backoff>,
+    pub(super) server: Option<&'a ServerBackoff>,
+    pub(super) message: &'a TaskMessage,
+    /// How many attempts in a row before this one were not a failure.
+    pub(super) deferrals: u32,
+}
+
+impl Backoffs<'_> {
+    /// Returns the delay of the task after `error`; `None` leaves it to asynq's formula. A function that panics is passed over: the
+    /// task must not suffer for it.
+    pub(super) fn delay(&self, policy: Policy, error: &JobError) -> Option<Duration> {
+        let retried = self.message.spent_retries();
+        let deferrals = if policy == Policy::NotAFailure { self.deferrals } else { 0 };
+        let by_job = |job: Backoff| decided("the job's", || job.delay_behind(deferrals, retried, error));
+        self.job.and_then(by_job).or_else(|| {
+            let decide = self.server?;
+            let task = TaskInfo::from_message(self.message, TaskState::Active);
+            decided("the server's", || decide(retried, error, &task).min(LONGEST_RETRY_DELAY))
+        })
+    }
 }
 
 /// Returns asynq's delay before the next attempt of a task that has failed `retried` times before: n⁴ + 15 s, and up to
@@ -74,7 +80,8 @@ mod tests {
         ];
         let message = TaskMessage { r#type: "mail".into(), retried: 3, ..TaskMessage::default() };
         for (at, (job, server, expected)) in table.into_iter().enumerate() {
-            assert_eq!(retry_delay(job, server, &message, 0, &JobError::fail("why")), expected, "case {at}: {job:?}");
+            let backoffs = Backoffs { job, server, message: &message, deferrals: 0 };
+            assert_eq!(backoffs.delay(Policy::Fail, &JobError::fail("why")), expected, "case {at}: {job:?}");
         }
     }
 
