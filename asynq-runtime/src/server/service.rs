@@ -1,13 +1,10 @@
 //! Long-running services beside the jobs. Crates that this one does not depend on bring them: cron, dashboard, metrics.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
-use tokio::{
-    runtime,
-    task::{AbortHandle, JoinSet},
-};
-use tokio_util::sync::CancellationToken;
+use tokio::{runtime, sync::SetOnce, task::JoinSet};
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 use tracing::{Dispatch, instrument::WithSubscriber as _, subscriber::NoSubscriber};
 
 use super::{
@@ -181,9 +178,9 @@ impl ServiceRow {
 /// The services of one running server; dropping it ends them.
 #[derive(Debug)]
 pub(super) struct Services {
-    watcher: AbortHandle,
-    failure: Arc<OnceLock<Failure>>,
-    failed: CancellationToken,
+    _watcher: AbortOnDropHandle<()>,
+    /// The first failure.
+    failure: Arc<SetOnce<Failure>>,
 }
 
 /// The name of a service, and why it failed.
@@ -230,8 +227,8 @@ impl Services {
                 None => running.spawn_on(run, runtime),
             };
         }
-        let (failure, failed) = (Arc::<OnceLock<Failure>>::default(), CancellationToken::new());
-        let (first, notify) = (Arc::clone(&failure), failed.clone());
+        let failure = Arc::<SetOnce<Failure>>::default();
+        let first = Arc::clone(&failure);
         // A runtime that ends drops this task with the services.
         let ended = ended.drop_guard();
         let watcher = jobs.spawn(async move {
@@ -247,16 +244,16 @@ impl Services {
                 // The error may quote a setting of the service that is a URL in the wrong place.
                 let error = ServerError::Service { name, source: source.clone() }.to_string();
                 log!(error, "{}", usage_without_passwords(&error));
-                first.get_or_init(|| (name, source));
-                notify.cancel();
+                // A later failure leaves the first one in place.
+                let _ = first.set((name, source));
             }
         });
-        Self { watcher: watcher.abort_handle(), failure, failed }
+        Self { _watcher: AbortOnDropHandle::new(watcher), failure }
     }
 
     /// Waits until a service has failed.
     pub(super) async fn failed(&self) {
-        self.failed.cancelled().await;
+        self.failure.wait().await;
     }
 
     /// Returns the first failure, if there was one.
@@ -265,11 +262,5 @@ impl Services {
             Some((name, source)) => Err(ServerError::Service { name, source }),
             None => Ok(()),
         }
-    }
-}
-
-impl Drop for Services {
-    fn drop(&mut self) {
-        self.watcher.abort();
     }
 }
