@@ -50,7 +50,8 @@ pub(crate) struct Aggregations {
     pub(crate) rules: GroupRules,
 }
 
-fn seconds(option: &'static str, span: impl IntoSpan) -> Result<Duration, ServerError> {
+/// Reads a time of at least a second, rounded up to whole ones.
+pub(super) fn seconds(option: &'static str, span: impl IntoSpan) -> Result<Duration, ServerError> {
     match span.into_span().map_err(|error| ServerError::option(option, error))? {
         span if span < Duration::from_secs(1) => Err(ServerError::option(option, "it must be at least 1s")),
         span if span > asynq_grammar::duration::MAX => Err(ServerError::option(option, "it must be at most 292 years")),
@@ -99,31 +100,6 @@ impl Aggregations {
     {
         let function: Function = Arc::new(move |group, tasks| function(group, tasks).into_aggregated());
         self.functions.add("aggregate", pattern, function)
-    }
-
-    /// Sets when the tasks of a group become a set, in whole seconds, rounded up.
-    ///
-    /// # Errors
-    ///
-    /// The time is not valid.
-    pub(crate) fn set_grace(&mut self, grace: impl IntoSpan) -> Result<(), ServerError> {
-        self.rules.grace = seconds("group_grace", grace)?;
-        Ok(())
-    }
-
-    /// Sets the longest wait of the first task of a group, in whole seconds, rounded up; see [`set_grace`](Self::set_grace).
-    pub(crate) fn set_max_delay(&mut self, delay: impl IntoSpan) -> Result<(), ServerError> {
-        self.rules.max_delay = Some(seconds("group_max_delay", delay)?);
-        Ok(())
-    }
-
-    /// Sets the largest number of tasks in a set; see [`set_grace`](Self::set_grace).
-    pub(crate) fn set_max_size(&mut self, size: usize) -> Result<(), ServerError> {
-        if size == 0 {
-            return Err(ServerError::option("group_max_size", "a set has at least 1 task"));
-        }
-        self.rules.max_size = Some(size);
-        Ok(())
     }
 
     /// Sets the typed aggregations: those of `given` whose job is served.

@@ -7,7 +7,7 @@ mod checks;
 use std::{sync::Arc, time::Duration};
 
 use super::{
-    aggregate::Aggregations,
+    aggregate::{Aggregations, seconds},
     archives::ArchiveLimits,
     choice::Choice,
     config::{BLOCKING_LIMIT, Config, OnUnknown, processors},
@@ -255,19 +255,31 @@ impl ServerBuilder {
     /// shorter. Where a walk over very many groups takes long, looks come as seldom as keeps it at a tenth of the broker's time, at most
     /// one and a half times the shorter of both, or 23 s.
     pub fn group_grace(self, grace: impl IntoSpan) -> Self {
-        self.set(|server| server.aggregations.set_grace(grace))
+        self.set(|server| {
+            server.aggregations.rules.grace = seconds("group_grace", grace)?;
+            Ok(())
+        })
     }
 
     /// Aggregates a group when its first task has waited for this long; at least 1 s, default never, rounded up to whole seconds. A
     /// look finds it up to 5 s later, as [`group_grace`](Self::group_grace) says.
     pub fn group_max_delay(self, delay: impl IntoSpan) -> Self {
-        self.set(|server| server.aggregations.set_max_delay(delay))
+        self.set(|server| {
+            server.aggregations.rules.max_delay = Some(seconds("group_max_delay", delay)?);
+            Ok(())
+        })
     }
 
     /// Aggregates a group when it has so many tasks, at least 1, and never more into one; default 1000, and more than that counts as
     /// 1000.
     pub fn group_max_size(self, size: usize) -> Self {
-        self.set(|server| server.aggregations.set_max_size(size))
+        self.set(|server| {
+            if size == 0 {
+                return Err(ServerError::option("group_max_size", "a set has at least 1 task"));
+            }
+            server.aggregations.rules.max_size = Some(size);
+            Ok(())
+        })
     }
 
     /// Sets the policy for a task whose type or shape no job here knows; default [`OnUnknown::Requeue`].
