@@ -80,10 +80,10 @@ impl ServerBuilder {
         }
         // Without any job there is nothing to take from a queue.
         let is_whole = (self.choice.is_everything() && !registry.is_empty()) || !handlers.is_empty();
-        let defaults = checks::Defaults { registry: &registry, is_whole };
+        let queues = if self.queues.is_empty() { checks::default_queues(&registry, is_whole) } else { self.queues };
         let mut aggregations = self.aggregations;
         aggregations.serve(&registry, Aggregation::linked().chain(self.aggregated))?;
-        let config = Config { queues: checks::entries(self.queues, self.limits, &defaults)?, ..self.config };
+        let config = Config { queues: checks::entries(queues, self.limits)?, ..self.config };
         if needs_states {
             registry.check_states(&self.states, StateKey::of::<Client>())?;
         }

@@ -44,34 +44,22 @@ pub(super) fn chosen(
     Ok((Registry::from_descriptors(jobs)?, handlers))
 }
 
-/// The source of the queues to serve where no queue was named.
-pub(super) struct Defaults<'a> {
-    pub(super) registry: &'a Registry,
-    /// Whether all jobs of the program are served. A server of some jobs must not take from a queue that none of them names.
-    pub(super) is_whole: bool,
-}
-
-impl Defaults<'_> {
-    fn queues(&self) -> Vec<(String, u32)> {
-        let mut names = if self.is_whole { vec![JobOptions::DEFAULT_QUEUE] } else { Vec::new() };
-        for job in self.registry.iter() {
-            if !names.contains(&job.options.queue) {
-                names.push(job.options.queue);
-            }
+/// Returns the queues of a server that was given none: those that its jobs name, and the default one if it serves all jobs of the
+/// program. A server of some jobs must not take from a queue that none of them names.
+pub(super) fn default_queues(registry: &Registry, is_whole: bool) -> Vec<(String, u32)> {
+    let mut names = if is_whole { vec![JobOptions::DEFAULT_QUEUE] } else { Vec::new() };
+    for job in registry.iter() {
+        if !names.contains(&job.options.queue) {
+            names.push(job.options.queue);
         }
-        names.into_iter().map(|name| (name.to_owned(), 1)).collect()
     }
+    names.into_iter().map(|name| (name.to_owned(), 1)).collect()
 }
 
 /// Returns the queues and patterns to serve, with weights and limits.
-pub(super) fn entries(
-    given: Vec<(String, u32)>,
-    limits: Vec<(String, usize)>,
-    defaults: &Defaults<'_>,
-) -> Result<Vec<Entry>, ServerError> {
-    let given = if given.is_empty() { defaults.queues() } else { given };
-    let mut entries = Vec::with_capacity(given.len());
-    for (name, weight) in given {
+pub(super) fn entries(queues: Vec<(String, u32)>, limits: Vec<(String, usize)>) -> Result<Vec<Entry>, ServerError> {
+    let mut entries = Vec::with_capacity(queues.len());
+    for (name, weight) in queues {
         let pattern = queue_pattern("queues", &name)?;
         if weight == 0 {
             let reason = format!("queue `{name}` has weight 0: give it at least 1, or leave it out");
@@ -113,17 +101,15 @@ mod tests {
     fn checked(queues: &[(&str, u32)], limits: &[(&str, usize)]) -> Result<Vec<(String, u32, Option<usize>)>, String> {
         let queues = queues.iter().map(|&(name, weight)| (name.to_owned(), weight)).collect();
         let limits = limits.iter().map(|&(name, limit)| (name.to_owned(), limit)).collect();
-        let defaults = Defaults { registry: &Registry::default(), is_whole: true };
-        let entries = entries(queues, limits, &defaults).map_err(|error| error.to_string())?;
+        let entries = entries(queues, limits).map_err(|error| error.to_string())?;
         Ok(entries.into_iter().map(|e| (e.pattern.to_string(), e.weight, e.limit)).collect())
     }
 
     #[test]
     fn a_server_without_queues_serves_default_unless_it_has_a_part_of_the_jobs() {
-        assert_eq!(checked(&[], &[]), Ok(vec![("default".to_owned(), 1, None)]));
-        assert_eq!(checked(&[], &[("default", 3)]), Ok(vec![("default".to_owned(), 1, Some(3))]));
-        let part = Defaults { registry: &Registry::default(), is_whole: false };
-        assert_eq!(part.queues(), []);
+        let jobs = Registry::default();
+        assert_eq!(default_queues(&jobs, true), [("default".to_owned(), 1)]);
+        assert_eq!(default_queues(&jobs, false), []);
     }
 
     #[test]
