@@ -1,9 +1,6 @@
 //! Gauges to which several servers of one program add.
 
-use std::{
-    fmt,
-    sync::atomic::{AtomicI64, Ordering},
-};
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use metrics::{Gauge, Key};
 
@@ -68,11 +65,7 @@ impl Drop for Share {
     }
 }
 
-impl fmt::Debug for Share {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Share").field("of", &self.of.name).field("value", &self.value).finish()
-    }
-}
+partial_debug!(Share { value, .. });
 
 /// Returns a scheduler's share of `asynq_leader`: the scheduler sets 1 when it begins to lead, and 0 when it ends.
 pub fn leader() -> Share {
