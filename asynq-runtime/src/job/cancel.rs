@@ -30,13 +30,6 @@ impl Cancel {
     }
 }
 
-impl From<CancellationToken> for Cancel {
-    /// Returns a request that is made when `token` is cancelled.
-    fn from(token: CancellationToken) -> Self {
-        Self(OnceLock::from(token))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
@@ -54,13 +47,5 @@ mod tests {
         waits.await.unwrap();
         assert!(cancel.is_cancelled());
         cancel.cancelled().await;
-    }
-
-    #[test]
-    fn a_cancel_made_of_a_token_is_cancelled_by_the_token() {
-        let token = CancellationToken::new();
-        let cancel = Cancel::from(token.clone());
-        token.cancel();
-        assert!(cancel.is_cancelled());
     }
 }

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use chrono::{DateTime, Utc};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
+use tokio_util::sync::CancellationToken;
 
 use super::{
     Codec,
@@ -63,7 +64,7 @@ pub struct ContextParts {
     /// Cancelled when the attempt should stop.
     pub cancel: Arc<Cancel>,
     /// Cancelled when the server begins to leave.
-    pub stopping: Arc<Cancel>,
+    pub stopping: Arc<CancellationToken>,
     /// The server's shared states.
     pub states: Arc<StateMap>,
     /// Where blocking jobs run.

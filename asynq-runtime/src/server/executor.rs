@@ -48,10 +48,8 @@ pub(crate) struct Executor {
     parts: ExecutorParts,
     /// Starts the jobs; the layers wrap it.
     pub(crate) dispatcher: Arc<Dispatcher>,
-    /// Cancelled when the server begins to leave.
-    pub(super) closing: CancellationToken,
-    /// `closing` in the form that jobs see.
-    stopping: Arc<Cancel>,
+    /// Cancelled when the server begins to leave. Each job's context shares the `Arc`, because a clone of a token takes a lock.
+    pub(super) closing: Arc<CancellationToken>,
 }
 
 impl Executor {
@@ -59,9 +57,7 @@ impl Executor {
     /// panics, and calls the hook that was there.
     pub(crate) fn new(dispatcher: Dispatcher, parts: ExecutorParts) -> Self {
         panics::note_places();
-        let closing = CancellationToken::new();
-        let stopping = Arc::new(closing.clone().into());
-        Self { parts, dispatcher: Arc::new(dispatcher), closing, stopping }
+        Self { parts, dispatcher: Arc::new(dispatcher), closing: Arc::default() }
     }
 
     /// Returns the threads that were given up.
@@ -249,7 +245,7 @@ impl Executor {
             codec: job.map_or(Codec::Json, |job| job.codec),
             deadline,
             cancel,
-            stopping: Arc::clone(&self.stopping),
+            stopping: Arc::clone(&self.closing),
             states: Arc::clone(&self.parts.states),
             blocking,
             broker: Some(Arc::clone(&self.parts.broker)),

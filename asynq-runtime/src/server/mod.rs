@@ -237,7 +237,7 @@ impl Server {
         let client = Client::new(Arc::clone(&broker));
         lifecycle_hooks.start(&client).await?;
         let service_context =
-            ServiceContext { client, registry: program, stopping: executor.closing.clone(), jobs: jobs.clone() };
+            ServiceContext { client, registry: program, stopping: (*executor.closing).clone(), jobs: jobs.clone() };
         service::before_start(&mut services, &service_context).await?;
 
         let queues = ServedQueues::new(config.queues.clone());
@@ -259,7 +259,7 @@ impl Server {
             config,
             queues,
             layer_stack: layers.build(&executor.dispatcher),
-            closing: executor.closing.clone(),
+            closing: (*executor.closing).clone(),
             executor,
             aggregations,
             jobs,
