@@ -88,20 +88,12 @@ pub(super) fn of_job() -> &'static str {
      Nothing is sent before `.enqueue(&client)`."
 }
 
-pub(super) fn of_enqueue() -> String {
-    format!("Enqueues this job with the options declared on the function.\n\n{ERRORS}")
+pub(super) fn of_enqueue(how: &str) -> String {
+    format!(
+        "Enqueues this job {how}.\n\n# Errors\n\n\
+         When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached."
+    )
 }
-
-pub(super) fn of_enqueue_in() -> String {
-    format!("Enqueues this job to run after a delay: a `Duration`, or text such as `\"10m\"`.\n\n{ERRORS}")
-}
-
-pub(super) fn of_enqueue_at() -> String {
-    format!("Enqueues this job to run at a given time.\n\n{ERRORS}")
-}
-
-const ERRORS: &str = "# Errors\n\nWhen the task is a duplicate, an option or argument is not valid, or the broker \
-                      cannot be reached.";
 
 /// Returns the function as a link, if rustdoc can follow one.
 fn function(job: &JobModel) -> String {

@@ -124,9 +124,9 @@ pub(super) fn handle(job: &JobModel, handle: &Handle) -> TokenStream {
     let enqueued = quote!(#private::Result<#private::Enqueued<Self>, #private::EnqueueError>);
     let future = quote!(#private::BoxFuture<'static, #enqueued>);
     let doc_job = doc(docs::of_job());
-    let doc_enqueue = doc(&docs::of_enqueue());
-    let doc_enqueue_in = doc(&docs::of_enqueue_in());
-    let doc_enqueue_at = doc(&docs::of_enqueue_at());
+    let doc_enqueue = doc(&docs::of_enqueue("with the options declared on the function"));
+    let doc_enqueue_in = doc(&docs::of_enqueue("to run after a delay: a `Duration`, or text such as `\"10m\"`"));
+    let doc_enqueue_at = doc(&docs::of_enqueue("to run at a given time"));
     quote! {
         #(#shared)*
         #allow
