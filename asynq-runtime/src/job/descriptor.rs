@@ -61,7 +61,8 @@ pub struct JobDescriptor {
     type_name: fn() -> &'static str,
     start: fn(&[u8], Option<&ShapeLookup>, JobContext) -> Started,
     reads: fn(&[u8], Option<&ShapeLookup>) -> Result<(), PayloadError>,
-    on_archive: Option<OnArchiveFn>,
+    /// Calls the job's own function for archived tasks, if the job has one.
+    pub(crate) on_archive: Option<OnArchiveFn>,
     prepare: fn(&[u8], bool) -> Result<PreparedTask, serde_json::Error>,
     show: fn(&[u8]) -> Result<serde_json::Value, PayloadError>,
     unique_bytes: fn(&[u8]) -> Option<Bytes>,
@@ -134,11 +135,6 @@ impl JobDescriptor {
         // A type may panic in its own `Deserialize` or `Serialize`; an edit, or a page that lists its tasks, must not end with it. So it
         // is with the other methods that catch.
         catch(|| (self.unique_bytes)(payload)).ok().flatten()
-    }
-
-    /// Returns the function that calls the job's own function for archived tasks, if the job has one.
-    pub(crate) fn on_archive(&self) -> Option<OnArchiveFn> {
-        self.on_archive
     }
 
     /// Returns a task of arguments written as JSON, such as those of `enqueue` on the command line, checked against the

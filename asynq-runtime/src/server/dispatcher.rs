@@ -148,7 +148,7 @@ impl Dispatcher {
 
     /// Calls the job's own function for archived tasks, if it has one. The arguments are read as for an attempt.
     pub(crate) async fn call_on_archive(self: Arc<Self>, job: JobDescriptor, ctx: JobContext, error: JobError) {
-        let Some(on_archive) = job.on_archive() else { return };
+        let Some(on_archive) = job.on_archive else { return };
         let payload = ctx.payload().clone();
         let lookup = self.earlier_shape(ctx.broker(), &job, ctx.name(), &payload).await.ok().flatten();
         on_archive(ctx, lookup.as_deref(), error).await;

@@ -256,7 +256,7 @@ impl Executor {
     fn call_on_archive(&self, attempt: &Attempt, action: &Action, mut error: OwnError) -> Option<Caught<'static, ()>> {
         let Action::Archive { error: text, .. } = action else { return None };
         let dispatcher = &self.dispatcher;
-        let job = dispatcher.registry.get(&attempt.message.r#type).filter(|job| job.on_archive().is_some())?;
+        let job = dispatcher.registry.get(&attempt.message.r#type).filter(|job| job.on_archive.is_some())?;
         let error = error.0.take().unwrap_or_else(|| JobError::fail(text.as_str()));
         let ctx = self.context(attempt, Some(job), None, Arc::default(), self.parts.blocking.for_attempt());
         Some(Caught::new(Arc::clone(dispatcher).call_on_archive(*job, ctx, error)))

@@ -110,7 +110,7 @@ pub(super) fn options(job: &JobDescriptor) -> String {
         span("kill_after", kill_after),
         (!job.aliases.is_empty()).then(|| format!("alias {}", job.aliases.join(" "))),
         (job.upgrades > 0).then(|| "upgrade".to_owned()),
-        job.on_archive().map(|_| "on_archive".to_owned()),
+        job.on_archive.map(|_| "on_archive".to_owned()),
         (job.codec == Codec::Json).then(|| "json".to_owned()),
     ];
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
@@ -164,7 +164,7 @@ fn job_to_json(job: &JobDescriptor) -> Value {
         "kill_after_seconds": seconds(options.kill_after),
         "aliases": job.aliases,
         "upgrades": job.upgrades,
-        "on_archive": job.on_archive().is_some(),
+        "on_archive": job.on_archive.is_some(),
         "backoff": job.backoff.map(|backoff| backoff.to_string()),
         "codec": job.codec.as_str(),
         "arguments": {
