@@ -171,8 +171,7 @@ impl LayerStack {
             return Ok(Some(permit));
         }
         self.batch_controller().stalled();
-        let layer_stack = Arc::clone(self);
-        let request = AbortOnDropHandle::new(jobs.spawn(async move { layer_stack.ready().await }));
+        let request = AbortOnDropHandle::new(jobs.spawn(Arc::clone(self).ready()));
         let error = match request.await {
             Ok(Ok(permit)) => return Ok(Some(permit)),
             Ok(Err(error)) => error,
