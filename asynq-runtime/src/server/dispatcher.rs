@@ -68,8 +68,7 @@ impl Dispatcher {
     /// answers to goes to the handlers. Reading runs code of the program, which may panic.
     pub(crate) fn start(self: &Arc<Self>, ctx: JobContext) -> Result<BoxFuture<'static, RunResult>, NotRun> {
         if let Some(job) = self.registry.get(ctx.name()) {
-            let payload = ctx.payload().clone();
-            return match job.start(&payload, ctx.clone()) {
+            return match job.start(ctx.payload(), ctx.clone()) {
                 Ok(work) => Ok(work),
                 Err(error) if error.is_of_another_version() => {
                     let earlier = Arc::clone(self).start_earlier(*job, ctx, error);
@@ -144,14 +143,6 @@ impl Dispatcher {
             // A payload of this version that cannot be read is archived at its start.
             _ => Ok(()),
         }
-    }
-
-    /// Calls the job's own function for archived tasks, if it has one. The arguments are read as for an attempt.
-    pub(crate) async fn call_on_archive(self: Arc<Self>, job: JobDescriptor, ctx: JobContext, error: JobError) {
-        let Some(on_archive) = job.on_archive else { return };
-        let payload = ctx.payload().clone();
-        let lookup = self.earlier_shape(ctx.broker(), &job, ctx.name(), &payload).await.ok().flatten();
-        on_archive(ctx, lookup.as_deref(), error).await;
     }
 
     /// Warns of a task that is unknown here, once per type: a deploy of minutes must not fill the log.

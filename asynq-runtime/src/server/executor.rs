@@ -255,11 +255,16 @@ impl Executor {
     /// Returns the call of the job's own `on_archive`, if the task is archived and its job has one.
     fn call_on_archive(&self, attempt: &Attempt, action: &Action, mut error: OwnError) -> Option<Caught<'static, ()>> {
         let Action::Archive { error: text, .. } = action else { return None };
-        let dispatcher = &self.dispatcher;
-        let job = dispatcher.registry.get(&attempt.message.r#type).filter(|job| job.on_archive.is_some())?;
+        let dispatcher = Arc::clone(&self.dispatcher);
+        let job = *dispatcher.registry.get(&attempt.message.r#type)?;
+        let on_archive = job.on_archive?;
         let error = error.0.take().unwrap_or_else(|| JobError::fail(text.as_str()));
-        let ctx = self.context(attempt, Some(job), None, Arc::default(), self.parts.blocking.for_attempt());
-        Some(Caught::new(Arc::clone(dispatcher).call_on_archive(*job, ctx, error)))
+        let ctx = self.context(attempt, Some(&job), None, Arc::default(), self.parts.blocking.for_attempt());
+        Some(Caught::new(async move {
+            // The arguments are read as for an attempt.
+            let lookup = dispatcher.earlier_shape(ctx.broker(), &job, ctx.name(), ctx.payload()).await.ok().flatten();
+            on_archive(ctx, lookup.as_deref(), error).await;
+        }))
     }
 
     /// Returns whether the task is unique until it starts, here.
