@@ -78,7 +78,6 @@ impl Settings {
         })
     }
 
-    #[cfg(any(feature = "main", test))]
     /// Returns these settings, and those of `lower` where these have none.
     pub(super) fn or(self, lower: Self) -> Self {
         Self {

@@ -91,16 +91,14 @@ use crate::{
 pub struct App {
     /// The settings of flags and environment, where the program of [`main!`](crate::main) has read them already.
     settings: Option<Settings>,
-    url: Option<String>,
+    /// The options of the set-up that the settings override one by one.
+    own: Settings,
     /// The client of a `TestApp`, whatever the URL says.
     client: Option<Client>,
     /// The URL of the client, once [`client`](Self::client) has connected.
     client_url: OnceLock<String>,
     queues: Vec<(String, u32)>,
     limits: Vec<(String, usize)>,
-    only: Option<Vec<String>>,
-    except: Vec<String>,
-    concurrency: Option<usize>,
     shutdown_timeout: Option<Result<Duration, InvalidSpan>>,
     states: StateMap,
     // Options that no flag overrides, applied to the server's builder in order. Nothing locks the mutex: it makes an `App`
@@ -118,7 +116,7 @@ impl App {
 
     /// Names the broker, such as `redis://127.0.0.1:6379`; default `sqlite://asynq.db`.
     pub fn url(mut self, url: impl Into<String>) -> Self {
-        self.url = Some(url.into());
+        self.own.url = Some(url.into());
         self
     }
 
@@ -160,7 +158,7 @@ impl App {
     /// reach it. Call [`url`](Self::url) first: a worker whose URL changes after this call does not start.
     pub async fn client(&self) -> Result<Client, AppError> {
         let settings = self.settings()?;
-        let url = self.chosen_url(&settings);
+        let url = settings.url.as_deref().unwrap_or(DEFAULT_URL);
         if connect::is_in_memory(url) {
             let reason =
                 "a database in memory has one connection, the worker's: enqueue from a job, by `State<Client>`";
@@ -175,11 +173,8 @@ impl App {
     }
 
     fn settings(&self) -> Result<Settings, AppError> {
-        self.settings.clone().map_or_else(|| Settings::from_env(env::variable), Ok)
-    }
-
-    fn chosen_url<'a>(&'a self, settings: &'a Settings) -> &'a str {
-        settings.url.as_deref().or(self.url.as_deref()).unwrap_or(DEFAULT_URL)
+        let given = self.settings.clone().map_or_else(|| Settings::from_env(env::variable), Ok)?;
+        Ok(given.or(self.own.clone()))
     }
 
     /// Serves a queue with this weight, at least 1. The default is `default` and every queue that a job names, weight 1
@@ -198,13 +193,13 @@ impl App {
 
     /// Runs only jobs of these names; see [`ServerBuilder::only`].
     pub fn only<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
-        self.only.get_or_insert_default().extend(names.into_iter().map(Into::into));
+        self.own.only.get_or_insert_default().extend(names.into_iter().map(Into::into));
         self
     }
 
     /// Runs all jobs but these; see [`ServerBuilder::except`].
     pub fn except<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
-        self.except.extend(names.into_iter().map(Into::into));
+        self.own.except.get_or_insert_default().extend(names.into_iter().map(Into::into));
         self
     }
 
@@ -225,7 +220,7 @@ impl App {
     /// Sets how many tasks run at a time at most; 0, as the default, is the number of processors. In a flag or a variable 0 is an
     /// error.
     pub fn concurrency(mut self, concurrency: usize) -> Self {
-        self.concurrency = Some(concurrency);
+        self.own.concurrency = Some(concurrency);
         self
     }
 
@@ -263,7 +258,7 @@ impl App {
 
     pub(crate) fn into_builder(self) -> Result<ServerBuilder, AppError> {
         let settings = self.settings()?;
-        let url = self.chosen_url(&settings);
+        let url = settings.url.as_deref().unwrap_or(DEFAULT_URL);
         if self.client_url.get().is_some_and(|before| before != url) {
             let reason = "it is named after `App::client`, which connected to another broker: name it first";
             return Err(AppError::setting("App::url", reason));
@@ -284,11 +279,11 @@ impl App {
                 }
             }
         }
-        builder = builder.except(settings.except.unwrap_or(self.except));
-        if let Some(names) = settings.only.or(self.only) {
+        builder = builder.except(settings.except.unwrap_or_default());
+        if let Some(names) = settings.only {
             builder = builder.only(names);
         }
-        if let Some(concurrency) = settings.concurrency.or(self.concurrency) {
+        if let Some(concurrency) = settings.concurrency {
             builder = builder.concurrency(concurrency);
         }
         let own = self.shutdown_timeout.transpose();
