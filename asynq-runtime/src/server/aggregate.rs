@@ -182,7 +182,7 @@ impl Aggregations {
         stranded: &Stranded,
     ) -> Result<SetOutcome, Unaggregated> {
         let now = broker.now();
-        let Sorted { alone, sound } = sort(&set.members, now);
+        let (alone, sound) = sort(&set.members, now);
         let mut outcome = SetOutcome { alone, ..SetOutcome::default() };
         if sound.is_empty() {
             return Ok(outcome);
@@ -247,26 +247,21 @@ async fn others_aggregate(
 
 partial_debug!(Aggregations { functions, typed, rules, .. });
 
-/// The tasks of a set: those that a worker archives with the reason as soon as they run alone, and the others as user code sees them.
-struct Sorted {
-    alone: Vec<TaskId>,
-    sound: Vec<(TaskId, TaskInfo)>,
-}
-
-fn sort(members: &[SetMember], now: DateTime<Utc>) -> Sorted {
-    let mut sorted = Sorted { alone: Vec::new(), sound: Vec::with_capacity(members.len()) };
+/// Returns the tasks of a set that a worker archives with the reason as soon as they run alone, and the others as user code sees them.
+fn sort(members: &[SetMember], now: DateTime<Utc>) -> (Vec<TaskId>, Vec<(TaskId, TaskInfo)>) {
+    let (mut alone, mut sound) = (Vec::new(), Vec::with_capacity(members.len()));
     for SetMember { id, message, extra } in members {
         match message {
             Ok(message)
                 if !extra.is_expired(now.timestamp_millis()) && !AttemptDeadline::of(message, now).is_over() =>
             {
                 let task = TaskInfo::from_message(message, TaskState::Aggregating);
-                sorted.sound.push((id.clone(), TaskInfo { expires: extra.expires(), ..task }));
+                sound.push((id.clone(), TaskInfo { expires: extra.expires(), ..task }));
             }
-            _ => sorted.alone.push(id.clone()),
+            _ => alone.push(id.clone()),
         }
     }
-    sorted
+    (alone, sound)
 }
 
 /// Returns whether a set with these tasks came back at its deadline as often as workers die before a task that they run is archived;

@@ -194,7 +194,7 @@ async fn stranded_tasks_stay_for_a_server_that_lives_and_aggregates_them_unless_
 #[test]
 fn a_task_of_a_set_says_when_it_expires() {
     let extra = Extra { expires_ms: Some(60_000), ..Extra::default() };
-    let Sorted { sound, .. } = sort(&[SetMember { extra, ..member("note", b"") }], DateTime::UNIX_EPOCH);
+    let (_, sound) = sort(&[SetMember { extra, ..member("note", b"") }], DateTime::UNIX_EPOCH);
     assert_eq!(sound[0].1.expires, DateTime::from_timestamp_millis(60_000));
 }
 
