@@ -12,7 +12,6 @@ use super::{
     dispatcher::NotRun,
     hooks::IsFailure,
     outcome::Ended,
-    retry_delay::Backoffs,
     stop::{Stop, Why},
 };
 use crate::{
@@ -199,29 +198,20 @@ fn returned(result: RunResult) -> Attempted {
     }
     // Brokers keep no more. The outcome may wait for its broker among many others, and is copied for each try.
     let text = shortened(&with_causes(error.source())).to_owned();
-    Attempted {
-        ended: Ended::Failed { policy: error.policy(), error: text, delay: None },
-        error: OwnError(Some(error)),
-    }
+    Attempted { ended: Ended::Failed { policy: error.policy(), error: text }, error: OwnError(Some(error)) }
 }
 
-/// Asks the program about an attempt that failed: whether the ordinary error that its job returned is a failure, and how long the
-/// task waits. A panic, a timeout and a cancellation have no error of the job, and are failures.
-pub(super) fn judged(mut attempted: Attempted, is_failure: Option<&IsFailure>, backoffs: &Backoffs<'_>) -> Attempted {
-    let Ended::Failed { policy, error, delay } = &mut attempted.ended else { return attempted };
-    let own = attempted.error.0.as_ref();
-    if let (Policy::Fail, Some(own), Some(is_failure)) = (*policy, own, is_failure) {
+/// Asks the program about an attempt that failed: whether the ordinary error that its job returned is a failure. A panic, a timeout
+/// and a cancellation have no error of the job, and are failures.
+pub(super) fn judged(mut attempted: Attempted, is_failure: Option<&IsFailure>) -> Attempted {
+    if let Ended::Failed { policy: policy @ Policy::Fail, .. } = &mut attempted.ended
+        && let (Some(own), Some(is_failure)) = (&attempted.error.0, is_failure)
+    {
         match panics::catch(|| is_failure(own)) {
             Ok(true) => {}
             Ok(false) => *policy = Policy::NotAFailure,
-            Err(panic) => return judged(panicked(&panic).into(), None, backoffs),
+            Err(panic) => return panicked(&panic).into(),
         }
-    }
-    if matches!(policy, Policy::Fail | Policy::NotAFailure) {
-        *delay = match own {
-            Some(own) => backoffs.delay(*policy, own),
-            None => backoffs.delay(*policy, &JobError::fail(error.as_str())),
-        };
     }
     attempted
 }
@@ -306,7 +296,7 @@ mod tests {
         task::{coop::consume_budget, yield_now},
     };
 
-    use super::{super::retry_delay::ServerBackoff, *};
+    use super::*;
     use crate::{
         job::{JobContext, JobOptions, run_blocking},
         task::TaskMessage,
@@ -362,39 +352,31 @@ mod tests {
     }
 
     #[test]
-    fn the_program_is_asked_about_ordinary_errors_and_every_failure_waits_as_it_says() {
-        let s = Duration::from_secs;
+    fn the_program_is_asked_about_ordinary_errors() {
         let own = |error: JobError| returned(Err(error));
         let is_failure: IsFailure = Arc::new(|error| match error.to_string().as_str() {
             "panic" => panic!("no idea"),
             text => text != "throttled",
         });
-        let server: ServerBackoff = Arc::new(|_, error, _| Duration::from_secs(error.to_string().len() as u64));
-        let message = TaskMessage::default();
-        let backoffs = Backoffs { job: None, server: Some(&server), message: &message, deferrals: 0 };
+        let minute = Duration::from_secs(60);
         let table = [
-            (own(JobError::fail("throttled")), Policy::NotAFailure, "throttled", Some(s(9))),
-            (own(JobError::fail("closed")), Policy::Fail, "closed", Some(s(6))),
-            (own(JobError::not_a_failure("closed")), Policy::NotAFailure, "closed", Some(s(6))),
-            (own(JobError::skip_retry("throttled")), Policy::SkipRetry, "throttled", None),
-            (own(JobError::retry_in("1m", "throttled")), Policy::RetryIn(s(60)), "throttled", None),
+            (own(JobError::fail("throttled")), Policy::NotAFailure, "throttled"),
+            (own(JobError::fail("closed")), Policy::Fail, "closed"),
+            (own(JobError::not_a_failure("closed")), Policy::NotAFailure, "closed"),
+            (own(JobError::skip_retry("throttled")), Policy::SkipRetry, "throttled"),
+            (own(JobError::retry_in("1m", "throttled")), Policy::RetryIn(minute), "throttled"),
             // A cancellation in place of the job's own error.
-            (
-                stopped_by_itself(own(JobError::fail("throttled")), Ended::failed(CANCELLED)),
-                Policy::Fail,
-                CANCELLED,
-                Some(s(16)),
-            ),
+            (stopped_by_itself(own(JobError::fail("throttled")), Ended::failed(CANCELLED)), Policy::Fail, CANCELLED),
         ];
-        for (attempted, policy, error, delay) in table {
-            let judged = judged(attempted, Some(&is_failure), &backoffs).ended;
-            assert_eq!(judged, Ended::Failed { policy, error: error.to_owned(), delay });
+        for (attempted, policy, error) in table {
+            let judged = judged(attempted, Some(&is_failure)).ended;
+            assert_eq!(judged, Ended::Failed { policy, error: error.to_owned() });
         }
         let interrupted = stopped_by_itself(own(JobError::fail("throttled")), Ended::Interrupted);
-        assert_eq!(judged(interrupted, Some(&is_failure), &backoffs).ended, Ended::Interrupted);
-        let panicked = judged(own(JobError::fail("panic")), Some(&is_failure), &backoffs).ended;
+        assert_eq!(judged(interrupted, Some(&is_failure)).ended, Ended::Interrupted);
+        let panicked = judged(own(JobError::fail("panic")), Some(&is_failure)).ended;
         assert!(
-            matches!(&panicked, Ended::Failed { policy: Policy::Fail, error, delay: Some(_) } if error.contains("no idea")),
+            matches!(&panicked, Ended::Failed { policy: Policy::Fail, error } if error.contains("no idea")),
             "{panicked:?}"
         );
     }

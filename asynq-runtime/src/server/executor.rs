@@ -98,20 +98,18 @@ impl Executor {
         let run = async {
             let attempted = self.run(attempt, stop, permit, &attempt_metrics).await;
             let Hooks { is_failure, backoff, .. } = &self.parts.hooks;
-            let backoffs = Backoffs {
-                job: self.dispatcher.registry.get(&message.r#type).and_then(|job| job.backoff),
-                server: backoff.as_ref(),
-                message,
-                deferrals: extra.deferrals,
+            let Attempted { ended, error } = judged(attempted, is_failure.as_ref());
+            let policy = match ended {
+                Ended::Failed { policy, .. } => policy,
+                // A task that never ran has failed only by this server's options, or by the number of such ends.
+                _ => Policy::Fail,
             };
-            let Attempted { ended, error } = judged(attempted, is_failure.as_ref(), &backoffs);
-            let is_revoked = matches!(ended, Ended::Failed { policy: Policy::Revoke, .. });
+            let is_revoked = policy == Policy::Revoke;
             let is_unknown = matches!(ended, Ended::Unknown(_));
             if let Ended::Unknown(why) = &ended {
                 self.dispatcher.warn_of(&message.r#type, why);
             }
-            let never_ran = matches!(ended, Ended::Unknown(_) | Ended::NeverBegan(_));
-            let ran = !never_ran && !matches!(ended, Ended::Deferred(..));
+            let ran = !matches!(ended, Ended::Unknown(_) | Ended::NeverBegan(_) | Ended::Deferred(..));
             let mut action = decide(
                 ended,
                 Facts {
@@ -122,12 +120,13 @@ impl Executor {
                     jitter_step: fastrand::u32(..30),
                 },
             );
-            // A task that never ran has failed only by this server's options, or by the number of such ends.
-            if let Action::Retry { delay, error: Some(error), counted: true, .. } = &mut action
-                && never_ran
-            {
-                *delay = backoffs.delay(Policy::Fail, &JobError::fail(error.as_str())).unwrap_or(*delay);
-            }
+            let backoffs = Backoffs {
+                job: self.dispatcher.registry.get(&message.r#type).and_then(|job| job.backoff),
+                server: backoff.as_ref(),
+                message,
+                deferrals: extra.deferrals,
+            };
+            backoffs.apply(policy, error.0.as_ref(), &mut action);
             // The task is another server's, or gone: whatever the job returned, its run has no outcome, and hooks are told of none.
             let is_lost = stop.why() == Why::Lost;
             // Metrics and lines follow: a recorder and a subscriber are code of the program, and must not change the outcome.

@@ -30,12 +30,7 @@ pub(crate) enum Ended {
     /// The job returned, with this result.
     Succeeded(Option<Bytes>),
     /// The job returned an error, panicked, took too long, or was cancelled.
-    Failed {
-        policy: Policy,
-        error: String,
-        /// How long to wait for the next attempt; `None` is asynq's formula.
-        delay: Option<Duration>,
-    },
+    Failed { policy: Policy, error: String },
     /// The server is leaving.
     Interrupted,
     /// The attempt did not start, and may start after this time; with the reason, if people should see one.
@@ -52,7 +47,7 @@ pub(crate) enum Ended {
 
 impl Ended {
     pub(crate) fn failed(error: impl Into<String>) -> Self {
-        Self::Failed { policy: Policy::Fail, error: error.into(), delay: None }
+        Self::Failed { policy: Policy::Fail, error: error.into() }
     }
 }
 
@@ -68,7 +63,7 @@ pub(crate) struct Facts<'a> {
     pub(crate) jitter_step: u32,
 }
 
-/// Returns the action for the task.
+/// Returns the action for the task. The delay of a failed one is that of its error, or by asynq's formula.
 pub(crate) fn decide(ended: Ended, facts: Facts<'_>) -> Action {
     match ended {
         Ended::Succeeded(Some(result)) if facts.message.retention > 0 && result.len() > RESULT_LIMIT => {
@@ -82,17 +77,17 @@ pub(crate) fn decide(ended: Ended, facts: Facts<'_>) -> Action {
             let extra = Extra { deferrals: facts.extra.deferrals + 1, ..facts.extra.clone() };
             Action::Defer { delay: AFTER_NO_BEGIN, error: Some(error), extra }
         }
-        Ended::NeverBegan(error) => failed(Policy::Fail, error, None, facts),
+        Ended::NeverBegan(error) => failed(Policy::Fail, error, facts),
         Ended::Hopeless(error) => archive(error, facts),
         Ended::Expired(error) => {
             Action::Archive { error, extra: Extra { ending: Ending::Expired.into(), ..known(facts.extra) } }
         }
         Ended::Unknown(error) => unknown(error, facts),
-        Ended::Failed { policy, error, delay } => failed(policy, error, delay, facts),
+        Ended::Failed { policy, error } => failed(policy, error, facts),
     }
 }
 
-fn failed(policy: Policy, error: String, delay: Option<Duration>, facts: Facts<'_>) -> Action {
+fn failed(policy: Policy, error: String, facts: Facts<'_>) -> Action {
     let retried = facts.message.spent_retries();
     let is_last = facts.message.retried >= facts.message.retry;
     match policy {
@@ -103,10 +98,10 @@ fn failed(policy: Policy, error: String, delay: Option<Duration>, facts: Facts<'
         // This precedes the check of the retry limit: a snooze is not a failure, and asynq has no rule for it.
         Policy::Snooze(delay) => Action::Retry { delay, error: None, counted: false, extra: known(facts.extra) },
         Policy::SkipRetry => archive(error, facts),
-        Policy::NotAFailure if facts.extra.deferrals < MOST_DEFERRALS => not_a_failure(error, delay, facts),
+        Policy::NotAFailure if facts.extra.deferrals < MOST_DEFERRALS => not_a_failure(error, facts),
         _ if is_last => archive(error, facts),
         Policy::RetryIn(delay) => retry(delay, error, facts),
-        _ => retry(delay.unwrap_or_else(|| default_retry_delay(retried, facts.jitter_step)), error, facts),
+        _ => retry(default_retry_delay(retried, facts.jitter_step), error, facts),
     }
 }
 
@@ -114,7 +109,7 @@ fn failed(policy: Policy, error: String, delay: Option<Duration>, facts: Facts<'
 fn unknown(error: String, facts: Facts<'_>) -> Action {
     match facts.on_unknown {
         OnUnknown::Archive => archive(error, facts),
-        OnUnknown::Retry => failed(Policy::Fail, error, None, facts),
+        OnUnknown::Retry => failed(Policy::Fail, error, facts),
         OnUnknown::Requeue => requeue_unknown(error, GIVE_UP_UNKNOWN, facts),
         OnUnknown::RequeueFor(limit) => requeue_unknown(error, limit, facts),
     }
@@ -139,10 +134,10 @@ fn requeue_unknown(error: String, limit: Duration, facts: Facts<'_>) -> Action {
 }
 
 /// Returns the action for asynq's `IsFailure` = false: not counted, also on the last retry, but not for ever.
-fn not_a_failure(error: String, delay: Option<Duration>, facts: Facts<'_>) -> Action {
+fn not_a_failure(error: String, facts: Facts<'_>) -> Action {
     let deferrals = facts.extra.deferrals;
     let retried = facts.message.spent_retries();
-    let delay = delay.unwrap_or_else(|| default_retry_delay(retried.saturating_add(deferrals), facts.jitter_step));
+    let delay = default_retry_delay(retried.saturating_add(deferrals), facts.jitter_step);
     let extra = Extra { deferrals: deferrals + 1, unknown: None, replaced_since_ms: None, ..facts.extra.clone() };
     Action::Retry { delay, error: Some(error), counted: false, extra }
 }
@@ -184,11 +179,7 @@ mod tests {
     }
 
     fn fails(policy: Policy) -> Ended {
-        Ended::Failed { policy, error: "why".into(), delay: None }
-    }
-
-    fn pauses(policy: Policy, seconds: u64) -> Ended {
-        Ended::Failed { policy, error: "why".into(), delay: Some(secs(seconds)) }
+        Ended::Failed { policy, error: "why".into() }
     }
 
     fn archived() -> Action {
@@ -231,10 +222,6 @@ mod tests {
             (fails(Policy::Fail), (0, 25), 0, retried_in(15)),
             (fails(Policy::Fail), (3, 25), 60, retried_in(96)),
             (fails(Policy::Fail), (24, 25), 0, retried_in(331_791)),
-            (pauses(Policy::Fail, 7), (24, 25), 0, retried_in(7)),
-            (pauses(Policy::Fail, 7), (25, 25), 0, archived()),
-            (pauses(Policy::SkipRetry, 7), (0, 25), 0, archived()),
-            (pauses(Policy::RetryIn(secs(9)), 7), (0, 25), 0, retried_in(9)),
             (fails(Policy::Fail), (25, 25), 0, archived()),
             (fails(Policy::Fail), (26, 25), 0, archived()),
             (fails(Policy::Fail), (0, 0), 0, archived()),

@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::{
+    broker::Action,
     job::{Backoff, JobError, Policy},
     panics,
     task::{TaskInfo, TaskMessage, TaskState},
@@ -25,9 +26,20 @@ pub(super) struct Backoffs<'a> {
 }
 
 impl Backoffs<'_> {
+    /// Sets the delay of a task that is retried after an end with `policy`: by its `own` error, or by the text of one. The action keeps
+    /// the delay that it has if no back-off decides, or if the error names one.
+    pub(super) fn apply(&self, policy: Policy, own: Option<&JobError>, action: &mut Action) {
+        if let Action::Retry { delay, error: Some(text), .. } = action
+            && matches!(policy, Policy::Fail | Policy::NotAFailure)
+        {
+            let by_text = JobError::fail(text.as_str());
+            *delay = self.delay(policy, own.unwrap_or(&by_text)).unwrap_or(*delay);
+        }
+    }
+
     /// Returns the delay of the task after `error`; `None` leaves it to asynq's formula. A function that panics is passed over: the
     /// task must not suffer for it.
-    pub(super) fn delay(&self, policy: Policy, error: &JobError) -> Option<Duration> {
+    fn delay(&self, policy: Policy, error: &JobError) -> Option<Duration> {
         let retried = self.message.spent_retries();
         let deferrals = if policy == Policy::NotAFailure { self.deferrals } else { 0 };
         let by_job = |job: Backoff| decided("the job's", || job.delay_behind(deferrals, retried, error));
@@ -82,6 +94,27 @@ mod tests {
         for (at, (job, server, expected)) in table.into_iter().enumerate() {
             let backoffs = Backoffs { job, server, message: &message, deferrals: 0 };
             assert_eq!(backoffs.delay(Policy::Fail, &JobError::fail("why")), expected, "case {at}: {job:?}");
+        }
+    }
+
+    #[test]
+    fn every_failure_waits_as_the_program_says_unless_its_error_names_a_time() {
+        let s = Duration::from_secs;
+        let server: ServerBackoff = Arc::new(|_, error, _| Duration::from_secs(error.to_string().len() as u64));
+        let message = TaskMessage::default();
+        let backoffs = Backoffs { job: None, server: Some(&server), message: &message, deferrals: 0 };
+        let own = JobError::fail("throttled");
+        for (policy, own, text, expected) in [
+            (Policy::Fail, Some(&own), Some("its text"), 9),
+            (Policy::NotAFailure, Some(&own), Some("its text"), 9),
+            (Policy::Fail, None, Some("timed out"), 9),
+            (Policy::RetryIn(s(60)), Some(&own), Some("its text"), 60),
+            (Policy::Snooze(s(60)), Some(&own), None, 60),
+        ] {
+            let extra = crate::task::Extra::default();
+            let mut action = Action::Retry { delay: s(60), error: text.map(str::to_owned), counted: true, extra };
+            backoffs.apply(policy, own, &mut action);
+            assert!(matches!(action, Action::Retry { delay, .. } if delay == s(expected)), "{policy:?}: {action:?}");
         }
     }
 

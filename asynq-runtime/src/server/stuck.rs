@@ -99,9 +99,7 @@ pub(crate) async fn watch(
 fn without_thread(cause: Ended, after: Duration) -> Ended {
     let more = |why: String| format!("{why}; its thread did not return within {after:?} and was given up");
     match cause {
-        Ended::Failed { policy: Policy::Fail, error, delay } => {
-            Ended::Failed { policy: Policy::Fail, error: more(error), delay }
-        }
+        Ended::Failed { policy: Policy::Fail, error } => Ended::failed(more(error)),
         Ended::Hopeless(why) => Ended::Hopeless(more(why)),
         // It got its thread in the last moment.
         Ended::NeverBegan(why) => Ended::failed(more(why)),
