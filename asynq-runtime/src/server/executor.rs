@@ -29,42 +29,25 @@ use crate::{
     task::{Ending, UniqueUntil},
 };
 
-/// The parts of an [`Executor`] beside its [`Dispatcher`].
-pub(crate) struct ExecutorParts {
-    /// The shared states of the jobs.
-    pub(crate) states: Arc<StateMap>,
-    /// Where blocking jobs run.
-    pub(crate) blocking: BlockingPool,
-    /// The broker, whose clock counts and which keeps progress.
-    pub(crate) broker: Arc<dyn Broker>,
-    /// Hooks that failed attempts call.
-    pub(crate) hooks: Hooks,
-    /// The threads that are given up.
-    pub(crate) given_up: Arc<GivenUp>,
-}
-
 /// Runs dequeued tasks, one attempt each.
 pub(crate) struct Executor {
-    parts: ExecutorParts,
     /// Starts the jobs; the layers wrap it.
     pub(crate) dispatcher: Arc<Dispatcher>,
+    /// The shared states of the jobs.
+    pub(super) states: Arc<StateMap>,
+    /// Where blocking jobs run.
+    pub(super) blocking: BlockingPool,
+    /// The broker, whose clock counts and which keeps progress.
+    pub(super) broker: Arc<dyn Broker>,
+    /// Hooks that failed attempts call.
+    pub(super) hooks: Hooks,
+    /// The threads that are given up.
+    pub(super) given_up: Arc<GivenUp>,
     /// Cancelled when the server begins to leave. Each job's context shares the `Arc`, because a clone of a token takes a lock.
     pub(super) closing: Arc<CancellationToken>,
 }
 
 impl Executor {
-    /// Creates an executor of these jobs. The first executor of a program installs a panic hook that notes where the program
-    /// panics, and calls the hook that was there.
-    pub(crate) fn new(dispatcher: Dispatcher, parts: ExecutorParts) -> Self {
-        panics::note_places();
-        Self { parts, dispatcher: Arc::new(dispatcher), closing: Arc::default() }
-    }
-
-    /// Returns the threads that were given up.
-    pub(super) fn given_up(&self) -> &Arc<GivenUp> {
-        &self.parts.given_up
-    }
-
     /// Runs one attempt on the current runtime, inside the layers if there is a permit, and calls `decided` with its settlement
     /// before any hook. Returns whether the job revoked the task, which to a broker is the same as a success. Does not settle the
     /// task.
@@ -97,7 +80,7 @@ impl Executor {
         let attempt_metrics = self.dispatcher.metrics(&message.r#type).begin(attempt.waited);
         let run = async {
             let attempted = self.run(attempt, stop, permit, &attempt_metrics).await;
-            let Hooks { is_failure, backoff, .. } = &self.parts.hooks;
+            let Hooks { is_failure, backoff, .. } = &self.hooks;
             let Attempted { ended, error } = judged(attempted, is_failure.as_ref());
             let policy = match ended {
                 Ended::Failed { policy, .. } => policy,
@@ -116,7 +99,7 @@ impl Executor {
                     message,
                     extra,
                     on_unknown: self.dispatcher.on_unknown,
-                    now_ms: self.parts.broker.now().timestamp_millis(),
+                    now_ms: self.broker.now().timestamp_millis(),
                     jitter_step: fastrand::u32(..30),
                 },
             );
@@ -154,7 +137,7 @@ impl Executor {
             drop(action);
             if let Some((failed, own)) = hooks {
                 // Boxed: each attempt would have the room for it otherwise.
-                Box::pin(self.parts.hooks.call(failed, own, stop)).await;
+                Box::pin(self.hooks.call(failed, own, stop)).await;
             }
             is_revoked
         };
@@ -175,7 +158,7 @@ impl Executor {
             Err(ended) => return ended.into(),
         };
         let job = dispatcher.registry.get(&message.r#type);
-        let blocking = self.parts.blocking.for_attempt();
+        let blocking = self.blocking.for_attempt();
         let began = attempt_metrics.start();
         // Beyond the range of the clock no time counts as left: a token then ends at the deadline alone.
         let ends = began.checked_add(deadline.remaining).unwrap_or(began);
@@ -191,7 +174,7 @@ impl Executor {
             Err(panic) => return panicked(&panic).into(),
         };
         let kill_after = job.and_then(|job| job.options.kill_after);
-        let watch = |cause| stuck::watch(cause, &blocking, attempt_metrics, kill_after, &self.parts.given_up);
+        let watch = |cause| stuck::watch(cause, &blocking, attempt_metrics, kill_after, &self.given_up);
         let attempted = drive(&mut future, began, &deadline, stop, &blocking, watch).await;
         // The caller asks the program about the end, and the program must not meet what the job still holds.
         drop(future);
@@ -206,7 +189,7 @@ impl Executor {
         if attempt.extra.replaced {
             return Err(Ended::Interrupted);
         }
-        let deadline = begin(attempt, self.parts.broker.now())?;
+        let deadline = begin(attempt, self.broker.now())?;
         if attempt.message.timeout <= 0 && attempt.message.deadline == 0 {
             log!(warn, "the task has neither timeout nor deadline; it gets 30 minutes");
         }
@@ -224,7 +207,7 @@ impl Executor {
         if stop.is_requested() {
             return Err(stopped(stop));
         }
-        begin(attempt, self.parts.broker.now())
+        begin(attempt, self.broker.now())
     }
 
     /// Returns the context of an attempt, for the program's code.
@@ -245,9 +228,9 @@ impl Executor {
             deadline,
             cancel,
             stopping: Arc::clone(&self.closing),
-            states: Arc::clone(&self.parts.states),
+            states: Arc::clone(&self.states),
             blocking,
-            broker: Some(Arc::clone(&self.parts.broker)),
+            broker: Some(Arc::clone(&self.broker)),
         })
     }
 
@@ -258,7 +241,7 @@ impl Executor {
         let job = *dispatcher.registry.get(&attempt.message.r#type)?;
         let on_archive = job.on_archive?;
         let error = error.0.take().unwrap_or_else(|| JobError::fail(text.as_str()));
-        let ctx = self.context(attempt, Some(&job), None, Arc::default(), self.parts.blocking.for_attempt());
+        let ctx = self.context(attempt, Some(&job), None, Arc::default(), self.blocking.for_attempt());
         Some(Caught::new(async move {
             // The arguments are read as for an attempt.
             let lookup = dispatcher.earlier_shape(ctx.broker(), &job, ctx.name(), ctx.payload()).await.ok().flatten();
@@ -276,8 +259,8 @@ impl Executor {
     /// Frees the unique lock of a task that is about to start. Fails with the end of the attempt if the task must not start: one
     /// that cannot be read here keeps its lock.
     async fn free_lock(&self, attempt: &Attempt) -> Result<(), Ended> {
-        self.dispatcher.reads(&self.parts.broker, &attempt.message).await?;
-        let broker = &self.parts.broker;
+        self.dispatcher.reads(&self.broker, &attempt.message).await?;
+        let broker = &self.broker;
         let freed = broker.free_lock(&attempt.key, &attempt.message.unique_key);
         match answer_within(longest_call(&**broker), freed).await.flatten() {
             Ok(Settled::Ok) => Ok(()),
@@ -298,7 +281,7 @@ impl Executor {
     /// runtime, which extends all held locks. Without an answer the task starts all the same, and that tick extends the lock.
     async fn extend_lock(&self, attempt: &Attempt) {
         let lock = HeldLock { run: attempt.key.clone(), key: attempt.message.unique_key.clone() };
-        let broker = &self.parts.broker;
+        let broker = &self.broker;
         let extended = broker.extend_locks(slice::from_ref(&lock));
         if let Err(error) = answer_within(longest_call(&**broker), extended).await.flatten() {
             log!(warn, "the unique lock of the task was not extended at its start: {error}");

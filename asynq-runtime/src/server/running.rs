@@ -80,7 +80,7 @@ impl Running {
     pub(super) async fn failure(&self) -> Result<(), ServerError> {
         let broken = tokio::select! {
             () = self.services.failed() => Ok(()),
-            () = self.context.executor.given_up().worn_out() => Ok(()),
+            () = self.context.executor.given_up.worn_out() => Ok(()),
             () = self.runtime_ended.cancelled() => Ok(()),
             error = self.context.broker.broken() => Err(error.into()),
         };
@@ -148,7 +148,7 @@ impl Running {
     /// Returns the first reason why the server cannot go on, of a service, a thread, the runtime and the broker.
     fn reason(&self, broken: Result<(), ServerError>) -> Result<(), ServerError> {
         let runtime = if self.runtime_ended.is_cancelled() { Err(ServerError::RuntimeEnded) } else { Ok(()) };
-        self.services.outcome().and(self.context.executor.given_up().outcome()).and(runtime).and(broken)
+        self.services.outcome().and(self.context.executor.given_up.outcome()).and(runtime).and(broken)
     }
 
     fn take_lifecycle_hooks(&mut self) -> LifecycleHooks {

@@ -4,13 +4,8 @@ use std::sync::Arc;
 
 use super::{
     super::{
-        Parts, Server,
-        config::Config,
-        dispatcher::Dispatcher,
-        error::ServerError,
-        executor::{Executor, ExecutorParts},
-        heartbeat_runtime::HeartbeatRuntime,
-        stuck::GivenUp,
+        Parts, Server, config::Config, dispatcher::Dispatcher, error::ServerError, executor::Executor,
+        heartbeat_runtime::HeartbeatRuntime, stuck::GivenUp,
     },
     BrokerSource, ServerBuilder, checks,
 };
@@ -19,6 +14,7 @@ use crate::{
     client::Client,
     connect,
     job::{Aggregation, BlockingPool, StateKey},
+    panics,
 };
 
 /// Makes a server of the options that were checked.
@@ -92,19 +88,22 @@ impl ServerBuilder {
             if !states.contains(StateKey::of::<Client>()) {
                 states.insert(Client::new(Arc::clone(&broker)));
             }
-            let dispatcher = Dispatcher::new(registry, handlers, config.on_unknown);
-            let parts = ExecutorParts {
+            // The hook calls the one that was there, and is installed once in a program.
+            panics::note_places();
+            let executor = Executor {
+                dispatcher: Arc::new(Dispatcher::new(registry, handlers, config.on_unknown)),
                 states: Arc::new(states),
                 blocking: BlockingPool::new(self.blocking_limit),
                 broker: Arc::clone(&broker),
                 hooks: self.hooks,
                 given_up: GivenUp::new(config.concurrency.min(self.blocking_limit)),
+                closing: Arc::default(),
             };
             Parts {
                 broker,
                 config,
                 program,
-                executor: Executor::new(dispatcher, parts),
+                executor,
                 aggregations: Arc::new(aggregations),
                 layers: self.layers,
                 lifecycle_hooks: self.lifecycle_hooks,

@@ -51,12 +51,15 @@ async fn attempted_with(
     decided: impl FnOnce(Settlement),
 ) {
     let broker = SqliteBroker::in_memory(SqliteOptions::default()).await.expect("a database in memory");
-    let parts = ExecutorParts {
+    panics::note_places();
+    let executor = Executor {
+        dispatcher: Arc::new(dispatcher),
         states: Arc::default(),
         blocking: BlockingPool::default(),
         broker: Arc::new(broker),
         hooks,
         given_up: GivenUp::new(1),
+        closing: Arc::default(),
     };
     let (queue, id) = (QueueName::from_wire("default"), TaskId::from_wire("i"));
     let attempt = Attempt {
@@ -70,7 +73,7 @@ async fn attempted_with(
         taken_at: Utc::now(),
         defect: None,
     };
-    Executor::new(dispatcher, parts).attempt(&attempt, stop, None, decided).await;
+    executor.attempt(&attempt, stop, None, decided).await;
 }
 
 /// Returns the metrics of an attempt at a task of a type that no job has.
