@@ -55,8 +55,6 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 pub(crate) struct Fetcher {
     context: Arc<ServerContext>,
     queues: Arc<Queues>,
-    /// Whether the fetcher runs on the jobs' runtime.
-    is_beside_jobs: bool,
     /// Per queue: when it last gave fewer tasks than asked for and than [`BUSY`], in a call that was not [`LARGE`], or was found empty;
     /// `None` if it may have work.
     short: Vec<Option<Instant>>,
@@ -75,10 +73,8 @@ impl Fetcher {
         let queues = context.queues.now();
         let short = vec![None; queues.len()];
         let (random, wakeups) = (Rng::new(), SpuriousWakeups::default());
-        let is_beside_jobs = context.broker.dequeues_beside_jobs();
         let pace = Pace::new(Instant::now());
-        let mut fetcher =
-            Self { context, queues, is_beside_jobs, short, looked: None, pace, permit: None, random, wakeups };
+        let mut fetcher = Self { context, queues, short, looked: None, pace, permit: None, random, wakeups };
         let mut retry_backoff = RetryBackoff::new("fetcher", LONGEST_PAUSE);
         let quiet = fetcher.context.quiet.clone();
         let mut next = Next::Probe;
@@ -104,7 +100,7 @@ impl Fetcher {
             (self.queues, self.looked, next) = (queues, None, Next::Probe);
         }
         let mut room = self.room();
-        if self.is_beside_jobs && room < FEW && self.context.runs.running() > 0 {
+        if self.context.broker.dequeues_beside_jobs() && room < FEW && self.context.runs.running() > 0 {
             go_last().await;
             room = self.room();
         }

@@ -46,7 +46,7 @@ impl Fetcher {
             }
         }
         // Tasks are spawned one by one where the runtime has to poll them before the fetcher goes on.
-        let goes_last = self.is_beside_jobs && self.room() < FEW;
+        let goes_last = context.broker.dequeues_beside_jobs() && self.room() < FEW;
         if goes_last {
             slots.into_iter().for_each(|slot| context.launch(vec![slot]));
         } else {
