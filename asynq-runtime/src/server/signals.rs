@@ -33,7 +33,7 @@ pub struct Signals {
 }
 
 /// A kind of moment, which is counted and can be awaited.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Signal(watch::Sender<u64>);
 
 impl Signal {
@@ -58,12 +58,6 @@ impl Signal {
         if times > 0 {
             self.0.send_modify(|count| *count += times);
         }
-    }
-}
-
-impl Default for Signal {
-    fn default() -> Self {
-        Self(watch::Sender::new(0))
     }
 }
 
