@@ -195,8 +195,8 @@ fn worker_flags(command: Command) -> Command {
 }
 
 fn flag(field: &Field, value_name: &'static str, help: &str) -> Arg {
-    let Field { id, variable, .. } = *field;
-    value(id, value_name, &format!("{help} [env: {variable}]"))
+    let help = format!("{help} [env: {}]", field.variable);
+    Arg::new(field.flag).long(field.flag.trim_start_matches('-')).value_name(value_name).help(help)
 }
 
 fn value(id: &'static str, value_name: &'static str, help: &str) -> Arg {

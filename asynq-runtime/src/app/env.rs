@@ -67,9 +67,9 @@ impl Settings {
         // A blank variable counts as not set, because not every system that starts programs can leave one out. A flag can be left
         // out, and one without a value comes from a variable of a script that is not set: the default must not take its place.
         Self::read(|field| {
-            let text = flags.try_get_one::<String>(field.id).ok().flatten();
+            let text = flags.try_get_one::<String>(field.flag).ok().flatten();
             if text.is_some_and(|text| text.trim().is_empty()) {
-                let is_only = field.id == ONLY.id;
+                let is_only = field.flag == ONLY.flag;
                 let reason =
                     if is_only { crate::server::NO_JOB } else { "it is empty: give it a value, or leave it out" };
                 return Err(AppError::setting(field.flag, reason));
@@ -114,22 +114,19 @@ impl Settings {
 /// The names of a setting.
 #[cfg_attr(not(feature = "main"), allow(dead_code, reason = "there are no flags without `main!`"))]
 pub(super) struct Field {
-    /// The id of the flag.
-    pub(super) id: &'static str,
     /// The flag as it is written.
     pub(super) flag: &'static str,
     /// The environment variable.
     pub(super) variable: &'static str,
 }
 
-pub(super) const URL: Field = Field { id: "url", flag: "--url", variable: URL_VARIABLE };
-pub(super) const QUEUES: Field = Field { id: "queues", flag: "--queues", variable: "ASYNQ_QUEUES" };
-pub(super) const ONLY: Field = Field { id: "only", flag: "--only", variable: "ASYNQ_ONLY" };
-pub(super) const EXCEPT: Field = Field { id: "except", flag: "--except", variable: "ASYNQ_EXCEPT" };
-pub(super) const CONCURRENCY: Field = Field { id: "concurrency", flag: "--concurrency", variable: "ASYNQ_CONCURRENCY" };
-pub(super) const SHUTDOWN_TIMEOUT: Field =
-    Field { id: "shutdown-timeout", flag: "--shutdown-timeout", variable: "ASYNQ_SHUTDOWN_TIMEOUT" };
-pub(super) const LOG_FORMAT: Field = Field { id: "log-format", flag: "--log-format", variable: "ASYNQ_LOG_FORMAT" };
+pub(super) const URL: Field = Field { flag: "--url", variable: URL_VARIABLE };
+pub(super) const QUEUES: Field = Field { flag: "--queues", variable: "ASYNQ_QUEUES" };
+pub(super) const ONLY: Field = Field { flag: "--only", variable: "ASYNQ_ONLY" };
+pub(super) const EXCEPT: Field = Field { flag: "--except", variable: "ASYNQ_EXCEPT" };
+pub(super) const CONCURRENCY: Field = Field { flag: "--concurrency", variable: "ASYNQ_CONCURRENCY" };
+pub(super) const SHUTDOWN_TIMEOUT: Field = Field { flag: "--shutdown-timeout", variable: "ASYNQ_SHUTDOWN_TIMEOUT" };
+pub(super) const LOG_FORMAT: Field = Field { flag: "--log-format", variable: "ASYNQ_LOG_FORMAT" };
 
 /// Parses `critical=6,default=3/10,tenant:*`: name, weight and most tasks at a time; the default weight is 1.
 fn parse_queues(text: &str) -> Result<Vec<Queue>, String> {
