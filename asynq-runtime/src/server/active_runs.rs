@@ -23,7 +23,7 @@ use super::{
     stop::{Stop, Why},
 };
 use crate::{
-    broker::{HeldLock, RunKey, SAME_CLOCK, ServerName, Settlement},
+    broker::{Action, HeldLock, RunKey, SAME_CLOCK, ServerName},
     task::{QueueName, TaskId, WorkerInfo},
     until::until,
 };
@@ -59,8 +59,8 @@ pub(crate) struct ActiveRun {
     /// The number of this task among all that the server has held, in the order of their dequeues.
     pub(crate) place: u64,
     phase: AtomicU8,
-    /// The settlement of the task, once its attempt has ended; hooks may still run then.
-    decided: Mutex<Option<Settlement>>,
+    /// The action for the task, once its attempt has ended; hooks may still run then.
+    decided: Mutex<Option<Action>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -120,13 +120,13 @@ impl ActiveRun {
         self.advance(Phase::Settling)
     }
 
-    /// Keeps the settlement with which the attempt has ended.
-    pub(crate) fn decide(&self, settlement: Settlement) {
-        *self.decided.lock() = Some(settlement);
+    /// Keeps the action with which the attempt has ended.
+    pub(crate) fn decide(&self, action: Action) {
+        *self.decided.lock() = Some(action);
     }
 
-    /// Takes the settlement of the task, if its attempt has ended. The caller settles the task.
-    pub(crate) fn decided(&self) -> Option<Settlement> {
+    /// Takes the action for the task, if its attempt has ended. The caller settles the task.
+    pub(crate) fn decided(&self) -> Option<Action> {
         self.decided.lock().take()
     }
 }

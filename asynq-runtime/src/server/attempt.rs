@@ -8,7 +8,7 @@ use std::{
 use chrono::{DateTime, Utc};
 
 use crate::{
-    broker::{Run, RunKey},
+    broker::{Action, Run, RunKey, Settlement},
     task::{Extra, TaskMessage},
 };
 
@@ -47,6 +47,11 @@ impl Attempt {
     /// Returns whether the task has a unique lock that must last as long as it runs.
     pub(crate) fn extends_lock(&self) -> bool {
         self.extra.unique_extend && !self.message.unique_key.is_empty()
+    }
+
+    /// Returns the settlement of the task by this action.
+    pub(crate) fn settlement(&self, action: Action) -> Settlement {
+        Settlement { run: self.key.clone(), message: Arc::clone(&self.message), action, resend: false }
     }
 
     /// Returns whether this is the only quarantined task of its server: the next crash would archive it, or the last has.

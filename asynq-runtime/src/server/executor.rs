@@ -21,7 +21,7 @@ use super::{
     stuck::{self, GivenUp},
 };
 use crate::{
-    broker::{Action, Broker, HeldLock, Settled, Settlement},
+    broker::{Action, Broker, HeldLock, Settled},
     job::{BlockingPool, Cancel, Codec, ContextParts, JobContext, JobDescriptor, JobError, Policy, StateMap},
     metrics::{AttemptMetrics, Outcome},
     panics::{self, Caught},
@@ -48,7 +48,7 @@ pub(crate) struct Executor {
 }
 
 impl Executor {
-    /// Runs one attempt on the current runtime, inside the layers if there is a permit, and calls `decided` with its settlement
+    /// Runs one attempt on the current runtime, inside the layers if there is a permit, and calls `decided` with its action
     /// before any hook. Returns whether the job revoked the task, which to a broker is the same as a success. Does not settle the
     /// task.
     pub(crate) async fn attempt(
@@ -56,7 +56,7 @@ impl Executor {
         attempt: &Attempt,
         stop: &Stop,
         permit: Option<Permit>,
-        decided: impl FnOnce(Settlement),
+        decided: impl FnOnce(Action),
     ) -> bool {
         let Attempt { key, message, extra, .. } = attempt;
         // Of the level ERROR and of a target of its own, for which `main!` has a directive, so that every filter that lets a line of
@@ -113,12 +113,7 @@ impl Executor {
             // The task is another server's, or gone: whatever the job returned, its run has no outcome, and hooks are told of none.
             let is_lost = stop.why() == Why::Lost;
             // Metrics and lines follow: a recorder and a subscriber are code of the program, and must not change the outcome.
-            decided(Settlement {
-                run: key.clone(),
-                message: Arc::clone(message),
-                action: action.clone(),
-                resend: false,
-            });
+            decided(action.clone());
             if !is_lost {
                 let outcome = Outcome::of(&action, is_revoked);
                 tracing::Span::current().record("outcome", outcome.as_str());

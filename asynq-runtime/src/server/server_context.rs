@@ -16,7 +16,6 @@ use super::{
     active_runs::{ActiveRun, ActiveRuns},
     aggregate::Aggregations,
     answer::{answer_within, longest_call},
-    attempt::Attempt,
     config::{Config, SAFETY_NET},
     executor::Executor,
     identity,
@@ -26,7 +25,7 @@ use super::{
     signals::Signals,
 };
 use crate::{
-    broker::{Action, Broker, BrokerError, Member, Settlement},
+    broker::{Action, Broker, BrokerError, Member},
     task::ServerInfo,
 };
 
@@ -90,24 +89,15 @@ impl ServerContext {
     /// task that is requeued last is taken next.
     pub(crate) fn requeue(&self, tasks: &[Arc<ActiveRun>]) {
         for task in tasks.iter().rev() {
-            self.settle(task, || Self::requeue_settlement(&task.attempt));
+            self.settle(task, || Action::Requeue);
         }
     }
 
     /// Settles a task as was decided at the end of its attempt, or with `undecided` if its attempt has not ended. Does nothing
     /// if the task is settled already, or was lost.
-    pub(crate) fn settle(&self, task: &ActiveRun, undecided: impl FnOnce() -> Settlement) {
-        self.outbox.add(task.place, || task.settling().then(|| task.decided().unwrap_or_else(undecided)));
-    }
-
-    /// Returns the settlement that requeues a task at the head of its queue.
-    pub(crate) fn requeue_settlement(attempt: &Attempt) -> Settlement {
-        Settlement {
-            run: attempt.key.clone(),
-            message: Arc::clone(&attempt.message),
-            action: Action::Requeue,
-            resend: false,
-        }
+    pub(crate) fn settle(&self, task: &ActiveRun, undecided: impl FnOnce() -> Action) {
+        let action = || task.decided().unwrap_or_else(undecided);
+        self.outbox.add(task.place, || task.settling().then(|| task.attempt.settlement(action())));
     }
 
     /// Notifies `idle` if the last fetch found nothing and no run is active.

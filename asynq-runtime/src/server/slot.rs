@@ -3,11 +3,7 @@
 use std::{future::poll_fn, pin::pin, sync::Arc, task::Poll, time::Duration};
 
 use super::{active_runs::ActiveRun, layer_stack::Permit, lease, server_context::ServerContext};
-use crate::{
-    broker::{Action, Settlement},
-    panics,
-    task::Extra,
-};
+use crate::{broker::Action, panics, task::Extra};
 
 /// Delay before the next try of a task whose attempt met a defect of this library.
 const AFTER_MISTAKE: Duration = Duration::from_secs(60);
@@ -52,10 +48,7 @@ impl Slot {
             Err(panic) => Poll::Ready(Err(panic)),
         });
         if let Err(panic) = ended.await {
-            self.context.settle(&self.task, || Settlement {
-                action: after_mistake(&self.task.attempt.extra, &panic),
-                ..ServerContext::requeue_settlement(&self.task.attempt)
-            });
+            self.context.settle(&self.task, || after_mistake(&self.task.attempt.extra, &panic));
         }
     }
 }
@@ -65,7 +58,7 @@ impl Drop for Slot {
         let mut is_unended = false;
         self.context.settle(&self.task, || {
             is_unended = true;
-            ServerContext::requeue_settlement(&self.task.attempt)
+            Action::Requeue
         });
         if is_unended {
             // This writes a line, which is code of the program: `settle` calls its closure under the lock of the outbox.
@@ -78,7 +71,7 @@ impl Drop for Slot {
 /// Runs a task, if this server still has its lease.
 async fn work(context: &ServerContext, task: &Arc<ActiveRun>, permit: Option<Permit>) {
     if lease::still_ours(context, task).await {
-        let decided = |settlement| task.decide(settlement);
+        let decided = |action| task.decide(action);
         context.executor.attempt(&task.attempt, &task.stop, permit, decided).await;
     }
 }

@@ -167,8 +167,8 @@ impl Worker {
             }
             None => None,
         };
-        let mut settlement = None;
-        let decided = |decided| settlement = Some(decided);
+        let mut action = None;
+        let decided = |decided| action = Some(decided);
         let (attempt, stop) = (Attempt::from(run), Stop::default());
         let cancel = async {
             loop {
@@ -181,7 +181,7 @@ impl Worker {
             is_revoked = self.executor.attempt(&attempt, &stop, permit, decided) => is_revoked,
             () = cancel => unreachable!("requests are listened for until the attempt has ended"),
         };
-        (settlement.expect("every attempt is decided"), is_revoked)
+        (attempt.settlement(action.expect("every attempt is decided")), is_revoked)
     }
 
     /// Makes due tasks pending, those of a drain that was dropped as well once their leases have passed, sends the sets of such a drain

@@ -26,7 +26,7 @@ use crate::{
 };
 
 /// Makes an attempt at a task of a type that no job has.
-async fn attempted(on_unknown: OnUnknown, stop: &Stop, decided: impl FnOnce(Settlement)) {
+async fn attempted(on_unknown: OnUnknown, stop: &Stop, decided: impl FnOnce(Action)) {
     attempted_by(Handlers::default(), Hooks::default(), on_unknown, stop, decided).await;
 }
 
@@ -36,20 +36,14 @@ async fn attempted_by(
     hooks: Hooks,
     on_unknown: OnUnknown,
     stop: &Stop,
-    decided: impl FnOnce(Settlement),
+    decided: impl FnOnce(Action),
 ) {
     let registry = Registry::only::<()>().expect("an empty registry");
     attempted_with(Dispatcher::new(registry, handlers, on_unknown), hooks, Extra::default(), stop, decided).await;
 }
 
 /// Makes an attempt at a task with these facts.
-async fn attempted_with(
-    dispatcher: Dispatcher,
-    hooks: Hooks,
-    extra: Extra,
-    stop: &Stop,
-    decided: impl FnOnce(Settlement),
-) {
+async fn attempted_with(dispatcher: Dispatcher, hooks: Hooks, extra: Extra, stop: &Stop, decided: impl FnOnce(Action)) {
     let broker = SqliteBroker::in_memory(SqliteOptions::default()).await.expect("a database in memory");
     panics::note_places();
     let executor = Executor {
@@ -174,9 +168,9 @@ async fn an_end_that_is_not_a_failure_waits_longer_each_time_by_the_pauses_of_it
         let dispatcher = Dispatcher::new(registry, Handlers::default(), OnUnknown::default());
         let extra = Extra { deferrals, ..Extra::default() };
         let noted = Arc::new(Mutex::new(None));
-        let decided = |settlement: Settlement| *noted.lock() = Some(settlement.action);
+        let decided = |action: Action| *noted.lock() = Some(action);
         attempted_with(dispatcher, Hooks::default(), extra, &Stop::default(), decided).await;
-        let action = noted.lock().take().expect("a settlement");
+        let action = noted.lock().take().expect("an action");
         assert!(
             matches!(action, Action::Retry { delay, counted: false, .. } if delay == Duration::from_secs(seconds)),
             "{deferrals}: {action:?}"
