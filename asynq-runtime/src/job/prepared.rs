@@ -102,19 +102,8 @@ impl PreparedTask {
     }
 
     pub(super) fn of<J: Job>(job: &J) -> Self {
-        Self::encoded(J::NAME, J::OPTIONS, ArgumentShape::of::<J>(), encode_arguments(job), &|| job.unique_by())
-    }
-
-    /// Compiled once, and not for each job of a program.
-    fn encoded(
-        name: &str,
-        options: JobOptions,
-        shape: ArgumentShape,
-        payload: Result<Bytes, CodecError>,
-        unique_by: &dyn Fn() -> Option<Result<Bytes, CodecError>>,
-    ) -> Self {
-        let arguments = || Ok((payload?, unique_by().transpose()?));
-        Self(arguments().and_then(|arguments| Prepared::of(name, options, shape, arguments)))
+        let (shape, payload) = (ArgumentShape::of::<J>(), encode_arguments(job));
+        Self(Prepared::of(J::NAME, J::OPTIONS, shape, payload, &|| job.unique_by()))
     }
 
     pub(super) fn raw(name: String, payload: Option<Bytes>) -> Self {
@@ -145,7 +134,8 @@ impl Prepared {
         name: &str,
         options: JobOptions,
         shape: ArgumentShape,
-        (payload, unique_bytes): (Bytes, Option<Bytes>),
+        payload: Result<Bytes, CodecError>,
+        unique_by: &dyn Fn() -> Option<Result<Bytes, CodecError>>,
     ) -> Result<Self, EnqueueError> {
         // The options are all named, so that none is forgotten. The server reads `kill_after` when it runs the task.
         let JobOptions {
@@ -166,8 +156,8 @@ impl Prepared {
         } = options;
         Ok(Self {
             name: name.to_owned(),
-            payload: Some(payload),
-            unique_bytes,
+            payload: Some(payload?),
+            unique_bytes: unique_by().transpose()?,
             queue: Some(QueueName::new(queue)?),
             retry: times("retry", retry)?,
             timeout: timeout.map(|timeout| span("timeout", timeout)).transpose()?,
