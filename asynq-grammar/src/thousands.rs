@@ -17,6 +17,16 @@ pub fn thousands(n: u64) -> String {
     text
 }
 
+/// Formats a number with its noun.
+///
+/// ```
+/// assert_eq!(asynq_grammar::counted(1, "task"), "1 task");
+/// assert_eq!(asynq_grammar::counted(1_204, "task"), "1,204 tasks");
+/// ```
+pub fn counted(n: u64, noun: &str) -> String {
+    format!("{} {noun}{}", thousands(n), if n == 1 { "" } else { "s" })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -27,14 +37,4 @@ mod tests {
             assert_eq!(thousands(n), text);
         }
     }
-}
-
-/// Formats a number with its noun.
-///
-/// ```
-/// assert_eq!(asynq_grammar::counted(1, "task"), "1 task");
-/// assert_eq!(asynq_grammar::counted(1_204, "task"), "1,204 tasks");
-/// ```
-pub fn counted(n: u64, noun: &str) -> String {
-    format!("{} {noun}{}", thousands(n), if n == 1 { "" } else { "s" })
 }
