@@ -1,15 +1,21 @@
 //! The evidence that the checks look at, gathered once.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    pin::pin,
+};
 
 use asynq_grammar::shell;
 use asynq_runtime::{
     Client, TaskState,
-    broker::{Broker, BrokerError, Examination, GroupStats, Node, OddityKind, QueueStats, ServerState, TaskBrief},
+    broker::{
+        Broker, BrokerError, Examination, GroupStats, Node, OddityKind, QueueKeys, QueueStats, ServerState, TaskBrief,
+    },
     inspector::{InspectError, QueueReading},
     task::{QueueName, TaskId},
 };
 use chrono::{DateTime, Utc};
+use futures_util::{StreamExt as _, stream};
 
 use super::{
     Finding, Severity,
@@ -22,6 +28,9 @@ use crate::{
     show::tasks,
     unlisted,
 };
+
+/// Queues that are asked at once: through a network, one after the other would take many round trips for each.
+const AT_ONCE: usize = 16;
 
 /// A system as it was found.
 #[derive(Debug, Default)]
@@ -121,38 +130,24 @@ pub(crate) async fn gather(
     let listed: Vec<QueueName> = all.iter().map(|queue| queue.name.clone()).collect();
     let walked = client.broker().keys_of_all(&listed, limit).await;
     let (number, mut unanswered, mut all) = (walked.len(), Vec::new(), all.into_iter());
-    for (n, (name, keys)) in walked.into_iter().enumerate() {
-        // The queues that are missing from the list come last.
-        let stats = match all.next() {
-            Some(QueueReading { stats, .. }) => stats,
-            None => inspector.read_queue(name.clone()).await?.stats,
-        };
-        // A broken record keeps the numbers from being read; the examination names that record.
-        let examined = match keys {
-            Ok(keys) => client.broker().examine_with(&name, &keys, limit).await.map_err(InspectError::from),
-            Err(error) => Err(error.into()),
-        };
-        let unknown = match &stats {
-            Ok(_) => unknown(&**client.broker(), &name, limit).await.map_err(InspectError::from),
-            Err(error) => Err(error.clone().into()),
-        };
-        let oldest_group = match &stats {
-            Ok(stats) => oldest_group(&**client.broker(), stats).await.map_err(InspectError::from),
-            Err(_) => Ok(None),
-        };
+    // The queues that are missing from the list come last.
+    let readings = walked.into_iter().map(|(name, keys)| Reading::take(client, name, keys, all.next(), limit));
+    let mut readings = pin!(stream::iter(readings).buffered(AT_ONCE).enumerate());
+    while let Some((n, reading)) = readings.next().await {
+        let Reading { name, stats, examined, unknown, oldest_group } = reading?;
         on_progress(n + 1, number);
         let failed = [examined.as_ref().err(), unknown.as_ref().err(), oldest_group.as_ref().err()];
         let failed = failed.into_iter().flatten().next();
         if let Some(error) = failed {
             is_there(client, error).await?;
-            let is_reported = examined.as_ref().is_ok_and(|found| found.count(OddityKind::ForeignKey) > 0);
+            let is_reported = examined.as_ref().is_ok_and(|(found, _)| found.count(OddityKind::ForeignKey) > 0);
             match error.is_unavailable() {
                 _ if is_reported => {}
                 true => unanswered.push((name.clone(), error.to_string())),
                 false => unread.push(unreadable(name.as_str(), error.to_string(), QUEUE)),
             }
         }
-        if let Ok(mut examination) = examined {
+        if let Ok((mut examination, states)) = examined {
             let stats = stats.unwrap_or_else(|_| QueueStats::empty(name, client.broker().now()));
             let (unknown, unseen) = unknown.unwrap_or_default();
             // An id without a task is a finding of the examination; only the limit leaves tasks unseen.
@@ -163,7 +158,6 @@ pub(crate) async fn gather(
             let is_sure = examination.complete && other.iter().all(|&kind| examination.count(kind) == 0);
             unread.extend((is_sure && damaged > 0).then(|| damaged_messages(&stats.name, damaged)));
             let oldest_group = oldest_group.unwrap_or_default();
-            let states = states(&**client.broker(), &stats.name, &examination).await;
             let is_listed = n < listed.len();
             queues.push(QueueEvidence { stats, is_listed, examination, states, unknown, oldest_group });
         }
@@ -187,6 +181,53 @@ pub(crate) async fn gather(
     }
     let now = client.broker().now();
     Ok(Evidence { now, nodes, allows_eviction, servers, servers_unread, queues, unanswered, entries, unread })
+}
+
+/// The answers about one queue, before it is known which of them became findings.
+struct Reading {
+    name: QueueName,
+    stats: Result<QueueStats, BrokerError>,
+    /// The inconsistencies, and the states of the tasks that they name.
+    examined: Result<(Examination, HashMap<String, TaskState>), InspectError>,
+    unknown: Result<(Unknown, Unseen), InspectError>,
+    oldest_group: Result<Option<GroupStats>, InspectError>,
+}
+
+impl Reading {
+    /// Asks about a queue with these `keys`. `listed` are the numbers of one that is in the list of queues.
+    ///
+    /// # Errors
+    ///
+    /// The broker does not answer at all.
+    async fn take(
+        client: &Client,
+        name: QueueName,
+        keys: Result<QueueKeys, BrokerError>,
+        listed: Option<QueueReading>,
+        limit: usize,
+    ) -> Result<Self, InspectError> {
+        let broker = &**client.broker();
+        let stats = match listed {
+            Some(QueueReading { stats, .. }) => stats,
+            None => client.inspector().read_queue(name.clone()).await?.stats,
+        };
+        // A broken record keeps the numbers from being read; the examination names that record.
+        let examined = async {
+            let examination = broker.examine_with(&name, &keys?, limit).await?;
+            let states = states(broker, &name, &examination).await;
+            Ok((examination, states))
+        };
+        let examined = examined.await;
+        let unknown = match &stats {
+            Ok(_) => unknown(broker, &name, limit).await.map_err(InspectError::from),
+            Err(error) => Err(error.clone().into()),
+        };
+        let oldest_group = match &stats {
+            Ok(stats) => oldest_group(broker, stats).await.map_err(InspectError::from),
+            Err(_) => Ok(None),
+        };
+        Ok(Self { name, stats, examined, unknown, oldest_group })
+    }
 }
 
 /// Fails if the broker does not answer at all after `error`. A Redis that cannot save refuses even `PING`, and answers this.

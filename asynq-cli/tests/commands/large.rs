@@ -113,4 +113,21 @@ mod timing {
         assert_eq!(answer.code, 0, "{answer}");
         assert!(began.elapsed() < ROUND_TRIP * 32, "{:?}", began.elapsed());
     }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn doctor_does_not_take_round_trips_for_each_queue() {
+        const QUEUES: u32 = 96;
+        let server = RedisServer::start(Persistence::None);
+        let options = NetworkOptions { bits_per_second: 100_000_000, round_trip: ROUND_TRIP };
+        let network = SlowNetwork::to(server.port(), options).await;
+        let near = Client::connect(&server.url()).await.unwrap();
+        let tasks = (0..QUEUES).map(|n| task("one").in_queue(&format!("q{n}"))).collect();
+        near.broker().enqueue(tasks).await.into_iter().for_each(|answer| drop(answer.unwrap()));
+        let far = Client::connect(&network.url()).await.unwrap();
+        let began = Instant::now();
+        let answer = run(Some(far), Setting::default(), &["doctor"]).await;
+        assert!(answer.out.contains("no-consumer: q95"), "{answer}");
+        // One after the other, each takes more than a single round trip.
+        assert!(began.elapsed() < ROUND_TRIP * QUEUES, "{:?}", began.elapsed());
+    }
 }

@@ -111,8 +111,9 @@ impl Diagnose for RedisBroker {
             return Ok(examiner.found);
         }
         let (mut listed, mut has_whole_lists) = (HashSet::new(), true);
-        for (name, container) in examiner.containers() {
-            let (ids, whole) = examiner.container(name, &container, 0).await?;
+        let places = examiner.places();
+        let found = examiner.containers(&places).await?;
+        for ((name, _), (ids, whole)) in places.into_iter().zip(found) {
             if name == TaskState::Pending.as_str() || name == TaskState::Active.as_str() {
                 listed.extend(ids);
                 has_whole_lists &= whole;
@@ -187,24 +188,36 @@ impl Examiner<'_> {
     }
 
     /// Returns every container of tasks but the groups with its state, or with `lease`.
-    fn containers(&self) -> Vec<(&'static str, String)> {
+    fn places(&self) -> Vec<(&'static str, String)> {
         use TaskState::{Active, Archived, Completed, Pending, Retry, Scheduled};
         let states = [Active, Pending, Scheduled, Retry, Archived, Completed];
         let of_states = states.into_iter().map(|state| (state.as_str(), self.keys.state(state)));
         of_states.chain([("lease", self.keys.lease())]).collect()
     }
 
-    /// Looks through one container, from this place on, and returns the ids that are there, and whether these are all.
+    /// Looks through containers of these states, whose first slices are read many at once: a queue may have a group for each user.
+    /// Returns for each the ids that are there, and whether these are all.
+    async fn containers(&mut self, containers: &[(&str, String)]) -> Result<Vec<(Vec<String>, bool)>, BrokerError> {
+        let mut found = Vec::with_capacity(containers.len());
+        for some in containers.chunks(SLICE) {
+            let calls = some.iter().map(|(state, container)| self.slice(state, container, 0)).collect();
+            let answers = self.broker.looking().send(calls).await?;
+            for ((state, container), first) in some.iter().zip(answers) {
+                found.push(self.container(state, container, first?).await?);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Looks through one container, whose `first` slice was answered.
     async fn container(
         &mut self,
         state: &str,
         container: &str,
-        mut from: usize,
+        first: Value,
     ) -> Result<(Vec<String>, bool), BrokerError> {
-        let mut ids = Vec::new();
-        while from < self.limit.max(1) {
-            let call = self.slice(state, container, from);
-            let answer = self.broker.looking().send_one(call).await?;
+        let (mut ids, mut from, mut answer) = (Vec::new(), 0, first);
+        loop {
             let slice = self.read(answer)?;
             from += slice.len();
             let is_last = slice.len() < SLICE;
@@ -212,12 +225,15 @@ impl Examiner<'_> {
             if is_last {
                 return Ok((ids, true));
             }
+            if from >= self.limit {
+                self.found.complete = false;
+                return Ok((ids, false));
+            }
+            answer = self.broker.looking().send_one(self.slice(state, container, from)).await?;
         }
-        self.found.complete = false;
-        Ok((ids, false))
     }
 
-    /// Looks through the groups, whose first slices are read many at once: a queue may have a group for each user.
+    /// Looks through the groups.
     async fn groups(&mut self) -> Result<(), BrokerError> {
         let (mut names, mut next) = self.broker.group_names(&self.keys, BEGIN).await?;
         while let Some(cursor) = next.take_if(|_| names.len() < self.limit) {
@@ -229,18 +245,9 @@ impl Examiner<'_> {
         // Two steps of a walk may have the same name.
         names.sort_unstable();
         names.dedup();
-        let state = TaskState::Aggregating.as_str();
-        let groups: Vec<String> = names.iter().map(|name| self.keys.group(&GroupName::from_wire(name))).collect();
-        for some in groups.chunks(SLICE) {
-            let calls = some.iter().map(|group| self.slice(state, group, 0)).collect();
-            let answers = self.broker.looking().send(calls).await?;
-            for (group, answer) in some.iter().zip(answers) {
-                if self.read(answer?)?.len() == SLICE {
-                    self.container(state, group, SLICE).await?;
-                }
-            }
-        }
-        Ok(())
+        let group = |name: &String| (TaskState::Aggregating.as_str(), self.keys.group(&GroupName::from_wire(name)));
+        let groups: Vec<_> = names.iter().map(group).collect();
+        self.containers(&groups).await.map(drop)
     }
 
     /// Returns the call that looks at one slice of a container.
