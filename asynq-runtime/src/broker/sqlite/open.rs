@@ -170,17 +170,11 @@ pub(super) fn check_version(number: i32) -> Result<(), BrokerError> {
 fn shared_file_system(folder: &Path) -> Option<&'static str> {
     let found = rustix::fs::statfs(folder).ok()?;
     // The field's type differs between architectures; the magic numbers fit in 32 bits everywhere.
-    let magic = found.f_type as u32;
-    if magic == FUSE {
+    name_of_file_system(found.f_type as u32).or_else(|| {
         let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
-        return type_of_mount(&mounts, folder.to_str()?).and_then(name_of_fuse);
-    }
-    name_of_file_system(magic)
+        type_of_mount(&mounts, folder.to_str()?).and_then(name_of_mount)
+    })
 }
-
-/// The magic number of all file systems behind FUSE.
-#[cfg(target_os = "linux")]
-const FUSE: u32 = 0x6573_5546;
 
 /// Returns the type of the file system that `folder` is on, by the lines of /proc/self/mountinfo.
 #[cfg(any(target_os = "linux", test))]
@@ -200,12 +194,15 @@ fn type_of_mount<'a>(mounts: &'a str, folder: &str) -> Option<&'a str> {
     best.map(|(_, kind)| kind)
 }
 
-/// Names a file system behind FUSE that several kernels write to; the others, such as fuse-overlayfs, are local.
+/// Names a file system that several kernels write to, by its type in /proc/self/mountinfo: all behind FUSE have one magic number, and
+/// most of them, such as fuse-overlayfs, are local.
 #[cfg(any(target_os = "linux", test))]
-fn name_of_fuse(kind: &str) -> Option<&'static str> {
+fn name_of_mount(kind: &str) -> Option<&'static str> {
     Some(match kind {
-        "virtiofs" => "a shared folder (virtiofs)",
-        "fuse.grpcfuse" => "a shared folder of Docker Desktop",
+        "virtiofs" | "fuse.virtiofs" => "a shared folder (virtiofs)",
+        "fakeowner" | "fuse.grpcfuse" => "a shared folder of Docker Desktop",
+        "fuse.vmhgfs-fuse" => "a shared folder (vmhgfs)",
+        "fuse.prl_fsd" => "a shared folder (prl_fs)",
         "fuse.sshfs" => "sshfs",
         "fuse.glusterfs" => "GlusterFS",
         "fuse.ceph" | "fuse.ceph-fuse" => "Ceph",
@@ -347,13 +344,14 @@ mod tests {
     }
 
     #[test]
-    fn behind_fuse_the_mount_says_whether_it_is_shared() {
+    fn the_mount_says_whether_a_file_system_without_a_number_of_its_own_is_shared() {
         let mounts = "\
             22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw\n\
             40 22 0:44 / /home/a\\040b/remote rw - fuse.sshfs host:/ rw\n\
             41 22 0:45 / /var/lib/containers rw - fuse.fuse-overlayfs fuse-overlayfs rw\n\
             42 22 0:46 / /mnt rw - ext4 /dev/sdb1 rw\n\
-            43 42 0:47 / /mnt rw - virtiofs share rw\n";
+            43 42 0:47 / /mnt rw - virtiofs share rw\n\
+            44 22 0:48 /ann/shop /shop rw,relatime - fakeowner /run/host_mark/Users rw,fakeowner\n";
         for (folder, kind, name) in [
             ("/", "ext4", None),
             ("/home/a b", "ext4", None),
@@ -362,12 +360,13 @@ mod tests {
             ("/home/a b/remotely", "ext4", None),
             ("/var/lib/containers/x", "fuse.fuse-overlayfs", None),
             ("/mnt/jobs", "virtiofs", Some("a shared folder (virtiofs)")),
+            ("/shop/data", "fakeowner", Some("a shared folder of Docker Desktop")),
         ] {
             assert_eq!(type_of_mount(mounts, folder), Some(kind), "{folder}");
-            assert_eq!(name_of_fuse(kind), name, "{folder}");
+            assert_eq!(name_of_mount(kind), name, "{folder}");
         }
         let shared = ["fuse.juicefs", "fuse.mfs", "fuse.grpcfuse"];
         let names = ["JuiceFS", "MooseFS", "a shared folder of Docker Desktop"];
-        assert_eq!(shared.map(name_of_fuse), names.map(Some));
+        assert_eq!(shared.map(name_of_mount), names.map(Some));
     }
 }
