@@ -213,7 +213,14 @@ fn name_of_mount(kind: &str) -> Option<&'static str> {
     })
 }
 
-#[cfg(not(target_os = "linux"))]
+/// Names the file system that `folder` is on, if the system does not call it local.
+#[cfg(target_vendor = "apple")]
+fn shared_file_system(folder: &Path) -> Option<&'static str> {
+    let found = rustix::fs::statfs(folder).ok()?;
+    (found.f_flags & libc::MNT_LOCAL as u32 == 0).then_some("a network file system")
+}
+
+#[cfg(not(any(target_os = "linux", target_vendor = "apple")))]
 fn shared_file_system(_: &Path) -> Option<&'static str> {
     None
 }
