@@ -65,7 +65,8 @@ impl Outcome {
 #[derive(Debug)]
 pub(crate) struct JobMetricsMap {
     known: HashMap<Box<str>, Arc<JobMetrics>>,
-    unknown: Arc<JobMetrics>,
+    /// The metrics of unknown types.
+    pub(crate) unknown: Arc<JobMetrics>,
 }
 
 impl JobMetricsMap {
@@ -78,11 +79,6 @@ impl JobMetricsMap {
     /// Returns the metrics of `name`, if it is one of the names.
     pub(crate) fn get(&self, name: &str) -> Option<&Arc<JobMetrics>> {
         self.known.get(name)
-    }
-
-    /// Returns the metrics of unknown types.
-    pub(crate) fn unknown(&self) -> &Arc<JobMetrics> {
-        &self.unknown
     }
 }
 

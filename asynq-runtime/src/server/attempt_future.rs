@@ -73,7 +73,7 @@ async fn interrupted<W: Future<Output = Ended>>(
     blocking: &BlockingPool,
     watch: impl FnOnce(Ended) -> W,
 ) -> Attempted {
-    stop.cancel().cancel();
+    stop.cancel.cancel();
     // A thread that noticed by itself may have returned since the attempt was polled, and a result that is there counts.
     let polled = poll_fn(|cx| Poll::Ready(Pin::new(&mut *attempt).poll(cx))).await;
     blocking.give_up_queued();
@@ -134,7 +134,7 @@ async fn outlasted<W: Future<Output = Ended>>(
     blocking: &BlockingPool,
     watch: impl FnOnce(Ended) -> W,
 ) -> Attempted {
-    stop.cancel().cancel();
+    stop.cancel.cancel();
     tokio::select! {
         biased;
         () = blocking.idle() => attempted,

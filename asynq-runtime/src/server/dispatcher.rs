@@ -61,7 +61,7 @@ impl Dispatcher {
     pub(crate) fn metrics(&self, r#type: &str) -> &Arc<JobMetrics> {
         let by_pattern = || self.metrics.get(self.handlers.find(r#type)?.0);
         let known = self.registry.get(r#type).and_then(|job| self.metrics.get(job.name));
-        known.or_else(by_pattern).unwrap_or(self.metrics.unknown())
+        known.or_else(by_pattern).unwrap_or(&self.metrics.unknown)
     }
 
     /// Reads the arguments and returns the attempt, not yet polled. A job answers to its name and its aliases; a task that no job

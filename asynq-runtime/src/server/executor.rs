@@ -157,7 +157,7 @@ impl Executor {
         let began = attempt_metrics.start();
         // Beyond the range of the clock no time counts as left: a token then ends at the deadline alone.
         let ends = began.checked_add(deadline.remaining).unwrap_or(began);
-        let ctx = self.context(attempt, job, Some((deadline.at, ends)), Arc::clone(stop.cancel()), blocking.clone());
+        let ctx = self.context(attempt, job, Some((deadline.at, ends)), Arc::clone(&stop.cancel), blocking.clone());
         // Layers, and the reading of the arguments, are code of the program too.
         let started = panics::catch(|| match permit {
             Some(permit) => Ok(permit.call(ctx)),

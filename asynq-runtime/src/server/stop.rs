@@ -24,7 +24,8 @@ pub(crate) struct Stop {
     requested: Cancel,
     /// Made when waiting for a blocking job to notice the request has no point any more.
     leave: Cancel,
-    cancel: Arc<Cancel>,
+    /// The cancellation that the job sees: the request cancels it, and it can be cancelled without a request.
+    pub(crate) cancel: Arc<Cancel>,
     why: AtomicU8,
 }
 
@@ -58,11 +59,6 @@ impl Stop {
     pub(crate) async fn leave(&self) {
         self.leave.cancelled().await;
     }
-
-    /// Returns the cancellation that the job sees: the request cancels it, and it can be cancelled without a request.
-    pub(crate) fn cancel(&self) -> &Arc<Cancel> {
-        &self.cancel
-    }
 }
 
 #[cfg(test)]
@@ -80,7 +76,7 @@ mod tests {
             stop.stop(first);
             stop.stop(second);
             assert_eq!(stop.why(), expected);
-            assert!(stop.is_requested() && stop.cancel().is_cancelled());
+            assert!(stop.is_requested() && stop.cancel.is_cancelled());
         }
     }
 }

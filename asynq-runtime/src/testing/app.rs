@@ -209,7 +209,7 @@ impl TestApp {
         if !self.has_schedules {
             return None;
         }
-        timetable::next(&self.client, self.worker().await.program()).await.filter(|at| *at > self.now())
+        timetable::next(&self.client, &self.worker().await.program).await.filter(|at| *at > self.now())
     }
 
     /// Returns the client that enqueues into this application.
@@ -232,7 +232,7 @@ impl TestApp {
         Box::pin(async move {
             let end = later(self.now(), span);
             if self.has_schedules {
-                let program = self.worker().await.program();
+                let program = &self.worker().await.program;
                 while let Some(at) = self.next_tick().await
                     && at <= end
                 {
@@ -343,7 +343,7 @@ impl TestApp {
         }
         let mut text = "there is:".to_owned();
         let linked = Registry::linked().unwrap_or_default();
-        let registry = self.worker.get().map_or(&linked, Worker::program);
+        let registry = self.worker.get().map_or(&linked, |worker| &worker.program);
         for task in &tasks {
             let arguments = match registry.get(&task.r#type).map(|job| job.show(&task.payload)) {
                 Some(Ok(arguments)) => arguments.to_string(),

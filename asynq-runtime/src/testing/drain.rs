@@ -74,7 +74,8 @@ pub(super) struct Worker {
     /// The queues that the set-up names.
     queues: Vec<Pattern>,
     retries: RetryOrder,
-    program: Registry,
+    /// The jobs of the program. As in a server, schedules enqueue also those that `only` and `except` leave to other workers.
+    pub(super) program: Registry,
     executor: Executor,
     aggregations: Arc<Aggregations>,
     layers: Option<Arc<LayerStack>>,
@@ -97,11 +98,6 @@ impl Worker {
         let queues = config.queues.into_iter().map(|entry| entry.pattern).collect();
         let running = Mutex::default();
         Self { broker, queues, retries: config.retries, program, executor, aggregations, layers, running }
-    }
-
-    /// Returns the jobs of the program. As in a server, schedules enqueue also those that `only` and `except` leave to other workers.
-    pub(super) fn program(&self) -> &Registry {
-        &self.program
     }
 
     /// Returns after which time the group of this task is looked at again, a tenth of the time in which it may become ripe; `None` if
