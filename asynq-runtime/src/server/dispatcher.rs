@@ -133,9 +133,13 @@ impl Dispatcher {
     /// code of the program, which may panic.
     pub(crate) async fn reads(&self, broker: &Arc<dyn Broker>, message: &TaskMessage) -> Result<(), NotRun> {
         let Some(job) = self.registry.get(&message.r#type) else { return Ok(()) };
-        let lookup = self.earlier_shape(Some(broker), job, &message.r#type, &message.payload).await?;
-        match panics::catch(|| job.reads(&message.payload, lookup.as_deref())) {
-            Ok(Err(error)) if error.is_of_another_version() => Err(NotRun::Unknown(error.to_string())),
+        let read =
+            |lookup: Option<&ShapeLookup>| panics::catch(|| job.reads(&message.payload, lookup)).unwrap_or(Ok(()));
+        match read(None) {
+            Err(error) if error.is_of_another_version() => {
+                let lookup = self.shape_of(Some(broker), &message.r#type, &message.payload, &error).await?;
+                read(lookup.as_deref()).map_err(|error| NotRun::Unknown(error.to_string()))
+            }
             // A payload of this version that cannot be read is archived at its start.
             _ => Ok(()),
         }
