@@ -9,8 +9,7 @@ use asynq_runtime::{
 use chrono::{DateTime, Utc};
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 
-/// Entries that are read at the same time.
-const AT_ONCE: usize = 16;
+use crate::reading::AT_ONCE;
 
 /// A listed entry.
 #[derive(Debug, Clone)]

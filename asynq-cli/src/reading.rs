@@ -7,6 +7,9 @@ use asynq_runtime::{
     task::QueueName,
 };
 
+/// Queues, or periodic entries, that are read at once: through a network, one after the other would take a round trip or more for
+/// each.
+pub(crate) const AT_ONCE: usize = 16;
 /// Most tasks of one page.
 const PAGE: usize = 200;
 /// How often a page is read on which tasks seem to be missing.

@@ -10,11 +10,12 @@ use asynq_runtime::{
     task::QueueName,
 };
 use clap::{Args, Subcommand};
+use futures_util::{StreamExt as _, TryStreamExt as _, future, stream};
 use serde_json::{Value, json};
 
 use crate::{
     error::CliError,
-    reading::{Take, Unseen, read},
+    reading::{AT_ONCE, Take, Unseen, read},
     session::Session,
     show::{self, Cell, Table, number, tasks_of},
 };
@@ -161,51 +162,69 @@ impl Check {
     /// Counts the tasks by type and shape, and those that were not seen.
     async fn count_tasks(&self, session: &mut Session, lock: &JobsLock) -> Result<Counted, CliError> {
         let client = session.client().await?;
-        let broker = client.broker();
-        let mut counted = Counted::default();
-        let mut queues = broker.queues().await?;
+        let mut queues = client.broker().queues().await?;
         if !self.queues.is_empty() {
             for unknown in self.queues.iter().filter(|queue| !queues.contains(queue)) {
                 session.note(&format!("there is no queue `{unknown}` yet; check its name"));
             }
             queues.retain(|queue| self.queues.contains(queue));
         }
-        for queue in queues {
-            if let Err(error) = self.count_tasks_of(&queue, &client, lock, &mut counted).await {
-                if error.is_unavailable() {
-                    broker.ping().await?;
-                }
-                counted.unreadable.push(UnreadableQueue::new(queue, error.to_string()));
-            }
-        }
-        Ok(counted)
+        let counted = queues.into_iter().map(|queue| self.count_tasks_of(queue, &client, lock));
+        let counted = stream::iter(counted).buffered(AT_ONCE);
+        let add = |mut all: Counted, of_queue: Counted| {
+            all.add(of_queue);
+            future::ok(all)
+        };
+        Ok(counted.try_fold(Counted::default(), add).await?)
     }
 
-    async fn count_tasks_of(
-        &self,
-        queue: &QueueName,
-        client: &Client,
-        lock: &JobsLock,
-        counted: &mut Counted,
-    ) -> Result<(), BrokerError> {
+    /// Counts the tasks of one queue. Where one of its states cannot be read, the queue counts as not readable, with the tasks that
+    /// were seen before.
+    ///
+    /// # Errors
+    ///
+    /// The broker does not answer at all.
+    async fn count_tasks_of(&self, queue: QueueName, client: &Client, lock: &JobsLock) -> Result<Counted, BrokerError> {
+        let broker = &**client.broker();
+        let mut counted = Counted::default();
         for state in WAITING {
             let count = |task: TaskBrief| {
                 let task = task.task;
                 let key = (task.r#type.clone(), JobsLock::fingerprint_of(&task.payload));
                 let found = counted.found.entry(key).or_insert_with(|| Found {
                     shape: lock.find(&task.r#type, &task.payload).cloned(),
+                    queues: vec![queue.to_string()],
                     ..Found::default()
                 });
                 found.tasks += 1;
                 found.archived += u64::from(state == TaskState::Archived);
-                // One queue is read after the other.
-                if found.queues.last().is_none_or(|last| last != queue.as_str()) {
-                    found.queues.push(queue.to_string());
-                }
             };
-            counted.unseen += read(&**client.broker(), queue, state, (self.limit, Take::First), count).await?;
+            match read(broker, &queue, state, (self.limit, Take::First), count).await {
+                Ok(unseen) => counted.unseen += unseen,
+                Err(error) => {
+                    if error.is_unavailable() {
+                        broker.ping().await?;
+                    }
+                    counted.unreadable.push(UnreadableQueue::new(queue, error.to_string()));
+                    return Ok(counted);
+                }
+            }
         }
-        Ok(())
+        Ok(counted)
+    }
+}
+
+impl Counted {
+    /// Adds the tasks of another queue.
+    fn add(&mut self, other: Self) {
+        for (key, found) in other.found {
+            let all = self.found.entry(key).or_insert_with(|| Found { shape: found.shape, ..Found::default() });
+            all.queues.extend(found.queues);
+            all.tasks += found.tasks;
+            all.archived += found.archived;
+        }
+        self.unseen += other.unseen;
+        self.unreadable.extend(other.unreadable);
     }
 }
 

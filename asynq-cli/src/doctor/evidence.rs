@@ -24,13 +24,10 @@ use super::{
 };
 use crate::{
     entries::{Entry, entries},
-    reading::{Take, Unseen, read},
+    reading::{AT_ONCE, Take, Unseen, read},
     show::tasks,
     unlisted,
 };
-
-/// Queues that are asked at once: through a network, one after the other would take many round trips for each.
-const AT_ONCE: usize = 16;
 
 /// A system as it was found.
 #[derive(Debug, Default)]

@@ -91,7 +91,7 @@ async fn a_cancellation_does_not_ask_one_queue_after_the_other() {
 mod timing {
     use std::time::{Duration, Instant};
 
-    use asynq_runtime::task::SchedulerEntry;
+    use asynq_runtime::{job::JobsLock, task::SchedulerEntry};
     use asynq_tests::{NetworkOptions, SlowNetwork};
 
     use super::*;
@@ -115,7 +115,7 @@ mod timing {
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn doctor_does_not_take_round_trips_for_each_queue() {
+    async fn doctor_and_a_check_before_a_deploy_do_not_take_round_trips_for_each_queue() {
         const QUEUES: u32 = 96;
         let server = RedisServer::start(Persistence::None);
         let options = NetworkOptions { bits_per_second: 100_000_000, round_trip: ROUND_TRIP };
@@ -123,11 +123,17 @@ mod timing {
         let near = Client::connect(&server.url()).await.unwrap();
         let tasks = (0..QUEUES).map(|n| task("one").in_queue(&format!("q{n}"))).collect();
         near.broker().enqueue(tasks).await.into_iter().for_each(|answer| drop(answer.unwrap()));
-        let far = Client::connect(&network.url()).await.unwrap();
-        let began = Instant::now();
-        let answer = run(Some(far), Setting::default(), &["doctor"]).await;
-        assert!(answer.out.contains("no-consumer: q95"), "{answer}");
-        // One after the other, each takes more than a single round trip.
-        assert!(began.elapsed() < ROUND_TRIP * QUEUES, "{:?}", began.elapsed());
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(&file, JobsLock::default().to_string()).unwrap();
+        for (words, told) in
+            [(&["doctor"][..], "no-consumer: q95"), (&["deploy", "check", file.path().to_str().unwrap()], "q95")]
+        {
+            let far = Client::connect(&network.url()).await.unwrap();
+            let began = Instant::now();
+            let answer = run(Some(far), Setting::default(), words).await;
+            assert!(answer.out.contains(told), "{answer}");
+            // One after the other, each takes more than a single round trip.
+            assert!(began.elapsed() < ROUND_TRIP * QUEUES, "{words:?}: {:?}", began.elapsed());
+        }
     }
 }
