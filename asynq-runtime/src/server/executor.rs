@@ -103,13 +103,16 @@ impl Executor {
                     jitter_step: fastrand::u32(..30),
                 },
             );
-            let backoffs = Backoffs {
-                job: self.dispatcher.registry.get(&message.r#type).and_then(|job| job.backoff),
-                server: backoff.as_ref(),
-                message,
-                deferrals: extra.deferrals,
-            };
-            backoffs.apply(policy, error.0.as_ref(), &mut action);
+            // Most attempts succeed: they do not look their job up once more.
+            if matches!(action, Action::Retry { .. }) {
+                let backoffs = Backoffs {
+                    job: self.dispatcher.registry.get(&message.r#type).and_then(|job| job.backoff),
+                    server: backoff.as_ref(),
+                    message,
+                    deferrals: extra.deferrals,
+                };
+                backoffs.apply(policy, error.0.as_ref(), &mut action);
+            }
             // The task is another server's, or gone: whatever the job returned, its run has no outcome, and hooks are told of none.
             let is_lost = stop.why() == Why::Lost;
             // Metrics and lines follow: a recorder and a subscriber are code of the program, and must not change the outcome.
