@@ -25,7 +25,8 @@ const CHUNK: usize = 64 << 10;
 pub(super) fn before(port: u16) -> Result<u16, BoxError> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let own = listener.local_addr()?.port();
-    // Threads and not tasks, because a timer of tokio has steps of a millisecond.
+    // Threads, unlike the `SlowNetwork` of the tests: a timer of tokio has steps of a millisecond, and the worker that is measured has
+    // its runtime to itself.
     thread::spawn(move || {
         for near in listener.incoming().flatten() {
             // A client whose connection ends at once reports that.
